@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from surelock.config import LLADA_8B, QWEN3_0_6B, NetworkConfig
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Everything
 from surelock.decoding.locking import LockRule
@@ -32,11 +31,12 @@ from surelock.engines.flags import add_engine_flag
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.torch import TorchEngine
 from surelock.loading import find_device, load
+from surelock.model.families import family_of
 from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import device_name, peak_memory, processor
-from surelock.model.network import Network
-from surelock.model.random_weights import write_random
+from surelock.model.network import empty_network
+from surelock.model.random_weights import SHAPES, write_random
 
 MOST = 10_000  # the largest number of repeats, of sequences and of tokens of a prompt
 LEAST = 3  # the fewest repeats with a spread
@@ -46,15 +46,6 @@ OPENINGS = (
     "The old dog slept by the door all day, until",
     "It was raining, and Grandma said that nobody could go out to play. So Tom and Ada",
 )
-#: Networks that can be timed without their weights.
-SHAPES = {
-    "llada-8b": LLADA_8B,
-    "qwen3-0.6b": QWEN3_0_6B,
-    "tiny": NetworkConfig(
-        vocab_size=512, d_model=32, n_layers=2, n_heads=2, n_kv_heads=2, head_size=16, d_ff=64,
-        max_length=1024, rope_theta=1e4, norm_eps=1e-5, tied=True,
-    ),
-}  # fmt: skip
 Figures = dict[str, Any]
 
 
@@ -103,9 +94,8 @@ def written(arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
         name = arguments.shape
         if name is not None and arguments.random_weights and find_device(arguments.device).type == "cpu":
             write_random(SHAPES[name], Path(folder))
-            arguments = argparse.Namespace(
-                **vars(arguments) | {"model": folder, "shape": None, "random_weights": False}
-            )
+            given = {"model": folder, "tokenizer": "", "shape": None, "random_weights": False}
+            arguments = argparse.Namespace(**vars(arguments) | given)
         yield arguments
 
 
@@ -130,7 +120,8 @@ def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageMod
     if arguments.random_weights != (arguments.shape is not None):
         raise ValueError("--shape and --random-weights belong together")
     if arguments.shape is None:
-        return load(arguments.model, device=arguments.device, dtype=dtype, engine=engine)
+        model, device = arguments.model, arguments.device
+        return load(model, device=device, dtype=dtype, engine=engine, tokenizer=arguments.tokenizer)
     if engine == "onnx":
         raise ValueError("--shape is computed by engine 'torch' on a GPU: leave --engine onnx out")
     device = find_device(arguments.device)
@@ -140,9 +131,14 @@ def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageMod
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
     """Return a model of one of SHAPES with random weights and no tokenizer."""
     torch.manual_seed(0)
-    with torch.device("meta"):
-        network = Network(SHAPES[shape])
-    network = network.to(dtype).to_empty(device=device).eval().requires_grad_(False)
+    described = SHAPES[shape]
+    network = (
+        empty_network(family_of(described).read_config(described))
+        .to(dtype)
+        .to_empty(device=device)
+        .eval()
+        .requires_grad_(False)
+    )
     for name, parameter in network.named_parameters():
         if name.endswith("norm.weight"):
             parameter.fill_(1.0)

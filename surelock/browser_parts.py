@@ -29,12 +29,15 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
     weights and the tokenizer. runtime, interpreter: {"bytes", "sha256"} of ONNX Runtime Web and of QuickJS, which runs
     typed rules.
 
-    Raises ValueError for a model that ONNX Runtime does not compute, and for a block-causal one.
+    Raises ValueError for a model that ONNX Runtime does not compute, for a block-causal one, and for one whose layers
+    are others than the embedded model's.
     """
     if not isinstance(lm.engine, OnnxEngine):
         raise ValueError(f"{lm.name} is computed by {lm.engine.name}: a browser cannot decode it")
     if lm.config.block_size is not None:
         raise ValueError(f"{lm.name} is block-causal, and the runs of a browser have no such blocks")
+    if lm.config.layer_norm or lm.config.conv_layers:
+        raise ValueError(f"{lm.name} has layers of another kind than the runs of a browser count and keep")
     graphs = lm.engine.graphs()
     entries = (
         entry.value

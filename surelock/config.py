@@ -18,6 +18,11 @@ class NetworkConfig:
     predicted by itself.
     block_size: in a block-causal network, the number of positions of a block. Blocks are counted from position 0. A
     position sees its own block and all blocks before it. None: every position sees every other.
+    layer_norm: whether norms are LayerNorms with a bias, not RMS norms.
+    gelu: whether the feed-forward is GELU(x W + b) W + b, not SwiGLU.
+    head_bias: whether the head has a bias.
+    conv_layers: the layers that mix a row with its two neighbours, by a convolution, and do not attend.
+    unused: rows that the file of the embedding has behind the vocabulary, and that are not read.
 
     Raises ValueError, which names the field.
     """
@@ -37,6 +42,11 @@ class NetworkConfig:
     qk_norm: bool = False
     shifted: bool = False
     block_size: int | None = None
+    layer_norm: bool = False
+    gelu: bool = False
+    head_bias: bool = False
+    conv_layers: tuple[int, ...] = ()
+    unused: int = 0
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "head_size", "d_ff", "max_length"):
@@ -52,6 +62,8 @@ class NetworkConfig:
             raise ValueError(f"block_size must be a whole number from 1 to {MOST}, not {size!r:.40}")
         if size is not None and self.shifted:
             raise ValueError("block_size cannot be set in a shifted network")
+        if self.conv_layers and (self.shifted or size is not None):
+            raise ValueError("conv_layers cannot be set in a shifted or block-causal network")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +92,4 @@ LLADA_8B = NetworkConfig(
     rope_theta=500000.0,
     norm_eps=1e-5,
     tied=False,
-)
-
-#: The shape of Qwen3-0.6B and of the diffusion models made from it.
-QWEN3_0_6B = NetworkConfig(
-    vocab_size=151936,
-    d_model=1024,
-    n_layers=28,
-    n_heads=16,
-    n_kv_heads=8,
-    head_size=128,
-    d_ff=3072,
-    max_length=40960,
-    rope_theta=1e6,
-    norm_eps=1e-6,
-    tied=True,
-    qk_norm=True,
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate import infer_auto_device_map
@@ -26,12 +27,16 @@ from surelock.model.int8 import check_weights, is_product
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network, empty_network
 from surelock.model.special_ids import special_ids
-from surelock.model.tokenizer import SLOW, load_tokenizer
+from surelock.model.tokenizer import DESCRIBED, FILE, SLOW, has_tokenizer, load_tokenizer
 from surelock.places import ASSETS, is_hub_id
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 STORIES = ASSETS / "stories"
 _FILES = ["*.safetensors", "*.safetensors.index.json", CONFIG, GENERATION, "adapter_config.json", "*.jinja"]
 _FILES += ["tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json", *SLOW]
+_TOKENIZER_FILES = [FILE, DESCRIBED]
 _LONGEST_NAME = 1000
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -44,6 +49,7 @@ def load(
     device_map: str | Mapping[str, Any] | None = None,
     engine: str = "auto",
     weights: str | None = None,
+    tokenizer: str | Path | None = None,
 ) -> LanguageModel:
     """Load a masked diffusion language model.
 
@@ -56,6 +62,8 @@ def load(
     there, else "torch".
     weights: "int8" keeps those of the layers' products in int8 (torchao), at half the memory of bfloat16, computed by
     torch in `dtype`. None keeps them in `dtype`.
+    tokenizer: a directory or a hub id that holds a tokenizer.json. None is the checkpoint's own; where it has none,
+    that of its family from the hub. "" is none.
 
     Only safetensors are read, and no code of a checkpoint is run. Raises CheckpointError (a ValueError) for an unknown
     name and for damaged files, ValueError for the other arguments.
@@ -76,8 +84,8 @@ def load(
     check_tensors(shape, config, directory)
     check(file_sizes(directory))
     generation = generation_of(family, shape, directory)
-    tokenizer = load_tokenizer(directory)
-    ids = special_ids(config, shape.vocab_size, tokenizer, family, directory)
+    words = _tokenizer(tokenizer, family, directory, shape.vocab_size)
+    ids = special_ids(config, shape.vocab_size, words, family, directory)
 
     def network() -> Network:
         return _load_network(shape, family, directory, target, dtype, device_map, weights)
@@ -86,7 +94,33 @@ def load(
     if made is None:
         made = TorchEngine(network())
         made.name += f", weights in {weights}" if weights else ""
-    return LanguageModel(name=str(name), engine=made, tokenizer=tokenizer, generation=generation, **ids)
+    return LanguageModel(str(name), made, words, generation=generation, stop=family.stop, **ids)
+
+
+def _tokenizer(
+    asked: str | Path | None, family: Family, directory: Path, vocab_size: int
+) -> PreTrainedTokenizerBase | None:
+    """The tokenizer of `load`, with the chat template of the family. Warns if that of the family cannot be fetched."""
+    if asked == "" or (asked is None and not family.tokenizer and not has_tokenizer(directory)):
+        return None
+    if asked is not None or not has_tokenizer(directory):
+        try:
+            directory = find_directory(str(asked or family.tokenizer), files=_TOKENIZER_FILES)
+        except CheckpointError as error:
+            if asked is not None:
+                raise
+            warnings.warn(
+                f"{error}: without a tokenizer prompts are token ids; or give one (--tokenizer)", stacklevel=3
+            )
+            return None
+        if not (directory / FILE).is_file():
+            raise CheckpointError(f"{asked or family.tokenizer} holds no {FILE}, so it is no tokenizer")
+    found = load_tokenizer(directory)
+    if found is not None and len(found) > vocab_size:
+        raise CheckpointError(f"{directory} has a tokenizer of {len(found)} tokens, the network has {vocab_size}")
+    if found is not None and family.template:
+        found.chat_template = family.template
+    return found
 
 
 def _chosen(
@@ -150,10 +184,11 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
     return chosen
 
 
-def find_directory(name: str, check: Callable[[Sizes], None] = lambda sizes: None) -> Path:
+def find_directory(name: str, check: Callable[[Sizes], None] | None = None, files: Sequence[str] = _FILES) -> Path:
     """Return the directory of a model: STORIES, the name itself, or a snapshot from the hub. Raises CheckpointError.
 
     check: is called with the sizes of the tensors before a snapshot is fetched.
+    files: patterns of the names of the files that are fetched.
     """
     if name == "stories":
         return STORIES
@@ -174,9 +209,10 @@ def find_directory(name: str, check: Callable[[Sizes], None] = lambda sizes: Non
 
     if not is_hub_id(name):
         raise CheckpointError(f"no directory {name!r}, and it is no hub id of the form 'owner/model' either")
-    check(hub_sizes(name))
+    if check is not None:
+        check(hub_sizes(name))
     try:
-        return Path(snapshot_download(name, allow_patterns=_FILES))
+        return Path(snapshot_download(name, allow_patterns=[*files]))
     except HFValidationError as error:
         raise CheckpointError(f"no directory {name!r}, and it is no valid hub id: {error}") from error
     except GatedRepoError as error:

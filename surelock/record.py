@@ -100,7 +100,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         out = target_file("--out", options.out, tuple(FORMS))
-        lm = load(options.model, device=options.device, dtype=told_dtype(options), engine=options.engine)
+        how = {"device": options.device, "dtype": told_dtype(options), "engine": options.engine}
+        lm = load(options.model, tokenizer=options.tokenizer, **how)
         field = field_of(lm, options.lane, given_settings(options))
         document = record_run(lm, options.prompt, field, name=label_of(options.model), exact=options.exact)
         write_text(out, FORMS[out.suffix.lower()](document))

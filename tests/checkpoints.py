@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from oracle import LLADA, QWEN3
+from oracle import LFM2, LLADA, MDLM, QWEN3
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -121,6 +121,67 @@ def write_hf(path: Path | str, family: str, **sizes: Any) -> dict[str, Tensor]:
         del config["mask_token_id"]
     write_files(Path(path), config, tensors, shape.shards)
     return tensors
+
+
+def write_mdlm(path: Path | str, adaln: bool = True, **sizes: Any) -> dict[str, Tensor]:
+    """Write a checkpoint as kuleshov-group's MDLM or, with a block_size, BD3LM saves it; returns its tensors by name.
+
+    adaln: whether its layers have a time condition. The gates of a trained one are no zeros.
+    """
+    shape, cond = Shape(**{"kv_heads": sizes["heads"], "d_ff": 4 * sizes["d_model"], "tied": False} | sizes), 12
+    draw, d, logits = weights(shape.seed, shape.dtype), shape.d_model, 2 / math.sqrt(shape.d_model)
+    made = {f"{MDLM['embed']}.embedding": draw(shape.vocab, d, std=1.0), f"{MDLM['norm']}.weight": draw(d, mean=1.0)}
+    made |= {f"{MDLM['head']}.weight": draw(shape.vocab, d, std=logits), f"{MDLM['head']}.bias": draw(shape.vocab)}
+    owners = {"backbone.output_layer": 2}
+    for layer in range(shape.layers):
+        own = MDLM["layer"].format(layer)
+        owners[own[:-1]] = 6
+        made |= {f"{own}{MDLM[norm]}.weight": draw(d, mean=1.0, std=0.2) for norm in ("attn_norm", "ff_norm")}
+        made |= {f"{own}attn_qkv.weight": draw(3 * d, d), f"{own}attn_out.weight": draw(d, d)}
+        made |= {f"{own}mlp.0.weight": draw(4 * d, d), f"{own}mlp.0.bias": draw(4 * d, std=0.3)}
+        made |= {f"{own}mlp.2.weight": draw(d, 4 * d), f"{own}mlp.2.bias": draw(d, std=0.3)}
+    for owner, parts in owners.items() if adaln else ():
+        made |= {f"{owner}.adaLN_modulation.{kind}": draw(parts * d, *more, std=0.3) for kind, more in
+                 (("weight", (cond,)), ("bias", ()))}  # fmt: skip
+    for number, width in ((0, 256), (2, cond)) if adaln else ():
+        made |= {f"backbone.sigma_map.mlp.{number}.weight": draw(cond, width)}
+        made |= {f"backbone.sigma_map.mlp.{number}.bias": draw(cond, std=0.3)}
+    made["backbone.rotary_emb.inv_freq"] = torch.ones(shape.head_dim // 2)
+    config: dict[str, Any] = {
+        "architectures": ["MDLM"], "model_type": "mdlm", "hidden_dim": d, "cond_dim": cond, "n_blocks": shape.layers,
+        "n_heads": shape.heads, "dropout": 0.1, "model_length": shape.max_length, "vocab_size": shape.vocab,
+        "time_conditioning": False, "return_dict": False, "torch_dtype": "float32",
+    }  # fmt: skip
+    if shape.block_size is not None:
+        config |= {"architectures": ["BD3LM"], "model_type": "bd3lm", "block_size": shape.block_size, "adaln": adaln}
+        config |= {"cross_attn": True, "attn_backend": "flex", "var_min": True, "causal": False}
+        made |= {f"sampling_eps_{end}": torch.tensor(value) for end, value in (("min", 1e-3), ("max", 1.0))}
+    write_files(Path(path), config, made, shape.shards)
+    return made
+
+
+def write_lfm2(path: Path | str, convs: tuple[int, ...] = (0, 2), **sizes: Any) -> dict[str, Tensor]:
+    """Write a checkpoint as LFM2.5-Encoder-350M-Diffusion is published, without a tokenizer; returns its tensors by
+    name. convs: the layers that do not attend. The feed-forward is 256 wide, whatever the file says.
+    """
+    shape = Shape(**{"d_ff": 256, "tied": True} | sizes)
+    made, draw, d = draw_tensors(LFM2, shape, norms=True), weights(shape.seed + 1, shape.dtype), shape.d_model
+    for layer in convs:
+        own = LFM2["layer"].format(layer)
+        made = {name: tensor for name, tensor in made.items() if not name.startswith(f"{own}self_attn")}
+        made |= {
+            f"{own}conv.in_proj.weight": draw(3 * d, d, std=1 / math.sqrt(d)),
+            f"{own}conv.out_proj.weight": draw(d, d),
+        }
+        made[f"{own}conv.conv.weight"] = draw(d, 1, 3, std=0.6)
+    config = shape.config(_HF) | {
+        "architectures": ["Lfm2BidirectionalForMaskedLM"], "model_type": "lfm2", "rope_theta": 1e6, "norm_eps": 1e-5,
+        "layer_types": ["conv" if layer in convs else "full_attention" for layer in range(shape.layers)],
+        "intermediate_size": 100, "block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.0, "use_cache": False,
+        "block_multiple_of": 256, "conv_L_cache": 3, "conv_bias": False,
+    }  # fmt: skip
+    write_files(Path(path), config, made, shape.shards)
+    return made
 
 
 CHAT = (

@@ -31,6 +31,19 @@ QWEN3 = {
     "ff_norm": "post_attention_layernorm", "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj",
 }  # fmt: skip
 
+MDLM = {
+    "embed": "backbone.vocab_embed", "norm": "backbone.output_layer.norm_final", "head": "backbone.output_layer.linear",
+    "layer": "backbone.blocks.{}.", "attn_norm": "norm1", "qkv": "attn_qkv", "out": "attn_out", "ff_norm": "norm2",
+    "up": "mlp.0", "down": "mlp.2",
+}  # fmt: skip
+LFM2 = {
+    "embed": "lfm2.embed_tokens", "norm": "lfm2.embedding_norm", "head": "lm_head", "layer": "lfm2.layers.{}.",
+    "attn_norm": "operator_norm", "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj",
+    "q_norm": "self_attn.q_layernorm", "k_norm": "self_attn.k_layernorm", "out": "self_attn.out_proj",
+    "in": "conv.in_proj", "conv": "conv.conv", "conv_out": "conv.out_proj", "ff_norm": "ffn_norm",
+    "gate": "feed_forward.w1", "up": "feed_forward.w3", "down": "feed_forward.w2",
+}  # fmt: skip
+
 # Where nothing that a row sees has changed its KL is zero, and what a program finds is rounding: it must not order
 # the rows of a selection. Smaller KLs count as this one there.
 ZERO_KL = 1e-9
@@ -52,12 +65,19 @@ class OracleNetwork:
     norm_eps: float
     shifted: bool = False  # Dream, CoDA: row i - 1 predicts position i
     block_size: int | None = None  # SDAR, OPDLM, bd3lm: i sees j where j // block_size <= i // block_size
+    convs: tuple[int, ...] = ()  # LFM2's layers without attention
     shares: list[Tensor] = field(default_factory=list)  # of attention [heads, N, N], by layer, in the last forward
 
     @classmethod
     def from_config(cls, tensors: dict[str, Tensor], config: dict[str, Any]) -> "OracleNetwork":
-        """Of a LLaDA config.json (`n_layers`, ...), or of a Qwen3 or Dream one (`num_hidden_layers`, ...)."""
+        """Of a config.json of LLaDA (`n_layers`, ...), of MDLM (`n_blocks`, ...), or of Qwen3, Dream or LFM2
+        (`num_hidden_layers`, ...).
+        """
         wide = {name: tensor.to(torch.float64) for name, tensor in tensors.items()}
+        if "n_blocks" in config:
+            d, heads, size = config["hidden_dim"], config["n_heads"], config.get("block_size")
+            shape = (config["n_blocks"], d, heads, heads, d // heads, 4 * d, 1e4, 1e-5)
+            return OracleMDLM(wide, MDLM, *shape, block_size=size)
         if "n_layers" in config:
             d, heads = config["d_model"], config["n_heads"]
             sizes = (config["n_layers"], d, heads, config["n_kv_heads"], d // heads, config["mlp_hidden_size"])
@@ -70,6 +90,10 @@ class OracleNetwork:
             config["num_key_value_heads"],
             config.get("head_dim", d // heads),
         )
+        if "layer_types" in config:
+            convs = tuple(i for i, kind in enumerate(config["layer_types"]) if kind == "conv")
+            width = -(-(2 * config["intermediate_size"] // 3) // 256) * 256  # the file's is not the feed-forward's
+            return cls(wide, LFM2, *sizes, width, config["rope_theta"], config["norm_eps"], convs=convs)
         rest = (config["intermediate_size"], config["rope_theta"], config["rms_norm_eps"])
         return cls(wide, QWEN3, *sizes, *rest, config["model_type"] in ("Dream", "CoDA"), config.get("block_size"))
 
@@ -103,37 +127,112 @@ class OracleNetwork:
 
     def forward(self, tokens: Sequence[int], cache: dict[int, tuple[Tensor, Tensor]], fresh: set[int]) -> Tensor:
         """Logits [N, V] of all rows. K and V of the `fresh` rows are new (and cached), all others' are the cache's."""
-        n, group = len(tokens), self.heads // self.kv_heads
+        n = len(tokens)
         new = torch.tensor([i in fresh for i in range(n)])[None, :, None]
         x = self.weight("embed")[torch.tensor(tokens)]  # Alg. 1, line 7
         self.shares = []
         for layer in range(self.layers):  # Alg. 1, line 9
-            h = self.rms_norm(x, self.weight("attn_norm", layer))
-            q, k, v = (  # Alg. 1, line 10
-                self.linear(h, part, layer).view(n, -1, self.head_size).transpose(0, 1) for part in ("q", "k", "v")
-            )
-            q = self.rotate(self.rms_norm(q, self.weight("q_norm", layer)))
-            k = self.rotate(self.rms_norm(k, self.weight("k_norm", layer)))
-            if layer in cache:  # Alg. 1, line 11
-                k, v = torch.where(new, k, cache[layer][0]), torch.where(new, v, cache[layer][1])
-            cache[layer] = (k, v)
-            scores = q @ k.repeat_interleave(group, 0).mT / math.sqrt(self.head_size)
-            for i in range(n):
-                scores[:, i, self.sees(i, n) :] = -math.inf
-            weights = torch.exp(scores - scores.max(-1, keepdim=True).values)
-            weights = weights / weights.sum(-1, keepdim=True)
-            self.shares.append(weights)
-            attended = (weights @ v.repeat_interleave(group, 0)).transpose(0, 1).reshape(n, -1)
-            x = x + self.linear(attended, "out", layer)  # Alg. 1, line 12
-            h = self.rms_norm(x, self.weight("ff_norm", layer))
-            gate = self.linear(h, "gate", layer)
-            x = x + self.linear(gate / (1 + torch.exp(-gate)) * self.linear(h, "up", layer), "down", layer)
+            mix = self.convolved if layer in self.convs else self.attended
+            x = x + self.gated("attn", mix(self.normed("attn", x, layer), layer, cache, new), layer)
+            x = x + self.gated("ff", self.fed(self.normed("ff", x, layer), layer), layer)
         head = self.weight("head")  # absent when tied
-        h = self.rms_norm(x, self.weight("norm"))
+        h = self.normed("", x)
         if self.shifted:  # what a row that is not fresh left behind still predicts the position after it
             cache[-1] = (torch.where(new[0], h, cache[-1][0] if -1 in cache else h),) * 2
             h = torch.stack([cache[-1][0][max(0, i - 1)] for i in range(n)])
         return h @ (self.weight("embed") if head is None else head).mT
+
+    def attended(self, h: Tensor, layer: int, cache: dict[int, tuple[Tensor, Tensor]], new: Tensor) -> Tensor:
+        n, group = len(h), self.heads // self.kv_heads
+        q, k, v = (each.view(n, -1, self.head_size).transpose(0, 1) for each in self.qkv(h, layer))  # Alg. 1, line 10
+        q = self.rotate(self.rms_norm(q, self.weight("q_norm", layer)))
+        k = self.rotate(self.rms_norm(k, self.weight("k_norm", layer)))
+        if layer in cache:  # Alg. 1, line 11
+            k, v = torch.where(new, k, cache[layer][0]), torch.where(new, v, cache[layer][1])
+        cache[layer] = (k, v)
+        scores = q @ k.repeat_interleave(group, 0).mT / math.sqrt(self.head_size)
+        for i in range(n):
+            scores[:, i, self.sees(i, n) :] = -math.inf
+        weights = torch.exp(scores - scores.max(-1, keepdim=True).values)
+        weights = weights / weights.sum(-1, keepdim=True)
+        self.shares.append(weights)
+        attended = (weights @ v.repeat_interleave(group, 0)).transpose(0, 1).reshape(n, -1)
+        return self.linear(attended, "out", layer)  # Alg. 1, line 12
+
+    def convolved(self, h: Tensor, layer: int, cache: dict[int, tuple[Tensor, Tensor]], new: Tensor) -> Tensor:
+        """LFM2's centred convolution over B * X of a row and its neighbours: what is not fresh is the cache's."""
+        b, c, x = self.linear(h, "in", layer).chunk(3, dim=-1)
+        kept = torch.where(new[0], b * x, cache[layer][0]) if layer in cache else b * x
+        cache[layer] = (kept, kept)
+        n, weight, mixed = len(h), self.weight("conv", layer)[:, 0], torch.zeros_like(kept)
+        for i in range(n):
+            for tap, j in enumerate((i - 1, i, i + 1)):
+                if 0 <= j < n:
+                    mixed[i] += weight[:, tap] * kept[j]
+        return self.linear(c * mixed, "conv_out", layer)
+
+    def qkv(self, h: Tensor, layer: int) -> list[Tensor]:
+        return [self.linear(h, part, layer) for part in ("q", "k", "v")]
+
+    def normed(self, kind: str, x: Tensor, layer: int | None = None) -> Tensor:
+        """The norm before a half of a layer, "attn" or "ff"; "" is the last one."""
+        return self.rms_norm(x, self.weight(f"{kind}_norm".lstrip("_"), layer))
+
+    def gated(self, kind: str, x: Tensor, layer: int) -> Tensor:
+        """What a half of a layer adds."""
+        return x
+
+    def fed(self, h: Tensor, layer: int) -> Tensor:
+        gate = self.linear(h, "gate", layer)
+        return self.linear(gate / (1 + torch.exp(-gate)) * self.linear(h, "up", layer), "down", layer)
+
+
+class OracleMDLM(OracleNetwork):
+    """The DiT of kuleshov-group/mdlm as it is described: at every use the time network says how norms are shifted and
+    scaled and what each half of a layer is multiplied by, at sigma 0. Some of bd3lm have none of this.
+    """
+
+    def forward(self, tokens: Sequence[int], cache: dict[int, tuple[Tensor, Tensor]], fresh: set[int]) -> Tensor:
+        return super().forward(tokens, cache, fresh) + self.weight("head", kind="bias")
+
+    def weight(self, part: str, layer: int | None = None, kind: str = "weight") -> Tensor | None:
+        return super().weight(part, layer, "embedding" if part == "embed" else kind)
+
+    def qkv(self, h: Tensor, layer: int) -> list[Tensor]:
+        return list(self.linear(h, "qkv", layer).chunk(3, dim=-1))
+
+    def condition(self, owner: str, parts: int) -> Sequence[Tensor]:
+        def product(name: str, x: Tensor) -> Tensor:
+            return self.tensors[f"backbone.{name}.weight"] @ x + self.tensors[f"backbone.{name}.bias"]
+
+        if f"backbone.{owner}.adaLN_modulation.weight" not in self.tensors:
+            return [torch.zeros(self.d_model).double()] * 2 + [torch.ones(self.d_model).double()]
+        sigma, steps = 0.0, torch.arange(128).double()
+        angles = sigma * torch.exp(-math.log(10000) * steps / 128)
+        x = product("sigma_map.mlp.0", torch.cat((angles.cos(), angles.sin())))
+        x = product("sigma_map.mlp.2", x * torch.sigmoid(x))
+        return product(f"{owner}.adaLN_modulation", x * torch.sigmoid(x)).chunk(parts)
+
+    def of_half(self, kind: str, layer: int | None) -> Sequence[Tensor]:
+        """Shift, scale and gate of a half of a layer; of the last norm shift and scale."""
+        if layer is None:
+            return self.condition("output_layer", 2)
+        found = self.condition(f"blocks.{layer}", 6)
+        return found[-3:] if kind == "ff" else found[:3]
+
+    def normed(self, kind: str, x: Tensor, layer: int | None = None) -> Tensor:
+        shift, scale, *_ = self.of_half(kind, layer)
+        centred = x - x.mean(-1, keepdim=True)
+        h = centred / torch.sqrt((centred * centred).mean(-1, keepdim=True) + self.norm_eps)
+        return h * self.weight(f"{kind}_norm".lstrip("_"), layer) * (1 + scale) + shift
+
+    def gated(self, kind: str, x: Tensor, layer: int) -> Tensor:
+        return self.of_half(kind, layer)[2] * x
+
+    def fed(self, h: Tensor, layer: int) -> Tensor:
+        up = self.linear(h, "up", layer)
+        gelu = 0.5 * up * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
+        return self.linear(gelu, "down", layer)
 
 
 # --- which rows a step computes ---------------------------------------------------------------------------------------
@@ -368,7 +467,10 @@ def row_flops(network: OracleNetwork, n: int, probed: bool = False) -> float:
     """Sec. "Algorithmic FLOPs" for one row that attends to n positions; a probed row computes no K and V."""
     d, width = network.d_model, network.heads * network.head_size
     key_value = 0 if probed else 4 * d * network.kv_heads * network.head_size
-    return float(network.layers * (4 * n * width + 4 * d * width + key_value + 6 * d * network.d_ff))
+    attention, products = 4 * n * width + 4 * d * width + key_value, 2 if isinstance(network, OracleMDLM) else 3
+    convolution = (4 if probed else 8) * d * d  # C and Out, and of a row that is not probed B and X
+    mixing = sum(convolution if layer in network.convs else attention for layer in range(network.layers))
+    return float(mixing + network.layers * 2 * products * d * network.d_ff)
 
 
 class Run:

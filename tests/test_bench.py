@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import surelock
 from surelock import DecodeSettings, Everything, LockRule, bench
 from surelock.__main__ import main
 from surelock.bench import refusal
-from surelock.config import NetworkConfig
 from surelock.decoding.loop import decode
 from surelock.engines import onnx
 from surelock.model.random_weights import write_random
@@ -53,11 +53,16 @@ def test_a_ratio_is_refused_when_its_spread_is_wider_than_its_effect(
 def test_a_shape_without_its_weights_is_loaded_by_either_engine(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of Qwen3's kind, too; and in parts, with a head that is not packed, as a large network is."""
-    qwen = NetworkConfig(512, 32, 3, 2, 1, 16, 64, 1024, 1e4, 1e-5, True, qk_norm=True)
-    monkeypatch.setitem(bench.SHAPES, "qwen3-0.6b", qwen)
-    found = []
-    for shape, engine, most in (("tiny", "torch", 2**27), ("qwen3-0.6b", "onnx", 2**27), ("qwen3-0.6b", "onnx", 2**14)):
+    """Of every kind; and in parts, with a head that is not packed, as a large network is."""
+    width = {"vocab_size": 512, "hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1}
+    for shape, small in {
+        "qwen3-0.6b": width | {"num_hidden_layers": 3, "intermediate_size": 64, "head_dim": 16},
+        "lfm2.5-350m": width | {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]},
+        "mdlm-owt": {"hidden_dim": 32, "n_heads": 2, "n_blocks": 2, "vocab_size": 512},
+    }.items():
+        monkeypatch.setitem(bench.SHAPES, shape, bench.SHAPES[shape] | small)
+    found, kinds = [], ("qwen3-0.6b", "mdlm-owt", "lfm2.5-350m")
+    for shape, engine, most in (("tiny", "torch", 2**27), *product(kinds, ("onnx",), (2**27, 2**14))):
         monkeypatch.setattr(onnx, "_PART_BYTES", most)
         flags = ["--shape", shape, "--random-weights", "--gen-length", "4", "--repeats", "1", "--device", "cpu"]
         assert main(["bench", "decode", *flags, "--engine", engine]) == 0

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import oracle
 import pytest
 import test_oracle
 import torch
-from checkpoints import write_llada
+from checkpoints import write_lfm2, write_llada, write_mdlm
 from conftest import TINY
 from hypothesis import HealthCheck, given, settings
 from test_oracle import ADDED, BLOCKS, FLAGS, MODELS, Case, Model, cases, run_library, run_oracle
@@ -27,23 +28,24 @@ from surelock.engines import onnx
 from surelock.engines.onnx import OnnxEngine
 from surelock.engines.torch import TorchEngine
 from surelock.errors import CheckpointError
-from surelock.model import checkpoint
+from surelock.model import stored
 from surelock.model.checkpoint import find_tensors
 from surelock.model.families import LLADA
 
 NEAR = {"epsilon": (0.01, 1e-6), "epsilon_unlock": (0.01, 1e-6), "still": (0.01, 1e-6), "selection": (0.01, 1e-6)}
 NEAR |= {"theta": (0, 1e-5), "theta_unlock": (0, 1e-5)}
 SCORES = (0, 1e-4)  # all other comparisons
+OTHER = {kind: ADDED[kind] for kind in (*BLOCKS, "mdlm", "lfm2")}  # block-causal, or of other layers
 
 
 @pytest.fixture(scope="session")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, Model, Model]]:
     """Of each kind the oracle's model, and the same weights in float32 with both engines."""
     made = {}
-    for kind in (*MODELS, *BLOCKS):
+    for kind in MODELS | OTHER:
         path = tmp_path_factory.mktemp(kind)
         exact = test_oracle.make_model(path, kind)
-        both = (surelock.load(path, device="cpu", engine=engine) for engine in ("torch", "onnx"))
+        both = (surelock.load(path, device="cpu", engine=engine, tokenizer="") for engine in ("torch", "onnx"))
         made[kind] = exact, *(replace(exact, lm=replace(lm, ends=exact.lm.ends)) for lm in both)
     return made
 
@@ -82,10 +84,10 @@ def is_tie(model: Model, case: Case, step: int, patch: pytest.MonkeyPatch) -> bo
     ("examples", "kinds"),
     [
         (60, MODELS),
-        (30, {kind: ADDED[kind] for kind in BLOCKS}),
-        pytest.param(1000, MODELS | {kind: ADDED[kind] for kind in BLOCKS}, marks=pytest.mark.long),
+        (60, OTHER),
+        pytest.param(1000, MODELS | OTHER, marks=pytest.mark.long),
     ],
-    ids=["60", "block-causal", "1000"],
+    ids=["60", "other", "1000"],
 )
 def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatch, examples: int, kinds) -> None:
     """At most 2 % of runs part, each at a tie; before that all values are the same but for rounding. Every second case
@@ -240,18 +242,26 @@ def test_a_whole_run_needs_no_torch(llada: Path) -> None:
     assert done.stdout == f"{last.tokens.tolist()}\n", done.stderr
 
 
-@pytest.mark.parametrize("tied", [True, False])
+SMALL = {"layers": 3, "d_model": 32, "heads": 4, "kv_heads": 2, "vocab": 41, "seed": 7}
+WRITERS = {
+    "tied": partial(write_llada, **SMALL, d_ff=48, tied=True), "not tied": partial(write_llada, **TINY | {"layers": 3}),
+    "mdlm": partial(write_mdlm, **SMALL | {"kv_heads": 4}), "lfm2": partial(write_lfm2, **SMALL),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_large_network_is_read_in_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tied: bool, dtype: torch.dtype
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, dtype: torch.dtype
 ) -> None:
     """Layer by layer, and with a head that is an input: the same logits, and the embedding's memory once."""
-    write_llada(tmp_path, **TINY | {"tied": tied, "layers": 3}, dtype=dtype)
-    whole = logits_of(surelock.load(tmp_path, engine="onnx"))
+    WRITERS[kind](tmp_path, dtype=dtype)
+    whole = logits_of(surelock.load(tmp_path, engine="onnx", tokenizer=""))
     monkeypatch.setattr(onnx, "_PART_BYTES", 2**12)
-    monkeypatch.setattr(onnx, "AT_ONCE", 100)
-    monkeypatch.setattr(checkpoint, "AT_ONCE", 100)
-    lm = surelock.load(tmp_path, engine="onnx")
-    assert len(lm.engine._parts) == 3 and list(lm.engine._given) == ["embed.weight" if tied else "head.weight"]
+    monkeypatch.setattr(stored, "AT_ONCE", 100)
+    lm = surelock.load(tmp_path, engine="onnx", tokenizer="")
+    head = "embed.weight" if lm.config.tied else "head.weight"
+    assert len(lm.engine._parts) == 3 and list(lm.engine._given) == [head]
     np.testing.assert_allclose(logits_of(lm), whole, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(logits_of(surelock.load(tmp_path, engine="torch")), whole, rtol=0, atol=1e-4)
+    by_torch = logits_of(surelock.load(tmp_path, engine="torch", tokenizer=""))
+    np.testing.assert_allclose(by_torch, whole, rtol=0, atol=1e-4)

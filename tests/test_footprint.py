@@ -18,6 +18,7 @@ from surelock.model import footprint
 from surelock.model.families import LLADA
 from surelock.model.footprint import Sizes, check_room, file_sizes, weight_bytes
 from surelock.model.network import empty_network
+from surelock.model.stored import Stored
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -101,6 +102,6 @@ def test_a_directory_too_large_is_not_read(memory, tmp_path: Path, monkeypatch: 
     FAMILIES["llada"](tmp_path, tied=True, **SHAPE)
     memory(1e-6)
     monkeypatch.setattr(footprint, "SHOW_PROGRESS_FROM", 1)
-    monkeypatch.setattr(footprint.TensorFiles, "parts", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(Stored, "read", lambda *_: pytest.fail("it was read"))
     with pytest.raises(CheckpointError, match=r"this machine has 0\.0: no setting makes it fit"):
         surelock.load(tmp_path, device="cpu")

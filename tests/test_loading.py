@@ -464,7 +464,6 @@ def test_an_unknown_architecture_names_those_that_are_known(llada: Path, changes
         ("LLaDAMoEModelLM", "llada", "mixture of experts"),
         ("LLaDA2MoeModelLM", "llada", "mixture of experts"),
         ("SomethingOfTheirOwn", "qwen3", "unknown architecture"),  # as Efficient-DLM: its model_type is Qwen3's
-        ("Lfm2BidirectionalForMaskedLM", "lfm2", "convolutions"),
         ("Lfm2ForCausalLM", "lfm2", "causal LFM2"),
         ("DiffusionGemmaForBlockDiffusion", "diffusion_gemma", "no mask token"),
     ],

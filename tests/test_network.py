@@ -11,19 +11,22 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from checkpoints import write_dream, write_hf, write_llada, write_qwen3
+from checkpoints import write_dream, write_hf, write_lfm2, write_llada, write_mdlm, write_qwen3
 from oracle import OracleNetwork
 from torch import Tensor
 
 import surelock
 from surelock.config import LLADA_8B
 from surelock.engines.cache import Rows
+from surelock.engines.inputs import around
 from surelock.engines.torch import PackedForward
 from surelock.model.bound import conditional_bound
 from surelock.model.network import Network
 
 LLADA = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 4, "d_ff": 40, "vocab": 37, "seed": 1}
 QWEN3 = {"layers": 2, "d_model": 24, "heads": 4, "kv_heads": 2, "head_dim": 8, "d_ff": 40, "vocab": 37, "seed": 2}
+MDLM = {"layers": 2, "d_model": 24, "heads": 4, "vocab": 37, "seed": 3}
+LFM2 = {"layers": 3, "d_model": 24, "heads": 4, "kv_heads": 2, "vocab": 37, "seed": 4}
 LAYOUTS = {
     "llada": (write_llada, LLADA | {"tied": False}),
     "llada-tied": (write_llada, LLADA | {"tied": True}),
@@ -41,6 +44,11 @@ LAYOUTS = {
     "coda": (partial(write_hf, family="coda"), QWEN3 | {"tied": False}),
     "illada": (partial(write_hf, family="illada"), LLADA | {"tied": True, "kv_heads": 2}),
     "sdar": (partial(write_hf, family="sdar"), QWEN3 | {"tied": False, "block_size": 3}),
+    "mdlm": (write_mdlm, MDLM),
+    "bd3lm-owt": (write_mdlm, MDLM | {"block_size": 3, "shards": 2}),
+    "bd3lm-owt-without-time": (write_mdlm, MDLM | {"block_size": 4, "adaln": False}),
+    "lfm2": (write_lfm2, LFM2 | {"convs": (0, 1)}),
+    "lfm2-conv-last": (write_lfm2, LFM2 | {"convs": (0, 2), "shards": 2}),
     "dream-tied-sharded": (write_dream, LLADA | {"tied": True, "shards": 2}),
 }
 PROMPTS = [[5, 3, 9, 1, 1, 7], [8, 8, 30], [2, 36, 1, 1, 4, 11, 20, 1, 6]]
@@ -99,6 +107,10 @@ class Packed:
             None,
             *self._read(positions, read),
         )
+        if self.network.config.conv_layers:
+            rows.around = torch.from_numpy(
+                around(rows.positions.numpy(), rows.slots.numpy(), rows.counts, self.lengths)
+            )
         if written is not None:
             own = torch.isin(torch.arange(len(rows.slots)), torch.tensor(written))
             rows.written = torch.where(own, rows.slots, sum(self.lengths))
@@ -120,7 +132,7 @@ def layout(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Network, Ora
     """A float32 network and its dense twin in float64."""
     write, shape = LAYOUTS[request.param]
     twin = dense_twin(tmp_path, write(tmp_path, **shape))
-    return surelock.load(tmp_path, device="cpu").network, twin
+    return surelock.load(tmp_path, device="cpu", tokenizer="").network, twin
 
 
 NEAR = 1e-5  # of the truth, in float32
@@ -154,8 +166,9 @@ def test_rows_that_nobody_reads_stop_at_the_last_keys_and_values(
     before, after = torch.randint(1, 37, (2, 3, 8), generator=torch.Generator().manual_seed(0)).tolist()
     whole, part = Packed(network, [8, 8, 8]), Packed(network, [8, 8, 8])
     seen: list[int] = []
-    silu = F.silu
-    monkeypatch.setattr(F, "silu", lambda gate: seen.append(len(gate)) or silu(gate))
+    for name in ("silu", "gelu"):
+        act = partial(lambda act, x, **how: seen.append(len(x)) or act(x, **how), getattr(F, name))
+        monkeypatch.setattr(F, name, act)
     for sequences in (before, after):
         expected = whole.run(sequences)
         seen.clear()

@@ -22,7 +22,8 @@ def cut_at_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:
 
 def text_of(lm: LanguageModel, ids: Sequence[int]) -> str:
     """Return the text of generated token ids, up to their first end."""
-    return lm.decode(cut_at_end(ids, lm.ends))
+    text = lm.decode(cut_at_end(ids, lm.ends))
+    return text.partition(lm.stop)[0] if lm.stop else text
 
 
 def written(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> str:
@@ -33,7 +34,9 @@ def written(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> 
     The text is cut at the first end behind the last given token.
     """
     given = _given(lm, prompt)
-    return lm.decode([*tokens[: given if lm.mask_id in prompt else 0], *cut_at_end(tokens[given:], lm.ends)])
+    if lm.mask_id not in prompt:
+        return text_of(lm, tokens[given:])
+    return lm.decode([*tokens[:given], *cut_at_end(tokens[given:], lm.ends)])
 
 
 def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> list[str]:

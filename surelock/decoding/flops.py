@@ -26,15 +26,17 @@ def row_flops(
     probed: whether the row's keys and values are not computed.
 
     With N attended positions and H heads, H_kv key/value heads of size d_h: attention 4 N H d_h, Q and Out 2 d H d_h
-    each, K and V 4 d H_kv d_h, feed-forward 6 d d_ff; the paper's H d_h is d.
+    each, K and V 4 d H_kv d_h, feed-forward 6 d d_ff (4 d d_ff without a gate); the paper's H d_h is d. A layer that is
+    a convolution has products of the width d: B and X 4 d^2, C and Out 4 d^2.
     """
     if positions is not None and config.block_size is not None:
         length = np.minimum(length, (positions // config.block_size + 1) * config.block_size)
     d, width = config.d_model, config.n_heads * config.head_size
-    attention = 4 * length * width
-    projections = 4 * d * width
+    convs = len(config.conv_layers)
     keys_values = 0 if probed else 4 * d * config.n_kv_heads * config.head_size
-    return float(config.n_layers) * (attention + projections + keys_values + 6 * d * config.d_ff)
+    attention = (config.n_layers - convs) * (4 * length * width + 4 * d * width + keys_values)
+    feed_forward = config.n_layers * (4 if config.gelu else 6) * d * config.d_ff
+    return 1.0 * (attention + feed_forward + convs * (4 if probed else 8) * d * d)
 
 
 def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:

@@ -26,6 +26,8 @@ class Rows:
     None if all write to their own.
     read: [K] int64, ascending, the row numbers whose posteriors are read; None for all.
     read_counts: the number of read rows of each sequence, if `read` is given.
+    around: [R, 3] int64, the slots of the position before, of the row, and of the position behind, see `KVCache`; None
+    in a network that attends in every layer.
     segments: of all rows; None where sequences are attended to one after the other.
     read_segments: of the read rows, if both are given.
     """
@@ -37,13 +39,14 @@ class Rows:
     written: Tensor | None = None
     read: Tensor | None = None
     read_counts: list[int] = field(default_factory=list)
+    around: Tensor | None = None
     segments: Segments | None = None
     read_segments: Segments | None = None
 
     def to(self, device: torch.device) -> "Rows":
         if device == self.positions.device:
             return self
-        names = ("positions", "slots", "written", "read", "segments", "read_segments")
+        names = ("positions", "slots", "written", "read", "around", "segments", "read_segments")
         parts = {name: part.to(device) for name in names if (part := getattr(self, name)) is not None}
         return replace(self, **parts)
 
@@ -56,7 +59,8 @@ class KVCache:
     """Preallocated keys and values of every layer: [slots + 1, n_kv_heads, head_size], on the device of the layer.
 
     A locked position keeps the keys and values of its last computation. In a shifted network it also keeps its hidden
-    state, from which the next position is predicted.
+    state, from which the next position is predicted. A layer that is a convolution has one vector in place of both,
+    [slots + 2, 1, d_model]: the last one stays zero, as what lies beside a sequence.
 
     once: every step computes all rows, see `Layout`: the layers of a device then share one table.
     """
@@ -64,13 +68,14 @@ class KVCache:
     def __init__(
         self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device], once: bool
     ) -> None:
-        shape = (slots + 1, config.n_kv_heads, config.head_size)
-
-        def pair(device: torch.device) -> list[Tensor]:
+        def pair(device: torch.device, conv: bool) -> list[Tensor]:
             """Not empty: what a block-causal row does not see has weight 0, and must be finite."""
-            return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(2)]
+            shape = (slots + 2, 1, config.d_model) if conv else (slots + 1, config.n_kv_heads, config.head_size)
+            tables = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(1 if conv else 2)]
+            return [tables[0], tables[-1]]
 
-        self.keys, self.values = zip(*map(cache(pair) if once else pair, devices), strict=True)
+        made, convs = cache(pair) if once else pair, (layer in config.conv_layers for layer in range(len(devices)))
+        self.keys, self.values = zip(*map(made, devices, convs), strict=True)
         self._config, self._gqa = config, config.n_heads != config.n_kv_heads
         self._hidden: Tensor | None = None
 
@@ -98,6 +103,18 @@ class KVCache:
         masks = [None] * len(counts) if mask is None else mask.split(counts)
         parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), masks, strict=True)
         return torch.cat([attend_sequences(q, k, v, 1, self._gqa, seen) for q, k, v, seen in parts if len(q)])
+
+    def convolve(self, layer: int, rows: Rows, c: Tensor, kept: Tensor, weight: Tensor) -> Tensor:
+        """Write the rows' vectors into the cache, then convolve what it holds. Returns the shape of c.
+
+        rows: on the device of the layer.
+        c: [Q, 1, d_model], of all rows or of the read ones. kept: [R, 1, d_model], of all rows.
+        weight: [d_model, 1, 3].
+        """
+        assert rows.around is not None
+        rows.write(kept, self.keys[layer])
+        around = rows.around if len(c) == len(rows.slots) else rows.around[rows.read]
+        return c * (self.keys[layer][around] * weight.permute(2, 1, 0)).sum(1)
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
         """Keep the hidden states [R, d_model] of the rows, and return those of the positions before them.

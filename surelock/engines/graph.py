@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, StringStringEntryProto, TensorProto, helper, numpy_helper
 
 from surelock.config import NetworkConfig
-from surelock.model.families import Tensors
+from surelock.model.stored import Stored, Tensors
 
 OPSET, IR = 23, 11  # the first set with attention, rotary embedding and the norm
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -26,8 +26,8 @@ DTYPES = {"F64": TensorProto.DOUBLE, "F32": FLOAT, "F16": TensorProto.FLOAT16, "
 
 def refusal(tensors: Tensors) -> str | None:
     """Return why a graph cannot read these tensors, as a clause; None if it can."""
-    every = [each for parts in tensors.values() for each in parts]
-    if len({stored.file.resolve().parent for _, stored in every}) > 1:
+    every = [stored for parts in tensors.values() for _, stored in parts if isinstance(stored, Stored)]
+    if len({stored.file.resolve().parent for stored in every}) > 1:
         return "its files lie in several folders, and it reads one"
     return None
 
@@ -70,14 +70,25 @@ class _Graph:
         return name
 
     def weight(self, parameter: str, part: int = 0) -> str:
-        """Return the name of a network parameter in float32. part: of a stacked one, which tensor."""
+        """Return the name of a network parameter in float32. part: of a stacked one, which tensor.
+
+        What is computed of weights alone is computed once, when a session starts.
+        """
         name, dtype = self._stored(parameter, part)
-        cast = f"{name} in float32"
+        wide, scaled = f"{name} in float32", f"{name} scaled"
+        factor = None if parameter in self._given else getattr(self._tensors[parameter][part][1], "factor", None)
+        made = {output for node in self._nodes for output in node.output}
         if dtype == FLOAT:
-            return name
-        if not any(cast in node.output for node in self._nodes):
-            self._add("Cast", [name], [cast], {"to": FLOAT})
-        return cast
+            wide = name
+        elif wide not in made:
+            self._add("Cast", [name], [wide], {"to": FLOAT})
+        if factor is not None and scaled not in made:
+            self._add("Mul", [wide, self.constant(factor[:, None], np.float32)], [scaled], {})
+        return wide if factor is None else scaled
+
+    def has(self, parameter: str) -> bool:
+        """Return whether the network has a parameter."""
+        return parameter in self._tensors
 
     def rows(self, parameter: str, places: str) -> str:
         """Return the name of some rows of a parameter in float32. Only these rows are converted."""
@@ -94,6 +105,8 @@ class _Graph:
         if parameter in self._given:
             return parameter, FLOAT
         name, stored = self._tensors[parameter][part]
+        if not isinstance(stored, Stored):
+            return self.constant(stored, np.float32), FLOAT
         where = {"location": stored.file.name, "offset": stored.offset, "length": stored.nbytes}
         self._constants[name] = TensorProto(
             name=name,
@@ -135,7 +148,8 @@ def step_graph(
     tokens, positions [R]: of the rows.
     written [W]: which of the R rows write their keys and values; targets [W]: at which positions.
     read [K]: which of the R rows go through the last layer. Of the others it computes keys and values only.
-    Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of each layer.
+    Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of each layer that attends. Of one that is a
+    convolution past_keys.i [N + 2, d_model] alone, with a row of zeros before and behind the positions.
     Outputs: hidden [K, d_model], after the last norm; new_keys.i, new_values.i [W, ...], those of the written rows;
     present_keys.i, present_values.i, the past ones with them. An engine asks for either: the present ones may be the
     memory of the past ones, then nothing is copied; the new ones are few, if outputs are copied. queries.i
@@ -153,7 +167,7 @@ def step_graph(
     for layer in part:
         x = made.add(layer, x)
     if part.stop == config.n_layers:
-        g.output("hidden", made.norm(x, "norm.weight"), FLOAT, "K", config.d_model)
+        g.output("hidden", made.norm(x, "norm"), FLOAT, "K", config.d_model)
     else:
         g.output("next_states", x, FLOAT, "R", config.d_model)
     return g.made("step")
@@ -173,27 +187,50 @@ class _Layers:
 
     def add(self, layer: int, x: str) -> str:
         """x [R, d_model] -> [R, d_model], or [K, d_model] from the last layer."""
-        g, config, block = self._g, self._config, f"blocks.{layer}"
-        h, rotary, sight = self.norm(x, f"{block}.attn_norm.weight"), self._rotary, self._sights[0]
+        g, block, is_last = self._g, f"blocks.{layer}", layer == self._config.n_layers - 1
+        h = self.norm(x, f"{block}.attn_norm")
+        mixed = (self._convolved if layer in self._config.conv_layers else self._attended)(layer, h, is_last)
+        x = g("Add", g("Gather", x, "read") if is_last else x, mixed)
+        h = self.norm(x, f"{block}.ff_norm")
+        if self._config.gelu:
+            h = g("Gelu", self._linear(h, f"{block}.gate_up"), approximate="tanh")
+        else:
+            gate, up = (self._linear(h, f"{block}.gate_up", part) for part in (0, 1))
+            h = g("Mul", g("Mul", gate, g("Sigmoid", gate)), up)
+        return g("Add", x, self._linear(h, f"{block}.ff_out"))
+
+    def _attended(self, layer: int, h: str, is_last: bool) -> str:
+        g, config, block, rotary = self._g, self._config, f"blocks.{layer}", self._rotary
         keys = self._heads(h, block, 1, config.n_kv_heads, "k_norm", rotary)
         keys = self._present("keys", layer, g("Squeeze", keys, self._batch))
-        values = self._present("values", layer, self._product(h, block, 2))
-        if layer == config.n_layers - 1:
-            h, x, rotary = g("Gather", h, "read"), g("Gather", x, "read"), self._rotary_read
-            sight = self._sights[1]
+        values = self._present("values", layer, self._linear(h, f"{block}.qkv", 2))
+        if is_last:
+            h, rotary = g("Gather", h, "read"), self._rotary_read
         q = self._heads(h, block, 0, config.n_heads, "q_norm", rotary)
         q = g.output(f"queries.{layer}", q, FLOAT, 1, "Q", config.n_heads * config.head_size)
-        seen = () if sight is None else (sight,)
+        seen = [sight for sight in (self._sights[is_last],) if sight is not None]
+        keys, values = (g("Unsqueeze", each, self._batch) for each in (keys, values))
         attended = g("Attention", q, keys, values, *seen, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
-        attended = g("Squeeze", attended, self._batch)
-        x = g("Add", x, g("Gemm", attended, g.weight(f"{block}.attn_out.weight"), transB=1))
-        h = self.norm(x, f"{block}.ff_norm.weight")
-        gate, up = (g("Gemm", h, g.weight(f"{block}.gate_up.weight", part), transB=1) for part in (0, 1))
-        h = g("Mul", g("Mul", gate, g("Sigmoid", gate)), up)
-        return g("Add", x, g("Gemm", h, g.weight(f"{block}.ff_out.weight"), transB=1))
+        return self._linear(g("Squeeze", attended, self._batch), f"{block}.attn_out")
 
-    def norm(self, x: str, parameter: str) -> str:
-        return self._g("RMSNormalization", x, self._g.weight(parameter), axis=-1, epsilon=self._config.norm_eps)
+    def _convolved(self, layer: int, h: str, is_last: bool) -> str:
+        """C times the convolution of B * X, of which the cache holds every position's."""
+        g, block, one = self._g, f"blocks.{layer}", self._g.constant([1])
+        kept = g("Mul", *(self._linear(h, f"{block}.conv_in", part) for part in (0, 2)))
+        present = self._present("keys", layer, kept, conv=True)
+        if is_last:
+            h = g("Gather", h, "read")
+        positions = g("Unsqueeze", "positions", one)
+        around = g("Add", g("Gather", positions, "read") if is_last else positions, g.constant([0, 1, 2]))
+        weight = g("Transpose", g("Squeeze", g.weight(f"{block}.conv.weight"), one))
+        mixed = g("ReduceSum", g("Mul", g("Gather", present, around), weight), one, keepdims=0)
+        return self._linear(g("Mul", self._linear(h, f"{block}.conv_in", 1), mixed), f"{block}.conv_out")
+
+    def norm(self, x: str, name: str) -> str:
+        g, how = self._g, {"axis": -1, "epsilon": self._config.norm_eps}
+        if self._config.layer_norm:
+            return g("LayerNormalization", x, g.weight(f"{name}.weight"), g.weight(f"{name}.bias"), **how)
+        return g("RMSNormalization", x, g.weight(f"{name}.weight"), **how)
 
     def _angles(self, positions: str) -> tuple[str, str]:
         """Cosines and sines [1, R, head_size / 2] of rotary embeddings, in float32 as `rotary_table` has them."""
@@ -214,28 +251,29 @@ class _Layers:
         every = g("Range", g.constant(0), length, g.constant(1))
         return g("Less", every, g("Unsqueeze", seen, g.constant([1])))
 
-    def _product(self, h: str, block: str, part: int) -> str:
-        """Queries, keys or values: [R, heads * head_size]."""
-        bias = [self._g.weight(f"{block}.qkv.bias", part)] if self._config.qkv_bias else []
-        return self._g("Gemm", h, self._g.weight(f"{block}.qkv.weight", part), *bias, transB=1)
+    def _linear(self, h: str, name: str, part: int = 0) -> str:
+        """A product of rows h, plus its bias if it has one. part: of a stacked one, which."""
+        bias = [self._g.weight(f"{name}.bias", part)] if self._g.has(f"{name}.bias") else []
+        return self._g("Gemm", h, self._g.weight(f"{name}.weight", part), *bias, transB=1)
 
     def _heads(self, h: str, block: str, part: int, heads: int, norm: str, rotary: tuple[str, str]) -> str:
         """Queries or keys after rotary embedding: [1, R, heads * head_size]."""
-        g, x = self._g, self._product(h, block, part)
+        g, x = self._g, self._linear(h, f"{block}.qkv", part)
         if self._config.qk_norm:
             x = g("Reshape", x, g.constant([-1, heads, self._config.head_size]))
-            x = self.norm(x, f"{block}.{norm}.weight")
+            x = self.norm(x, f"{block}.{norm}")
             x = g("Reshape", x, g.constant([-1, heads * self._config.head_size]))
         return g("RotaryEmbedding", g("Unsqueeze", x, self._batch), *rotary, num_heads=heads)
 
-    def _present(self, kind: str, layer: int, new: str) -> str:
-        """The layer's keys or values with the written rows in them, [1, N, n_kv_heads * head_size]."""
-        g, shape = self._g, ("N", self._config.n_kv_heads * self._config.head_size)
+    def _present(self, kind: str, layer: int, new: str, conv: bool = False) -> str:
+        """The layer's keys or values with the written rows in them, [N, n_kv_heads * head_size]."""
+        g, config, targets = self._g, self._config, self._targets
+        shape = ("N", config.n_kv_heads * config.head_size)
+        if conv:
+            shape, targets = ("N + 2", config.d_model), g("Add", targets, g.constant(1))
         past = g.input(f"past_{kind}.{layer}", FLOAT, *shape)
         new = g.output(f"new_{kind}.{layer}", g("Gather", new, "written"), FLOAT, "W", shape[1])
-        present = g("ScatterND", past, self._targets, new)
-        present = g.output(f"present_{kind}.{layer}", present, FLOAT, *shape)
-        return g("Unsqueeze", present, self._batch)
+        return g.output(f"present_{kind}.{layer}", g("ScatterND", past, targets, new), FLOAT, *shape)
 
 
 def head_graph(config: NetworkConfig, tensors: Tensors, given: bool = False) -> ModelProto:
@@ -246,8 +284,8 @@ def head_graph(config: NetworkConfig, tensors: Tensors, given: bool = False) -> 
     g, name = _Graph(tensors), head_name(config)
     if given:
         g.given(name, config.vocab_size, config.d_model)
-    head = g.weight(name)
-    product = g("Gemm", g.input("hidden", FLOAT, "K", config.d_model), head, transB=1)
+    weights = [g.weight(name), *([g.weight("head.bias")] if config.head_bias else [])]
+    product = g("Gemm", g.input("hidden", FLOAT, "K", config.d_model), *weights, transB=1)
     g.output("logits", product, FLOAT, "K", config.vocab_size)
     return g.made("head")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,9 +48,19 @@ class Inputs:
             tensors.get("written"),
             tensors.get("read"),
             self.read_counts,
+            tensors.get("around"),
             segments("", self.counts),
             segments("read_", self.read_counts),
         )
+
+
+def around(
+    positions: NDArray[np.int64], slots: NDArray[np.int64], counts: Sequence[int], lengths: Sequence[int]
+) -> NDArray[np.int64]:
+    """Return `Rows.around`. Beside the first and the last position of a sequence lies the zero of the cache."""
+    last, zero = np.repeat(lengths, counts) - 1, sum(lengths) + 1
+    before, behind = np.where(positions > 0, slots - 1, zero), np.where(positions < last, slots + 1, zero)
+    return np.stack((before, slots, behind), axis=1)
 
 
 def inputs_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, bucket: int = 0) -> Inputs:
@@ -80,6 +90,8 @@ def inputs_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, b
     elif 0 < len(plan.read) < count:
         arrays["read"] = (plan.read + count * offsets).ravel()
         read_counts = np.diff(np.searchsorted(plan.read, np.cumsum([0, *plan.counts]))).tolist() * passes
+    if config.conv_layers:
+        arrays["around"] = around(arrays["positions"], arrays["slots"], counts, lengths)
     if varlen:
         arrays |= segment_arrays(config, arrays["positions"], counts, lengths)
     if varlen and read_counts:

@@ -25,7 +25,8 @@ from surelock.decoding.step import NO_ROWS, Layout, Plan, Reading
 from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.graph import graphs, head_graph, head_name, posterior_graph, step_graph
 from surelock.memory import trim_memory
-from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, Stored, Tensors
+from surelock.model.families import SHOW_PROGRESS_FROM
+from surelock.model.stored import Stored, Tensors
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 2**21  # of one table of posteriors: of the embedded model's, 128 rows
 _PART_BYTES = 2**27  # of weights in float32: a session holds its weights several times while it is made
-_KINDS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 _NOTHING = {  # inputs of `posterior_graph` that ask for no output
     **dict.fromkeys(("chosen", "scored", "shown"), NO_ROWS),
     "bias": np.zeros((1, 1), np.float32),
@@ -53,8 +53,10 @@ class Cache:
             for name, value in part.given.items():
                 binding.bind_ortvalue_input(name, value)
             for layer in part.layers:
-                for kind in ("keys", "values"):
-                    table = np.zeros((length, config.n_kv_heads * config.head_size), np.float32)
+                conv = layer in config.conv_layers
+                shape = (length + 2, config.d_model) if conv else (length, config.n_kv_heads * config.head_size)
+                for kind in ("keys",) if conv else ("keys", "values"):
+                    table = np.zeros(shape, np.float32)
                     value = onnxruntime.OrtValue.ortvalue_from_numpy(table)
                     binding.bind_ortvalue_input(f"past_{kind}.{layer}", value)
                     binding.bind_ortvalue_output(f"present_{kind}.{layer}", value)
@@ -137,14 +139,17 @@ class OnnxEngine:
         self.config, self._tensors = config, tensors
         # The hub's cache has links, which ONNX Runtime does not follow out of a folder.
         real = {
-            parameter: tuple((name, stored._replace(file=stored.file.resolve())) for name, stored in parts)
+            parameter: tuple(
+                (name, each._replace(file=each.file.resolve()) if isinstance(each, Stored) else each)
+                for name, each in parts
+            )
             for parameter, parts in tensors.items()
         }
-        folder = real["embed.weight"][0][1].file.parent
+        folder = _stored(real["embed.weight"]).file.parent
         # ONNX Runtime packs weights for speed. A large head stays as it is, so that a tied embedding is its memory.
         head = head_name(config)
         large = 4 * config.vocab_size * config.d_model > _PART_BYTES
-        self._given = {head: _wide(real[head][0][1])} if large else {}
+        self._given = {head: _wide(_stored(real[head]))} if large else {}
         self._head = Session(head_graph(config, real, given=large), threads, folder, shared=large)
         self._parts = _parts(config, real, threads, folder, self._given)
         self._posterior = Session(posterior_graph(), threads, folder, shared=large)
@@ -372,17 +377,20 @@ def _parts(
     return found
 
 
+def _stored(parts: tuple[tuple[str, Any], ...]) -> Stored:
+    """The tensor of embedding or head, which is one and lies in a file."""
+    return parts[0][1]
+
+
 def _wide(stored: Stored) -> NDArray[np.float32]:
     """Read a tensor in float32, part by part: no second copy is held."""
-    wide, kind = np.empty(math.prod(stored.shape), np.float32), _KINDS[stored.dtype]
-    with stored.file.open("rb") as file:
-        file.seek(stored.offset)
-        for at in range(0, len(wide), AT_ONCE):
-            part = np.fromfile(file, kind, min(AT_ONCE, len(wide) - at))
-            if stored.dtype == "BF16":  # the upper half of a float32
-                part = (part.astype(np.uint32) << 16).view(np.float32)
-            wide[at : at + len(part)] = part
-    return wide.reshape(stored.shape)
+    wide, at = np.empty(stored.shape, np.float32), 0
+    for part in stored.read():
+        if stored.dtype == "BF16":  # the upper half of a float32
+            part = (part.astype(np.uint32) << 16).view(np.float32)
+        wide[at : at + len(part)] = part
+        at += len(part)
+    return wide
 
 
 @cache

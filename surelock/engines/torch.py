@@ -48,7 +48,8 @@ class PackedForward:
             return cos[there[device].positions], sin[there[device].positions]
 
         def attend(layer: int) -> Attend:
-            return partial(cache.attend, layer, there[devices[layer]])
+            mix = cache.convolve if layer in network.config.conv_layers else cache.attend
+            return partial(mix, layer, there[devices[layer]])
 
         if network.config.shifted:
             hidden = network.run(tokens, rotary, attend, None, self._elementwise)

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from itertools import chain
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate.utils import set_module_tensor_to_device
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from tqdm import tqdm
 
 from surelock.config import NetworkConfig
 from surelock.errors import CheckpointError
-from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, Family, Stored, Tensors, read_json
+from surelock.model.families import SHOW_PROGRESS_FROM, Family, read_json
 from surelock.model.int8 import is_product, quantize
+from surelock.model.modulation import folded, modulated, time_shapes
 from surelock.model.network import Network
+from surelock.model.stored import Stored, Tensors
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 #: What wrappers of training and compilation put in front of a tensor's name.
 _WRAPPERS = re.compile(r"(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
 _BUFFERS = ("rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached")
-_FLOATS = {"F16", "BF16", "F32", "F64"}
+_BUFFERS += ("sampling_eps_min", "sampling_eps_max")  # bd3lm's
+_FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 _METHODS = {"gptq": "GPTQ", "awq": "AWQ"}
 _MARKS = {
     "GPTQ or AWQ": (".qweight", ".qzeros", ".g_idx", ".scales"),
@@ -135,17 +139,6 @@ class TensorFiles:
         except SafetensorError as error:
             raise CheckpointError(f"{self.files[name]}: tensor {name!r} cannot be read: {error}") from error
 
-    def parts(self, name: str) -> Iterator[Tensor]:
-        """Read a tensor a few rows at a time. Raises CheckpointError if it is damaged."""
-        try:
-            whole = self._reader(self.files[name]).get_slice(self._names[name])
-            rows, *columns = whole.get_shape()
-            each = max(1, AT_ONCE // math.prod(columns))
-            for start in range(0, rows, each):
-                yield whole[start : min(start + each, rows)]
-        except SafetensorError as error:
-            raise CheckpointError(f"{self.files[name]}: tensor {name!r} cannot be read: {error}") from error
-
 
 def _weight_map(index: Path) -> dict[str, str]:
     weight_map = read_json(index).get("weight_map")
@@ -202,16 +195,37 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
     with TensorFiles(directory) as files:
         if network.config.tied and embed not in files.files and head in files.files:
             wanted["embed.weight"] = (head,)
-        _check_names(files, wanted, network.config.tied, family, directory)
-        found = {name: tuple((source, files.stored(source)) for source in sources) for name, sources in wanted.items()}
-    for name, parameter in network.named_parameters():
-        rows, *columns = parameter.shape
-        counts = row_counts(network.config, wanted[name], rows)
-        for (source, stored), count in zip(found[name], counts, strict=True):
-            if stored.shape != (count, *columns):
-                expected = [count, *columns]
-                raise CheckpointError(f"tensor {source} has shape {list(stored.shape)}, expected {expected}")
+        _check_names(files, wanted, network.config, family, directory)
+        found: Tensors = {
+            name: _pieces(network, name, {source: files.stored(source) for source in sources})
+            for name, sources in wanted.items()
+        }
+        if family.modulated:
+            read = (lambda name: files.read(name).double().numpy()) if modulated(files.files) else None
+            found = folded(network.config, found, read)
     return found
+
+
+def _pieces(network: Network, name: str, sources: Mapping[str, Stored]) -> tuple[tuple[str, Stored], ...]:
+    """The tensors that are stacked into a parameter; of one tensor that holds them all its parts.
+
+    Raises CheckpointError for another shape.
+    """
+    (rows, *columns), config = network.get_parameter(name).shape, network.config
+    counts = row_counts(config, name, rows)
+    if name in ("embed.weight", "head.weight"):
+        counts, whole = [rows], [rows + config.unused]
+    else:
+        whole = counts if len(sources) == len(counts) else [rows]
+    for (source, stored), count in zip(sources.items(), whole[: len(sources)], strict=True):
+        if stored.shape != (count, *columns):
+            expected = [count, *columns]
+            raise CheckpointError(f"tensor {source} has shape {list(stored.shape)}, expected {expected}")
+    if len(sources) != 1 or whole == counts:
+        return tuple(sources.items())
+    ((source, stored),) = sources.items()
+    edges = [0, *accumulate(counts)]
+    return tuple((f"{source}[{a}:{b}]", stored.rows(a, b)) for a, b in pairwise(edges))
 
 
 def load_weights(
@@ -231,31 +245,50 @@ def load_weights(
     Raises what `find_tensors` raises.
     """
     found, parameters = find_tensors(network, family, directory), dict(network.named_parameters())
-    with TensorFiles(directory) as files:
-        dtype = dtype or next(files.parts(found["embed.weight"][0][0])).dtype
-        size = sum(parameter.numel() for parameter in parameters.values())
-        progress = tqdm(found.items(), desc="loading", unit="tensor", disable=size < SHOW_PROGRESS_FROM)
-        for name, sources in progress:
-            value, start = torch.empty(parameters[name].shape, dtype=dtype), 0
-            for part in chain.from_iterable(files.parts(source) for source, _ in sources):
-                value[start : start + len(part)] = part
-                start += len(part)
-            set_module_tensor_to_device(network, name, device_of(name), value=value, dtype=dtype, clear_cache=False)
-            del value  # on a GPU, this is a copy
-            if int8 and is_product(network, name):
-                quantize(network, name)
+    dtype = dtype or next(_FLOATS[each.dtype] for _, each in found["embed.weight"] if isinstance(each, Stored))
+    size = sum(parameter.numel() for parameter in parameters.values())
+    progress = tqdm(found.items(), desc="loading", unit="tensor", disable=size < SHOW_PROGRESS_FROM)
+    for name, sources in progress:
+        value, start = torch.empty(parameters[name].shape, dtype=dtype), 0
+        for part in (part for _, source in sources for part in _read(source)):
+            value[start : start + len(part)] = part
+            start += len(part)
+        set_module_tensor_to_device(network, name, device_of(name), value=value, dtype=dtype, clear_cache=False)
+        del value  # on a GPU, this is a copy
+        if int8 and is_product(network, name):
+            quantize(network, name)
+
+
+def _read(source: Stored | NDArray[np.float64]) -> Iterator[Tensor]:
+    """The rows of a tensor, a few at a time."""
+    if not isinstance(source, Stored):
+        yield torch.from_numpy(source)
+        return
+    at = 0
+    for part in source.read():
+        rows = torch.from_numpy(part).view(_FLOATS[source.dtype])
+        if source.factor is not None:
+            rows = rows * torch.from_numpy(source.factor[at : at + len(rows), None])
+        yield rows
+        at += len(rows)
 
 
 def _check_names(
-    files: TensorFiles, wanted: Mapping[str, tuple[str, ...]], tied: bool, family: Family, directory: Path
+    files: TensorFiles, wanted: Mapping[str, tuple[str, ...]], config: NetworkConfig, family: Family, directory: Path
 ) -> None:
     expected = {source for sources in wanted.values() for source in sources}
+    if family.modulated and modulated(files.files):
+        expected |= time_shapes(config, 1).keys()
     missing = sorted(expected - files.files.keys())
     if missing:
         raise CheckpointError(f"{directory} lacks {_some(missing)}")
     extra = files.files.keys() - expected
     (head,), (embed,) = family.tensors["head.weight"], family.tensors["embed.weight"]
-    if tied and head in extra:  # some tied checkpoints store the embedding a second time
+    if config.tied and head in extra:  # some tied checkpoints store the embedding a second time
+        if (found := files.stored(head).shape) != (expect := files.stored(embed).shape):
+            raise CheckpointError(
+                f"tensor {head} has shape {list(found)}, expected {list(expect)}: the configuration ties it"
+            )
         if not torch.equal(files.read(head), files.read(embed)):
             warning = f"{directory}: {head} differs from {embed}; it is passed over, since the configuration ties them"
             warnings.warn(warning, stacklevel=2)
@@ -269,7 +302,8 @@ def _some(names: list[str]) -> str:
     return f"tensor{'s' if len(names) > 1 else ''} {', '.join(names[:3])}{more}"
 
 
-def row_counts(config: NetworkConfig, sources: tuple[str, ...], rows: int) -> list[int]:
-    """Return the numbers of rows of the tensors that are stacked into a parameter of `rows` rows."""
+def row_counts(config: NetworkConfig, parameter: str, rows: int) -> list[int]:
+    """Return the numbers of rows of the parts that are stacked into a parameter of `rows` rows."""
     q, kv = config.n_heads * config.head_size, config.n_kv_heads * config.head_size
-    return {1: [rows], 2: [config.d_ff, config.d_ff], 3: [q, kv, kv]}[len(sources)]
+    kinds = {"qkv": [q, kv, kv], "conv_in": 3 * [rows // 3], "gate_up": [rows] if config.gelu else 2 * [rows // 2]}
+    return kinds.get(parameter.split(".")[-2], [rows])

@@ -13,38 +13,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from surelock.config import NetworkConfig
 from surelock.errors import CheckpointError
 
-AT_ONCE = 2**24  # numbers of a tensor that are read, converted or written at once
 CONFIG, GENERATION = "config.json", "generation_config.json"
 _MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
 SHOW_PROGRESS_FROM = 2**28  # parameters: loading a smaller network shows no progress
 
 
-class Stored(NamedTuple):
-    """The place of a tensor: `nbytes` bytes from `offset` in a file. dtype: its name in safetensors, such as "BF16"."""
-
-    file: Path
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-    nbytes: int
-
-
-#: For each parameter of the network the (name, place) of the tensors that are stacked into it, in order.
-Tensors = Mapping[str, tuple[tuple[str, Stored], ...]]
-
 _EXPERTS = "its feed-forward is a mixture of experts, and this network's is one product"
+_CAUSAL = "it is the causal LFM2, as LFM2.5-Encoder loads without its own code: no mask stands for a word"
+_TIMED = "its posteriors depend on the time of a step, so kept keys and values are stale in every other step"
 #: Architectures that look like one of a family and cannot be decoded, each with the reason.
 REFUSED = {
     "LLaDAMoEModel": _EXPERTS,
     "LLaDAMoEModelLM": _EXPERTS,
     "LLaDA2MoeModelLM": _EXPERTS,
-    "Lfm2BidirectionalForMaskedLM": "ten of its layers are convolutions, and this network's all attend",
-    "Lfm2ForCausalLM": "it is the causal LFM2, as LFM2.5-Encoder loads without its own code: no mask stands for a word",
+    **dict.fromkeys(("lfm2", "Lfm2Model", "Lfm2ForCausalLM"), _CAUSAL),
+    **dict.fromkeys(("SEDD", "UDLM", "DUO"), _TIMED),
     "DiffusionGemmaForBlockDiffusion": "it starts from random words and has no mask token",
 }
 
@@ -56,9 +44,13 @@ class Family:
     model_type, architecture: its names in config.json.
     tensors: the tensor names of each parameter of the network.
     read_config: reads the shape from config.json.
-    mask_id: the id of the mask, if its files do not name one.
+    mask_id: the id of the mask, if its files do not name one; -1 is the last of the vocabulary.
     generation: recommended settings in the flat form; a checkpoint's generation_config.json overrides them.
     named: for names of checkpoints that declare the architecture and are block-causal, the size of their blocks.
+    modulated: whether a constant time condition is to be folded in, see `surelock.model.modulation`.
+    tokenizer: the hub id of the tokenizer, if the files of a checkpoint have none.
+    template: the chat template, if not that of the tokenizer.
+    stop: the text that ends an answer, beside the ids that do.
     """
 
     model_type: str
@@ -68,6 +60,10 @@ class Family:
     mask_id: int | None = None
     generation: Mapping[str, Any] = field(default_factory=dict)
     named: Mapping[str, int] = field(default_factory=dict)
+    modulated: bool = False
+    tokenizer: str = ""
+    template: str = ""
+    stop: str = ""
 
     def tensor_names(self, parameter: str) -> tuple[str, ...]:
         """Return the tensor names of a parameter such as 'blocks.3.qkv.weight'."""
@@ -106,7 +102,9 @@ def family_of(config: Mapping[str, Any]) -> Family:
     for family in FAMILIES:
         if family.architecture in named or (not named and family.model_type == model_type):
             return family
-    for name in named:
+    if not texts[-1] and {"graph", "noise"} <= config.keys():  # SEDD's own file names no architecture
+        named = ["SEDD"]
+    for name in named or texts:
         if name in REFUSED:
             raise CheckpointError(f"{name} cannot be decoded here: {REFUSED[name]}")
     known = ", ".join(sorted(family.architecture for family in FAMILIES))
@@ -250,7 +248,7 @@ def _read_dream(config: Mapping[str, Any]) -> NetworkConfig:
     return _read_qwen(config, qkv_bias=True, shifted=True)
 
 
-def _read_qwen(config: Mapping[str, Any], **flags: bool) -> NetworkConfig:
+def _read_qwen(config: Mapping[str, Any], **more: Any) -> NetworkConfig:
     off = (False, None)
     _refuse_unless(
         config,
@@ -275,8 +273,52 @@ def _read_qwen(config: Mapping[str, Any], **flags: bool) -> NetworkConfig:
         norm_eps=_number(config, "rms_norm_eps", float),
         tied=bool(_require(config, "tie_word_embeddings")),
         block_size=config.get("block_size"),
-        **flags,
+        **more,
     )
+
+
+def _read_mdlm(config: Mapping[str, Any]) -> NetworkConfig:
+    """The shape of MDLM and BD3LM. Without cross_attn the latter has no mask, and attends as the former does."""
+    off = (False, None)
+    if config.get("time_conditioning") not in off:
+        raise CheckpointError(f"config.json sets time_conditioning, which is not supported: {_TIMED}")
+    _refuse_unless(config, {"causal": off})
+    d_model, n_heads = _number(config, "hidden_dim"), _number(config, "n_heads")
+    return _make(
+        vocab_size=_require(config, "vocab_size"),
+        d_model=d_model,
+        n_layers=_require(config, "n_blocks"),
+        n_heads=n_heads,
+        n_kv_heads=n_heads,
+        head_size=d_model // n_heads,
+        d_ff=4 * d_model,
+        max_length=_require(config, "model_length"),
+        rope_theta=10_000.0,
+        norm_eps=1e-5,
+        tied=False,
+        block_size=config.get("block_size") if config.get("cross_attn", True) else None,
+        layer_norm=True,
+        gelu=True,
+        head_bias=True,
+    )
+
+
+def _read_lfm2(config: Mapping[str, Any]) -> NetworkConfig:
+    """The shape of LFM2, whose convolutions are centred here. Ids above the trained ones are left out."""
+    _refuse_unless(config, {"conv_bias": (False, None), "conv_L_cache": (3,)})
+    kinds, vocab = _require(config, "layer_types"), _number(config, "vocab_size")
+    known = isinstance(kinds, list) and all(kind in ("conv", "full_attention") for kind in kinds)
+    if not known or len(kinds) != _require(config, "num_hidden_layers"):
+        raise CheckpointError("config.json must name each layer 'conv' or 'full_attention' in its layer_types")
+    width = _number({"intermediate_size": config.get("block_ff_dim"), **config}, "intermediate_size")
+    if config.get("block_auto_adjust_ff_dim", True):
+        unit = config.get("block_multiple_of", 256)
+        width = -(int((config.get("block_ffn_dim_multiplier") or 1) * int(2 * width / 3)) // -unit) * unit
+    tied = config.get("tie_embedding", config.get("tie_word_embeddings", True))
+    shape = {"vocab_size": min(vocab, _LFM2_TRAINED), "intermediate_size": width, "tie_word_embeddings": tied}
+    names = {**config, **shape, "rms_norm_eps": _number(config, "norm_eps", float)}
+    convs = tuple(layer for layer, kind in enumerate(kinds) if kind == "conv")
+    return _read_qwen(names, qk_norm=True, conv_layers=convs, unused=vocab - shape["vocab_size"])
 
 
 def _block_tensors(prefix: str, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -324,6 +366,49 @@ _LLAMA = {
 _NORMS = {"q_norm.weight": "self_attn.q_norm", "k_norm.weight": "self_attn.k_norm"}
 _QWEN3 = _LLAMA | _block_tensors("model.layers.{i}", _NORMS)
 _QWEN2 = _LLAMA | _block_tensors("model.layers.{i}", {"qkv.bias": _QKV})
+_MDLM = {
+    "embed.weight": ("backbone.vocab_embed.embedding",),
+    "norm.weight": ("backbone.output_layer.norm_final.weight",),
+    "norm.bias": (),
+    "head.weight": ("backbone.output_layer.linear.weight",),
+    "head.bias": ("backbone.output_layer.linear.bias",),
+    **_block_tensors(
+        "backbone.blocks.{i}",
+        {
+            "attn_norm.weight": "norm1",
+            "attn_norm.bias": "",
+            "qkv.weight": "attn_qkv",
+            "attn_out.weight": "attn_out",
+            "ff_norm.weight": "norm2",
+            "ff_norm.bias": "",
+            "gate_up.weight": "mlp.0",
+            "gate_up.bias": "mlp.0",
+            "ff_out.weight": "mlp.2",
+            "ff_out.bias": "mlp.2",
+        },
+    ),
+}
+_LFM2 = {
+    "embed.weight": ("lfm2.embed_tokens.weight",),
+    "norm.weight": ("lfm2.embedding_norm.weight",),
+    "head.weight": ("lm_head.weight",),
+    **_block_tensors(
+        "lfm2.layers.{i}",
+        {
+            "attn_norm.weight": "operator_norm",
+            "qkv.weight": _QKV,
+            "q_norm.weight": "self_attn.q_layernorm",
+            "k_norm.weight": "self_attn.k_layernorm",
+            "attn_out.weight": "self_attn.out_proj",
+            "conv_in.weight": "conv.in_proj",
+            "conv.weight": "conv.conv",
+            "conv_out.weight": "conv.out_proj",
+            "ff_norm.weight": "ffn_norm",
+            "gate_up.weight": "feed_forward.w1 feed_forward.w3",
+            "ff_out.weight": "feed_forward.w2",
+        },
+    ),
+}
 _read_qwen3 = partial(_read_qwen, qk_norm=True)
 _read_qwen2 = partial(_read_qwen, qkv_bias=True)
 
@@ -331,6 +416,23 @@ _read_qwen2 = partial(_read_qwen, qkv_bias=True)
 _TINY_A2D = {"gen_length": 128, "steps": 128, "block_length": 32}
 #: The block-causal siblings, by their names alone: dllm's bd3lm checkpoints and OPDLM.
 _SIBLINGS = {"bd3lm": 32, "opdlm": 4}
+
+#: 64,402 of LFM2's 65,536 ids were trained.
+_LFM2_TRAINED = 64_402
+_LFM2_CHAT = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}[SYS]\n{{ m.content }}\n[/SYS]\n\n"
+    "{% elif m.role == 'user' %}[Question]\n{{ m.content }}\n[/Question]\n\n"
+    "{% else %}[Answer]\n{{ m.content }}\n[/Answer]\n\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}[Answer]\n{% endif %}"
+)
+#: As its authors' Space samples it, which also never commits two neighbours in one step.
+_LFM2_SPACE = {"gen_length": 64, "steps": 32, "block_length": 16, "unmask": "threshold", "threshold": 0.9}
+#: The model's own distribution is that of temperature 1, in random order. The most confident first, it repeats itself.
+_MDLM_SAMPLING = {"gen_length": 256, "steps": 256, "temperature": 0.8}
+_of_mdlm = partial(
+    Family, tensors=_MDLM, read_config=_read_mdlm, mask_id=-1, generation=_MDLM_SAMPLING, modulated=True,
+    tokenizer="openai-community/gpt2",
+)  # fmt: skip
 
 LLADA = Family("llada", "LLaDAModelLM", _OWN_NAMES, _read_llada)
 A2D_QWEN3 = Family("a2d-qwen3", "A2DQwen3LMHeadModel", _QWEN3, _read_qwen3, generation=_TINY_A2D, named=_SIBLINGS)
@@ -343,4 +445,15 @@ FAMILIES = (
     Family("Dream", "DreamModel", _QWEN2, _read_dream),
     Family("CoDA", "CoDALanguageModel", _QWEN3, _read_coda),
     Family("illada", "ILLaDAForCausalLM", _LLAMA, _read_qwen, mask_id=5),
+    _of_mdlm("mdlm", "MDLM"),
+    _of_mdlm("bd3lm", "BD3LM"),
+    Family(  # its model_type is the causal one's
+        "",
+        "Lfm2BidirectionalForMaskedLM",
+        _LFM2,
+        _read_lfm2,
+        generation=_LFM2_SPACE,
+        template=_LFM2_CHAT,
+        stop="[/Answer]",
+    ),
 )

@@ -27,6 +27,7 @@ class LanguageModel:
     ends: the ids that end a text. The first is EOS, which fills the rest of a text.
     generation: the settings that the family and generation_config.json recommend, in the flat form. The library's
     defaults do not depend on it.
+    stop: a text that ends an answer, where no id does; "" is none.
     """
 
     name: str
@@ -36,6 +37,7 @@ class LanguageModel:
     pad_id: int
     ends: tuple[int, ...] = ()
     generation: dict[str, Any] = field(default_factory=dict)
+    stop: str = ""
 
     @property
     def eos_id(self) -> int | None:

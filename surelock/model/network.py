@@ -20,18 +20,6 @@ Rotary = tuple[Tensor, Tensor]
 Pick = Callable[[Tensor], Tensor]
 
 
-class RMSNorm(nn.Module):
-    """Root-mean-square norm times its weight, computed in float32 (float64 in a float64 network)."""
-
-    def __init__(self, size: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
-
-
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Apply rotary embeddings to x [..., heads, head_size] in halves, as LLaDA and Qwen do."""
     rotated = torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
@@ -55,34 +43,51 @@ class Elementwise(NamedTuple):
 PLAIN = Elementwise(rotate, gated)
 
 
-class Block(nn.Module):
-    """A layer: x + attention(norm(x)), then x + SwiGLU(norm(x)).
+def norm_of(config: NetworkConfig) -> nn.Module:
+    """Return a norm of hidden states, computed in float32 (float64 in a float64 network)."""
+    return (nn.LayerNorm if config.layer_norm else nn.RMSNorm)(config.d_model, eps=config.norm_eps)
 
-    One matrix product makes queries, keys and values, and one makes gate and up.
+
+class Block(nn.Module):
+    """A layer: x + attention(norm(x)), then x + SwiGLU(norm(x)), or the two in the other forms of `NetworkConfig`.
+
+    One matrix product makes queries, keys and values, and one makes gate and up. In a layer that is a convolution one
+    makes B, C and X, each of one head of width d_model: C takes the place of the queries, B * X that of the keys.
     """
 
-    def __init__(self, config: NetworkConfig) -> None:
+    def __init__(self, config: NetworkConfig, layer: int) -> None:
         super().__init__()
         self.heads = (config.n_heads, config.n_kv_heads, config.n_kv_heads)
-        attention_width = config.n_heads * config.head_size
-        self.attn_norm = RMSNorm(config.d_model, config.norm_eps)
-        self.qkv = nn.Linear(config.d_model, sum(self.heads) * config.head_size, bias=config.qkv_bias)
-        self.q_norm = RMSNorm(config.head_size, config.norm_eps) if config.qk_norm else None
-        self.k_norm = RMSNorm(config.head_size, config.norm_eps) if config.qk_norm else None
-        self.attn_out = nn.Linear(attention_width, config.d_model, bias=False)
-        self.ff_norm = RMSNorm(config.d_model, config.norm_eps)
-        self.gate_up = nn.Linear(config.d_model, 2 * config.d_ff, bias=False)
-        self.ff_out = nn.Linear(config.d_ff, config.d_model, bias=False)
+        d, conv, gelu = config.d_model, layer in config.conv_layers, config.gelu
+        self.attn_norm = norm_of(config)
+        if conv:
+            self.conv_in, self.conv_out = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d, bias=False)
+        else:
+            self.qkv = nn.Linear(d, sum(self.heads) * config.head_size, bias=config.qkv_bias)
+            self.attn_out = nn.Linear(config.n_heads * config.head_size, d, bias=False)
+        self.conv = nn.Conv1d(d, d, 3, padding=1, groups=d, bias=False) if conv else None
+        normed = config.qk_norm and not conv
+        self.q_norm = nn.RMSNorm(config.head_size, config.norm_eps) if normed else None
+        self.k_norm = nn.RMSNorm(config.head_size, config.norm_eps) if normed else None
+        self.ff_norm = norm_of(config)
+        self.gate_up = nn.Linear(d, config.d_ff if gelu else 2 * config.d_ff, bias=gelu)
+        self.ff_out = nn.Linear(config.d_ff, d, bias=gelu)
 
     def forward(
         self, x: Tensor, rotary: Rotary, attend: Attend, only: Pick | None = None, elementwise: Elementwise = PLAIN
     ) -> Tensor:
         """Compute the layer for all rows of x, or for those that `only` picks. The others get keys and values alone."""
-        q, k, v = self._project(self.attn_norm(x), rotary, elementwise)
+        if self.conv is None:
+            (q, k, v), out = self._project(self.attn_norm(x), rotary, elementwise), self.attn_out
+        else:
+            b, q, inner = self.conv_in(self.attn_norm(x)).unsqueeze(-2).chunk(3, dim=-1)
+            k, v, out = b * inner, self.conv.weight, self.conv_out
         if only is not None:
             x, q = only(x), only(q)
-        x = add_product(x, self.attn_out, attend(q, k, v).flatten(-2))
-        return add_product(x, self.ff_out, elementwise.gated(self.gate_up(self.ff_norm(x))))
+        x = add_product(x, out, attend(q, k, v).flatten(-2))
+        h = self.gate_up(self.ff_norm(x))
+        plain = self.gate_up.bias is not None
+        return add_product(x, self.ff_out, F.gelu(h, approximate="tanh") if plain else elementwise.gated(h))
 
     def _project(self, h: Tensor, rotary: Rotary, elementwise: Elementwise) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
@@ -99,7 +104,8 @@ def add_product(x: Tensor, linear: nn.Linear, h: Tensor) -> Tensor:
     """Return x + linear(h). Packed rows [R, d] on a GPU are added to in place, by the matrix product itself."""
     whole = type(linear.weight) is nn.Parameter  # weights in int8 have a class of their own
     if whole and x.dim() == 2 and not x.is_cpu:
-        return x.addmm_(h, linear.weight.T)
+        x = x.addmm_(h, linear.weight.T)
+        return x if linear.bias is None else x.add_(linear.bias)
     return x + linear(h)
 
 
@@ -115,9 +121,9 @@ class Network(nn.Module):
         values = torch.empty(config.vocab_size, config.d_model)
         # Drawn on the meta device, they would import torch's compiler: 70 MB.
         self.embed = nn.Embedding(config.vocab_size, config.d_model, _weight=values if values.is_meta else None)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
-        self.norm = RMSNorm(config.d_model, config.norm_eps)
-        self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
+        self.norm = norm_of(config)
+        self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
 
     @property
     def head_weight(self) -> Tensor:
@@ -147,11 +153,12 @@ class Network(nn.Module):
         def rotary(device: torch.device) -> Rotary:
             return rotary_table(self.config, length, self.dtype, device)
 
-        x = self.run(tokens, rotary, lambda layer: attend)
+        x = self.run(tokens, rotary, self._either(attend))
         return torch.cat((x[:, :1], x[:, :-1]), dim=1) if self.config.shifted else x
 
     def attention(self, tokens: Tensor, position: int) -> Tensor:
-        """Return the attention of the row that predicts `position`: the mean over layers and heads, [N] float32.
+        """Return the attention of the row that predicts `position`: the mean over layers that attend, and over heads,
+        [N] float32.
 
         tokens: [1, N] int64. The shares sum to 1.
         """
@@ -170,13 +177,20 @@ class Network(nn.Module):
         def rotary(device: torch.device) -> Rotary:
             return rotary_table(self.config, length, self.dtype, device)
 
-        self.run(tokens, rotary, lambda layer: attend)
+        self.run(tokens, rotary, self._either(attend))
         return torch.stack(weights).mean(0)
+
+    def _either(self, attend: Attend) -> Callable[[int], Attend]:
+        """What mixes the rows of each layer of a dense forward pass."""
+        return lambda layer: convolve if layer in self.config.conv_layers else attend
 
     def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """The head: hidden states [..., d_model] -> logits [..., vocab_size], written to `out` if given (2-D)."""
-        x = x.to(self.head_weight.device)
-        return F.linear(x, self.head_weight) if out is None else torch.mm(x, self.head_weight.T, out=out)
+        x, bias = x.to(self.head_weight.device), None if self.head is None else self.head.bias
+        if out is None:
+            return F.linear(x, self.head_weight, bias)
+        weight = self.head_weight.T
+        return torch.mm(x, weight, out=out) if bias is None else torch.addmm(bias, x, weight, out=out)
 
     def run(
         self,
@@ -198,6 +212,12 @@ class Network(nn.Module):
                 x, factors, device = x.to(here), rotary(here), here
             x = block(x, factors, attend(number), only if number == last else None, elementwise)
         return self.norm(x.to(self.norm.weight.device))
+
+
+def convolve(c: Tensor, kept: Tensor, weight: Tensor) -> Tensor:
+    """Return C times the centred convolution of B * X: [B, N, 1, d_model] each. weight: [d_model, 1, 3]."""
+    mixed = F.conv1d(kept.squeeze(-2).mT, weight, padding=1, groups=len(weight)).mT
+    return c * mixed.unsqueeze(-2)
 
 
 def empty_network(config: NetworkConfig) -> Network:

@@ -2,62 +2,51 @@
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from surelock.config import NetworkConfig
+from surelock.config import LLADA_8B, NetworkConfig
 from surelock.model.checkpoint import SINGLE, row_counts
-from surelock.model.families import A2D_QWEN3, LLADA, Family
+from surelock.model.families import LLADA, family_of
+from surelock.model.modulation import time_shapes
 from surelock.model.network import empty_network
 
 _AT_ONCE = 2**20  # numbers that are drawn at once: the process keeps some of the memory that this takes
+_STD = 0.02  # as networks begin
 
 
-def write_random(config: NetworkConfig, directory: Path) -> None:
+def write_random(described: Mapping[str, Any], directory: Path) -> None:
     """Write a checkpoint of random weights in bfloat16: config.json and one file of safetensors, without a tokenizer.
 
-    config: a shape of the layout of Qwen3 or of LLaDA.
+    described: the config.json of a model, without its special tokens.
     """
-    family, described = _described(config)
-    (directory / "config.json").write_text(json.dumps(described | {"mask_token_id": 1, "eos_token_id": 0}), "utf-8")
-    header, stop = {}, 0
+    family, header, stop = family_of(described), {}, 0
+    config = family.read_config(described)
+    ids = {"eos_token_id": 0} | ({"mask_token_id": 1} if family.mask_id is None else {})
+    (directory / "config.json").write_text(json.dumps({**described, **ids}), "utf-8")
+    shapes = time_shapes(config, described["cond_dim"]) if family.modulated else {}
     for name, parameter in empty_network(config).named_parameters():
         rows, *columns = parameter.shape
-        sources = family.tensor_names(name)
-        for source, count in zip(sources, row_counts(config, sources, rows), strict=True):
-            start, stop = stop, stop + 2 * count * math.prod(columns)
-            header[source] = {"dtype": "BF16", "shape": [count, *columns], "data_offsets": [start, stop]}
-    described, generator = json.dumps(header).encode(), np.random.default_rng(0)
+        sources, counts = family.tensor_names(name), row_counts(config, name, rows)
+        if name in ("embed.weight", "head.weight"):
+            counts = [rows + config.unused]
+        for source, count in zip(sources, counts if len(sources) > 1 else [sum(counts)], strict=bool(sources)):
+            shapes[source] = (count, *columns)
+    for name, shape in shapes.items():
+        start, stop = stop, stop + 2 * math.prod(shape)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, stop]}
+    written, generator = json.dumps(header).encode(), np.random.default_rng(0)
     with (directory / SINGLE).open("wb") as file:
-        file.write(len(described).to_bytes(8, "little") + described)
-        for entry in header.values():
-            size, norm = math.prod(entry["shape"]), len(entry["shape"]) == 1
+        file.write(len(written).to_bytes(8, "little") + written)
+        for name, shape in shapes.items():
+            size, norm = math.prod(shape), len(shape) == 1 and not name.endswith("bias")
             for at in range(0, size, _AT_ONCE):
                 count = min(_AT_ONCE, size - at)
-                part = np.ones(count, np.float32) if norm else 0.02 * generator.standard_normal(count, np.float32)
+                part = np.ones(count, np.float32) if norm else _STD * generator.standard_normal(count, np.float32)
                 file.write((part.view(np.uint32) >> 16).astype(np.uint16).tobytes())  # its upper half is bfloat16
-
-
-def _described(config: NetworkConfig) -> tuple[Family, dict[str, Any]]:
-    """The family of a shape, and its config.json."""
-    if config.qk_norm:
-        return A2D_QWEN3, {
-            "architectures": [A2D_QWEN3.architecture],
-            "vocab_size": config.vocab_size,
-            "hidden_size": config.d_model,
-            "num_hidden_layers": config.n_layers,
-            "num_attention_heads": config.n_heads,
-            "num_key_value_heads": config.n_kv_heads,
-            "head_dim": config.head_size,
-            "intermediate_size": config.d_ff,
-            "max_position_embeddings": config.max_length,
-            "rope_theta": config.rope_theta,
-            "rms_norm_eps": config.norm_eps,
-            "tie_word_embeddings": config.tied,
-        }
-    return LLADA, llada_config(config)
 
 
 def llada_config(config: NetworkConfig) -> dict[str, Any]:
@@ -83,3 +72,26 @@ def llada_config(config: NetworkConfig) -> dict[str, Any]:
         "include_qkv_bias": config.qkv_bias,
         "weight_tying": config.tied,
     }
+
+
+_TINY = NetworkConfig(512, 32, 2, 2, 2, 16, 64, max_length=1024, rope_theta=1e4, norm_eps=1e-5, tied=True)
+#: The config.json of networks that can be timed without their weights.
+SHAPES: dict[str, dict[str, Any]] = {
+    "llada-8b": llada_config(LLADA_8B),
+    "qwen3-0.6b": {
+        "architectures": ["A2DQwen3LMHeadModel"], "vocab_size": 151936, "hidden_size": 1024, "num_hidden_layers": 28,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3072,
+        "max_position_embeddings": 40960, "rope_theta": 1e6, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
+    },
+    "mdlm-owt": {
+        "architectures": ["MDLM"], "vocab_size": 50258, "model_length": 1024, "hidden_dim": 768, "cond_dim": 128,
+        "n_blocks": 12, "n_heads": 12, "time_conditioning": False,
+    },
+    "lfm2.5-350m": {
+        "architectures": ["Lfm2BidirectionalForMaskedLM"], "vocab_size": 65536, "hidden_size": 1024,
+        "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 6656,
+        "max_position_embeddings": 128000, "rope_theta": 1e6, "norm_eps": 1e-5, "conv_L_cache": 3,
+        "layer_types": ["full_attention" if layer in (2, 5, 8, 10, 12, 14) else "conv" for layer in range(16)],
+    },
+    "tiny": llada_config(_TINY),
+}  # fmt: skip

@@ -52,7 +52,7 @@ def special_ids(
         found = [token for source in files.values() for token in read(name, source.get(name))]
         return found or read(name, getattr(tokenizer, name, None))
 
-    mask_id = _mask_id(files, tokenizer, family, directory, read)
+    mask_id = _mask_id(files, tokenizer, family, directory, vocab_size, read)
     ends = _ends(find("eos_token_id"), {} if tokenizer is None else tokenizer.get_vocab())
     return {"mask_id": mask_id, "pad_id": [*find("pad_token_id"), *ends, mask_id][0], "ends": ends}
 
@@ -60,7 +60,7 @@ def special_ids(
 def _ends(found: list[int], vocabulary: Mapping[str, int]) -> tuple[int, ...]:
     turn = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)
     if turn is None:
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(found or [vocabulary[each] for each in (_END_OF_TEXT,) if each in vocabulary]))
     if found[:1] == [turn]:
         of_text = vocabulary.get(_END_OF_TEXT, next((token for token in found if token != turn), turn))
         found = [of_text, *found]
@@ -72,6 +72,7 @@ def _mask_id(
     tokenizer: PreTrainedTokenizerBase | None,
     family: Family,
     directory: Path,
+    vocab_size: int,
     read: Read,
 ) -> int:
     """The id of the mask, from every source that names one: all must agree."""
@@ -79,7 +80,7 @@ def _mask_id(
     sources = {
         **{f"{name}'s {_MASK}": content.get(_MASK) for name, content in files.items()},
         f"the tokenizer's {_MASK}": getattr(tokenizer, _MASK, None),
-        f"the architecture of {family.model_type}": family.mask_id,
+        f"the architecture of {family.model_type}": None if family.mask_id is None else family.mask_id % vocab_size,
         **{f"the token {token}": added.get(token) for token in _MASKS},
     }
     named = [(token, source) for source, value in sources.items() for token in read(_MASK, value)]

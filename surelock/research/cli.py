@@ -67,7 +67,13 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
     data = parse_data(arguments.data)
     cells = with_data(experiment.grids[arguments.preset or "stories"], data)
     device = arguments.device or processes.device
-    lm = load(arguments.model, device=device, dtype=told_dtype(arguments), engine=arguments.engine)
+    lm = load(
+        arguments.model,
+        device=device,
+        dtype=told_dtype(arguments),
+        engine=arguments.engine,
+        tokenizer=arguments.tokenizer,
+    )
     lab = Lab(lm, data)
     for cell in {(cell["source"], cell.get("skip", 0)): cell for cell in cells}.values():
         lab.prompts(cell)  # wrong data or a wrong judge is refused before the work, not hours into it

@@ -145,7 +145,7 @@ def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, ext
     config, tensors = network.config, {}
     for name, parameter in network.named_parameters():
         sources = LLADA.tensor_names(name)
-        parts = parameter.detach().split(row_counts(config, sources, len(parameter)))
+        parts = parameter.detach().split(row_counts(config, name, len(parameter)))
         tensors |= {each: part.to("cpu", torch.bfloat16, copy=True) for each, part in zip(sources, parts, strict=True)}
     ids = {"mask_token_id": MASK_ID, "eos_token_id": EOS_ID, "pad_token_id": EOS_ID, "torch_dtype": "bfloat16"}
     directory.mkdir(parents=True, exist_ok=True)

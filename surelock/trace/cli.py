@@ -42,6 +42,7 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
         device_map=arguments.device_map,
         engine=arguments.engine,
         weights=arguments.weights,
+        tokenizer=arguments.tokenizer,
     )
     decoder = recommended(lm.generation, given_settings(arguments))
     prompt = lm.encode(arguments.prompt, chat=arguments.chat, blanks=not arguments.no_blanks)

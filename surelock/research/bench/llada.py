@@ -194,7 +194,7 @@ def plain_llama(network: Network) -> LlamaForCausalLM:
     weights = {"lm_head.weight": network.head_weight}
     for name, parameter in network.named_parameters():
         sources = llama.tensor_names(name)
-        weights |= zip(sources, parameter.split(row_counts(config, sources, len(parameter))), strict=True)
+        weights |= zip(sources, parameter.split(row_counts(config, name, len(parameter))), strict=True)
     model.load_state_dict(weights, assign=True)
     model.model.rotary_emb = LlamaRotaryEmbedding(described).to(network.embed.weight.device)
     return model.requires_grad_(False)

@@ -1,0 +1,90 @@
+"""MDLM's time condition (kuleshov-group/mdlm, models/dit.py): one constant vector, folded into what it modulates.
+
+Without time conditioning sigma is 0 in every step. A layer then computes x + gate * f(norm(x) * (1 + scale) + shift)
+with constant shift, scale and gate. So the norm has the weight times (1 + scale) and the bias `shift`, and the last
+product of f has its rows and its bias times `gate`.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surelock.config import NetworkConfig
+from surelock.errors import CheckpointError
+from surelock.model.stored import Stored, Tensors
+
+_WAVES = 256  # cosines, then sines, of the time
+_FIRST, _SECOND = "backbone.sigma_map.mlp.0", "backbone.sigma_map.mlp.2"
+_OUTPUT = "backbone.output_layer.adaLN_modulation"
+
+
+def modulated(names: Iterable[str]) -> bool:
+    """Return whether tensors of these names have a time condition: some of bd3lm have none."""
+    return any("adaLN_modulation" in name or "sigma_map" in name for name in names)
+
+
+def time_shapes(config: NetworkConfig, width: int) -> dict[str, tuple[int, ...]]:
+    """Return the names and shapes of all tensors of the time condition. width: of its vector."""
+    shapes = {_FIRST: (width, _WAVES), _SECOND: (width, width), _OUTPUT: (2 * config.d_model, width)}
+    for layer in range(config.n_layers):
+        shapes[f"backbone.blocks.{layer}.adaLN_modulation"] = (6 * config.d_model, width)
+    both = ((f"{owner}.weight", shape) for owner, shape in shapes.items())
+    return {name: each for own, shape in both for name, each in ((own, shape), (own[:-6] + "bias", shape[:1]))}
+
+
+def folded(config: NetworkConfig, tensors: Tensors, read: Callable[[str], NDArray[np.float64]] | None) -> Tensors:
+    """Return the tensors of the network that computes the same without a time condition, in float64.
+
+    read: reads a tensor by its name; None if there is no time condition. The biases of norms are then 0.
+
+    Raises CheckpointError for tensors of the time condition that have another shape.
+    """
+    found = dict(tensors)
+    norms = [name for name, sources in tensors.items() if not sources]
+    if read is None:
+        return found | {name: ((name, np.zeros(config.d_model)),) for name in norms}
+    condition = _condition(config, read)
+
+    def scaled(name: str, factor: NDArray[np.float64]) -> None:
+        ((source, stored),) = tensors[name]
+        if isinstance(stored, Stored) and len(stored.shape) == 2:
+            found[name] = ((source, stored._replace(factor=factor)),)
+        else:
+            found[name] = ((source, read(source) * factor),)
+
+    def norm(name: str, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> None:
+        scaled(f"{name}.weight", 1 + scale)
+        found[f"{name}.bias"] = ((f"{name}.bias", shift),)
+
+    norm("norm", *np.split(condition(_OUTPUT), 2))
+    for layer in range(config.n_layers):
+        name = f"blocks.{layer}"
+        shift, scale, gate, *others = np.split(condition(f"backbone.blocks.{layer}.adaLN_modulation"), 6)
+        norm(f"{name}.attn_norm", shift, scale)
+        norm(f"{name}.ff_norm", *others[:2])
+        for product, factor in (("attn_out.weight", gate), ("ff_out.weight", others[2]), ("ff_out.bias", others[2])):
+            scaled(f"{name}.{product}", factor)
+    return found
+
+
+def _condition(
+    config: NetworkConfig, read: Callable[[str], NDArray[np.float64]]
+) -> Callable[[str], NDArray[np.float64]]:
+    """A function that returns what a product makes of the constant vector."""
+    shapes = time_shapes(config, len(read(f"{_SECOND}.bias")))
+
+    def checked(name: str) -> NDArray[np.float64]:
+        if (value := read(name)).shape != shapes[name]:
+            raise CheckpointError(f"tensor {name} has shape {list(value.shape)}, expected {list(shapes[name])}")
+        return value
+
+    def linear(name: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return checked(f"{name}.weight") @ x + checked(f"{name}.bias")
+
+    def silu(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return x / (1 + np.exp(-x))
+
+    waves = np.repeat([1.0, 0.0], _WAVES // 2)
+    vector = silu(linear(_SECOND, silu(linear(_FIRST, waves))))
+    return lambda name: linear(name, vector)

@@ -1,0 +1,51 @@
+"""Tensors where they lie in a checkpoint's files, read a few rows at a time. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+AT_ONCE = 2**24  # numbers of a tensor that are read at once
+KINDS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+
+
+class Stored(NamedTuple):
+    """The place of a tensor: `nbytes` bytes from `offset` in a file.
+
+    dtype: its name in safetensors, such as "BF16".
+    factor: what each row is multiplied by, float64; None is 1.
+    """
+
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+    factor: NDArray[np.float64] | None = None
+
+    def rows(self, start: int, stop: int) -> Stored:
+        """Return the place of some rows."""
+        each = self.nbytes // self.shape[0]
+        return self._replace(
+            shape=(stop - start, *self.shape[1:]), offset=self.offset + start * each, nbytes=(stop - start) * each
+        )
+
+    def read(self) -> Iterator[NDArray]:
+        """Yield the rows in order, a few at a time: as they are stored, bfloat16 as uint16."""
+        rows, *columns = self.shape
+        each = max(1, AT_ONCE // math.prod(columns))
+        with self.file.open("rb") as file:
+            file.seek(self.offset)
+            for start in range(0, rows, each):
+                shape = (min(each, rows - start), *columns)
+                yield np.fromfile(file, KINDS[self.dtype], math.prod(shape)).reshape(shape)
+
+
+#: For each parameter of the network the (name, tensor) that are stacked into it, in order: places in files, and arrays
+#: that were computed from others.
+Tensors = Mapping[str, tuple[tuple[str, Stored | NDArray[np.float64]], ...]]
