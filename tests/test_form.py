@@ -81,6 +81,14 @@ def test_the_block_comes_back_when_it_fits_again(form: Form) -> None:
     assert [each["maximum"] for each in steps] == [2, 2, 3], "a slider has two places"
 
 
+@pytest.mark.parametrize(
+    ("length", "said"), [(9999, "Shortened from 9999 to what fits"), (12.7, "12.7 is no whole number: 12 is taken.")]
+)
+def test_a_length_is_not_changed_in_silence(form: Form, length: float, said: str) -> None:
+    (update, *_) = form.refit("gen_length", "stories", "Once", True, form.wants.value, length, 64, 32)
+    assert update["info"].startswith(said) and update["value"] == min(int(length), update["maximum"])
+
+
 @pytest.mark.parametrize("name", [None, 5, " "])
 def test_a_lane_without_a_name_is_ones_own(form: Form, name: object) -> None:
     found = json.loads(form.lanes_value("stories", [{"name": name, "compute": {"kind": "everything"}}] * 2))

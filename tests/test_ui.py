@@ -42,7 +42,7 @@ from surelock.trace.replay import replay_html
 from surelock.ui import limits, stage
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import make_endpoint
-from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
+from surelock.ui.form import EXAMPLES, FIRST_LENGTH, Form, check_seed, defaults
 from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
@@ -223,7 +223,7 @@ def test_links_restore_what_is_valid_together(form: Form) -> None:
     assert [found[name] for name in values] == [64, 32, 16, 7, True]
     for bad in ({"steps": "9999"}, {"gen_length": "100000000"}, {"seed": "-1"}, {"temperature": "nan"}):
         found, link = arrived(form, **bad)
-        assert found["gen_length"] == DEFAULTS["gen_length"] and found["seed"] == form.suits("stories")["seed"]
+        assert found["gen_length"] == FIRST_LENGTH and found["seed"] == form.suits("stories")["seed"]
         assert len(link.problems) == 1, bad
 
 
@@ -271,10 +271,14 @@ def test_another_model_keeps_who_races(form: Form) -> None:
 
 
 def test_the_form_starts_with_what_the_model_recommends(tmp_path: Path) -> None:
-    """But for the seed: it is the recorded run's, whose story is the first thing on the page."""
+    """But for the seed, the recorded run's, and the length, of which a run takes a few seconds."""
     models = Models(["stories"])
     header = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))["header"]
-    recommended = models.recommended("stories") | {"seed": header["lanes"][0]["settings"]["seed"]}
+    recommended = models.recommended("stories") | {
+        "seed": header["lanes"][0]["settings"]["seed"],
+        "gen_length": 64,
+        "steps": 64,
+    }
     with gr.Blocks():
         fields = Form(models, 512).fields
     shared = {name: value for name, value in recommended.items() if name in fields}
@@ -283,7 +287,8 @@ def test_the_form_starts_with_what_the_model_recommends(tmp_path: Path) -> None:
     assert header["prompt"] == EXAMPLES["stories"][0]
     for lane in header["lanes"]:
         shown = to_plain(surelock.DecodeSettings(**{name: field.value for name, field in fields.items()}))
-        assert lane["settings"] | {"steps": shown["steps"]} == shown and shown["steps"] == header["steps"]
+        lengths = {"gen_length": 64, "steps": shown["steps"]}
+        assert lane["settings"] | lengths == shown and header["steps"] == 128
     (tmp_path / "generation_config.json").write_text("{", "utf-8")
     with gr.Blocks():
         fields = Form(Models([str(tmp_path)]), 512).fields

@@ -110,6 +110,9 @@ export const zoomOf = (node) => node.getBoundingClientRect().width / node.offset
 /** Whether the screen is narrow: there the drawer is a sheet from below. */
 export const isNarrow = () => matchMedia("(max-width: 760px)").matches;
 
+/** Whether a finger is all that there is to point with. */
+export const isTouch = () => globalThis.matchMedia?.("(hover: none)").matches ?? false;
+
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 /** Offers text, or a list of texts one after the other, as a file. */

@@ -44,7 +44,9 @@ try {
   const { view, problem } = readAddress(location.hash.slice(1));
   const asked = Object.keys(view).length ? view : trace.view;
   stage.show(embeddedLanes(trace), { play: !asked && !reducedMotion() });
-  stage.say([problem, asked ? stage.look(asked) : ""].filter(Boolean).join(" "));
+  stage.say(
+    [problem, asked ? stage.look(asked, asked === view ? "the link" : "the file") : ""].filter(Boolean).join(" "),
+  );
   stage.arrive(location.search || location.hash.slice(1));
 } catch (error) {
   if (!(error instanceof TraceError || error instanceof SyntaxError)) throw error;

@@ -17,7 +17,7 @@ from surelock.places import ASSETS
 from surelock.trace.lanes import MOST
 from surelock.ui.models import Models
 from surelock.ui.request import MOST_CHARACTERS, lanes_in, prompt_tokens, read_shared
-from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit
+from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit, not_whole
 from surelock.ui.wording import in_words
 
 EXAMPLES = {
@@ -34,8 +34,13 @@ EXAMPLES = {
         "Write a Python function that returns the n-th Fibonacci number.",
     ],
 }
-#: The form's first seed, that of the recorded run: its story was chosen among openings and seeds by its text alone.
-OPENING_SEEDS = {"stories": 4}
+#: What a model knows, after "This model knows".
+KNOWS = {"stories": "English stories for small children, and nothing else"}
+#: The form's first length: a run takes a few seconds.
+FIRST_LENGTH = 64
+#: The form's first settings where they are not those that a model recommends. The seed is that of the recorded run: its
+#: story was chosen among openings and seeds by its text alone.
+OPENING = {"stories": {"seed": 4, "gen_length": FIRST_LENGTH, "steps": FIRST_LENGTH}}
 FIRST_LANES = ("everything", "surelock")
 MAIN = ("gen_length", "steps")  # the other fields are folded away
 MOST_OFFERED: dict[str, float] = {name: each.offered[1] for name, each in SHARED.items() if each.offered}
@@ -44,8 +49,8 @@ CHAT_TOKENS = 64  # more than any chat template adds, for a model that is not lo
 
 
 def defaults() -> dict[str, Any]:
-    """Return the values of the fields without a link or a recommendation: the library's defaults."""
-    plain = to_plain(DecodeSettings())
+    """Return the values of the fields without a link or a recommendation: the defaults at the first length."""
+    plain = to_plain(DecodeSettings(gen_length=FIRST_LENGTH))
     return plain | {"steps": plain["gen_length"], "block_length": plain["gen_length"]}
 
 
@@ -81,8 +86,7 @@ class Form:
 
     def suits(self, label: str) -> dict[str, Any]:
         """Return the settings that suit a model, in the flat form."""
-        seed = {"seed": OPENING_SEEDS[label]} if label in OPENING_SEEDS else {}
-        return {**self.models.recommended(label), **seed}
+        return {**self.models.recommended(label), **OPENING.get(label, {})}
 
     def _field(self, name: str, start: Mapping[str, Any]) -> Any:
         """The component of a shared setting, made from its description."""
@@ -103,7 +107,8 @@ class Form:
         return [self.model, self.prompt, self.chat, self.lanes, *self.fields.values()]
 
     def lanes_value(self, label: str, wanted: Any, *, arrived: Mapping[str, Any] | None = None) -> str:
-        """Return the value of the component of the lanes, as JSON: the lanes, the presets, and `arrived`.
+        """Return the value of the component of the lanes, as JSON: the lanes, the presets, `arrived`, openings for the
+        model, and what it knows.
 
         wanted: the wanted lanes; None is the first pair.
         arrived: if a link or a run fills the form, its sentence and the session of the page.
@@ -120,7 +125,8 @@ class Form:
                 name = f"{plain} ({(times := times + 1)})"
             taken.add(name)
             lane |= {"id": f"lane-{i + 1}", "name": name}
-        return json.dumps({"lanes": lanes, "presets": presets, "arrived": arrived}, ensure_ascii=False)
+        about = {"examples": examples_for(label), "knows": KNOWS.get(label, "")}
+        return json.dumps({"lanes": lanes, "presets": presets, "arrived": arrived} | about, ensure_ascii=False)
 
     def lanes_lost(self, label: str, wanted: Any) -> int:
         """Return the number of wanted lanes that cannot be read."""
@@ -154,7 +160,10 @@ class Form:
         """Return the updates after the visitor has changed length, steps or blocks, and the new wants."""
         given = dict(zip(NAMES, schedule, strict=True))
         wants = wants.with_field(name, given[name], int(given["gen_length"] or wants.gen_length))
-        return [*self._schedule(label, prompt or "", chat, wants, given), wants]
+        updates = self._schedule(label, prompt or "", chat, wants, given)
+        if said := not_whole(given[name]):
+            updates[NAMES.index(name)]["info"] = said
+        return [*updates, wants]
 
     def refit_to_prompt(self, label: str, prompt: str | None, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
         """Return the updates after the prompt has changed: its note, and the length that fits."""
@@ -234,7 +243,7 @@ class Form:
     @staticmethod
     def _fitted(wanted: Mapping[str, Any], longest: int) -> tuple[dict[str, Any], Wants]:
         """The wanted settings over the defaults, changed to fit together, and the wants."""
-        length = wanted.get("gen_length") or DecodeSettings().gen_length
+        length = wanted.get("gen_length") or FIRST_LENGTH
         values = defaults() | {"gen_length": length, "steps": length, "block_length": length}
         values |= {name: value for name, value in wanted.items() if name in SHARED and value is not None}
         wants = Wants.of(values)

@@ -5,6 +5,7 @@ The fields show values that fit. The wanted values are kept, and come back as so
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,6 +54,13 @@ class Fitted:
     values: dict[str, int]
     blocks: list[int]
     said: dict[str, str]
+
+
+def not_whole(value: Any) -> str:
+    """Return a sentence about a number that is not whole, or ""."""
+    value = digits(value)
+    odd = isinstance(value, float) and math.isfinite(value) and value != int(value)
+    return f"{value:g} is no whole number: {int(value)} is taken." if odd else ""
 
 
 def fit(wants: Wants, longest: int) -> Fitted:

@@ -14,7 +14,7 @@ from surelock.files import PART, write_files, write_text
 from surelock.places import ASSETS
 from surelock.trace.cli import target_file
 from surelock.trace.replay import data_scripts, embedded_json, filled, plotly_script, replay_shell
-from surelock.ui.form import Form, examples_for
+from surelock.ui.form import Form
 from surelock.ui.layout import TITLE
 from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.serving import ICON, SHELL, model_files
@@ -122,7 +122,6 @@ def _data() -> str:
         "model": EMBEDDED,
         "about": models.about(EMBEDDED),
         "prompt": form.prompt.value,
-        "examples": examples_for(EMBEDDED),
         "values": {name: field.value for name, field in form.fields.items()},
         "lanes": form.lanes.value,
         "most": MOST,

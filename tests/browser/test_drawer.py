@@ -114,7 +114,7 @@ def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_
     stage.locator(".sl-whatif button:enabled").first.click()
     expect(stage.locator(".sl-side")).to_have_count(3)
     names = stage.locator(".sl-side h2").all_inner_texts()
-    assert names[0] == "Every token" and names[1].startswith("Every token, from step 62") and len(names) == 3
+    assert names[0] == "Every token" and names[1].endswith(", step 62 of Every token") and len(names) == 3
     progress = stage.locator(".sl-drawer-progress")
     stage.evaluate("""() => {
       const { trace, child } = surelock.live.branching;

@@ -159,7 +159,7 @@ def test_what_if(page: Page, app: App, tmp_path: Path, lane: int, cell: Any, act
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
     child = document["header"]["lanes"][2]
     assert child["parent"] == document["header"]["lanes"][lane]["id"]
-    assert child["name"].startswith(f"{parent}, from step 13: position {cell} ")
+    assert f"position {cell}" in child["name"] and child["name"].endswith(f", step 13 of {parent}")
     (event,) = child["events"]
     assert (event["step"], event["kind"], event["position"]) == (12, kind, cell)
     records = {
@@ -188,7 +188,7 @@ def test_another_rule_from_here_on_also_after_an_import(page: Page, app: App, tm
     branch(page, 1, 2, 9, "Change the rule")
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
     child = document["header"]["lanes"][2]
-    assert child["name"] == "SureLock, from step 11: Lock by age"
+    assert child["name"] == "Lock by age, step 11 of SureLock"
     own = [r for r in document["records"] if r["lane"] == child["id"]]
     parent = [r for r in before["records"] if r["lane"] == child["parent"]]
     for a, b in zip(own[:10], parent[:10], strict=True):

@@ -63,10 +63,8 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     assert float(damage.split("commit error ")[1].split()[0]) == pytest.approx(nats, rel=0.1)
     told = page.inner_text(".sl-narrator")
     assert told.startswith("“SureLock") and " % of the work" in told
-    assert page.inner_text(".sl-changed").split()[2:] == [str(changed), "of", "24"]
+    assert page.inner_text(".sl-changed").split()[4:] == [str(changed), "of", "24"]
     page.locator(".sl-lower").scroll_into_view_if_needed()  # what nobody sees is not drawn
-    expect(page.locator(".modebar-btn").first).to_be_attached(timeout=30_000)
-    assert page.locator(".modebar-btn[data-title^='Share']").count() == 0, "it would upload to somebody's cloud"
 
     page.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 16)")
     page.wait_for_function("document.querySelector('.sl-plot')?.data?.some((line) => line.name.endsWith('(16)'))")

@@ -106,13 +106,13 @@ test("what is done at the cursor's step is done in the lane's own next step, by 
   const trace = Trace.parse(document);
   const done = (event, word) => doneAt(trace, trace.lane("b"), 0, event, word);
   const lock = { kind: "lock", position: 2 };
-  assert.deepEqual(done(lock), { event: { step: 1, ...lock }, name: "=Locks, from step 2: position 2 locked" });
+  assert.deepEqual(done(lock), { event: { step: 1, ...lock }, name: "position 2 locked, step 2 of =Locks" });
   trace.race.byClock = true; // two of its steps took what the slower lane's first took
-  assert.deepEqual(done(lock), { event: { step: 2, ...lock }, name: "=Locks, from step 3: position 2 locked" });
-  assert.equal(done({ kind: "write", position: 3, token: 5 }, "a").name, "=Locks, from step 3: position 3 written “a”");
+  assert.deepEqual(done(lock), { event: { step: 2, ...lock }, name: "position 2 locked, step 3 of =Locks" });
+  assert.equal(done({ kind: "write", position: 3, token: 5 }, "a").name, "“a” at position 3, step 3 of =Locks");
   const rule = { kind: "rule", compute: { kind: "everything" } };
-  assert.equal(done(rule, "All of it").name, "=Locks, from step 3: All of it");
+  assert.equal(done(rule, "All of it").name, "All of it, step 3 of =Locks");
   assert.equal(done(rule, "x".repeat(99)).name.length, 80);
-  trace.lane("b").name = "=Locks, from step 2: this";
-  assert.equal(done(rule, "that").name, "=Locks, from step 3: that", "the name of a branch is not grown on");
+  trace.lane("b").name = "this, step 2 of =Locks";
+  assert.equal(done(rule, "that").name, "that, step 3 of =Locks", "the name of a branch is not grown on");
 });

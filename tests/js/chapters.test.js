@@ -32,24 +32,6 @@ test("the first lock is of what was written, not of the prompt", () => {
   assert.equal(named(raced([{ ...write, locked: [3] }, {}]), "First lock").step, 0);
 });
 
-test("the slowest to lock is the written one with the longest wait, the first among equals", () => {
-  const told = (steps) => {
-    const { step, position, text } = named(raced(steps), "Slowest to lock") ?? {};
-    return [step, position, text?.match(/“.*$/)[0]];
-  };
-  const none = [undefined, undefined, undefined];
-  assert.deepEqual(told([write, { locked: [0, 2] }, { locked: [3] }, { locked: [1] }]), [
-    2,
-    3,
-    "“tale” took longest: 2 steps after it was written.",
-  ]);
-  assert.deepEqual(told([write, { locked: [2, 3] }]), [1, 2, "“=a” took longest: 1 step after it was written."]);
-  assert.deepEqual(told([{ ...write, locked: [2] }, {}]), none, "that locks as it is written");
-  assert.deepEqual(told([write, { locked: [0, 1] }]), none);
-  const late = [{ unmasked: [[2, 12]] }, {}, { unmasked: [[3, 13]], locked: [2] }, { locked: [3] }];
-  assert.deepEqual(told(late).slice(0, 2), [2, 2]);
-});
-
 test("a fork is where the later of the two texts is written, and tells both", () => {
   const trace = raced([{ unmasked: [[2, 12]] }, { unmasked: [[3, 14]] }, {}], { 13: " tale", 14: " dog" });
   assert.deepEqual(named(trace, "Fork"), {
@@ -81,5 +63,5 @@ test("the end is told when nothing more comes, and a trace without steps has no 
 
 test("chapters come in the order of their steps", () => {
   const names = chapters(raced([write, { locked: [0, 1] }, {}, { locked: [2] }])).map(({ name }) => name);
-  assert.deepEqual(names, ["Half locked", "First lock", "Slowest to lock", "End"]);
+  assert.deepEqual(names, ["Half locked", "First lock", "End"]);
 });

@@ -72,7 +72,6 @@ export const FORM = {
   model: "stories",
   about: "stories",
   prompt: "Once upon a time",
-  examples: [],
   values: { gen_length: 128, steps: 128, block_length: null, seed: 0 },
   lanes: JSON.stringify({ lanes, presets: PRESETS, arrived: { said: "" } }),
   most: 256,

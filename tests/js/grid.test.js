@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Grid, layout } from "../../assets/js/stage/grid.js";
+import { Grid } from "../../assets/js/stage/grid.js";
+import { layout } from "../../assets/js/stage/layout.js";
 import { Raster } from "../../assets/js/stage/raster.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { shown, small } from "./small.js";
@@ -176,7 +177,16 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     for (const [l, u, r, d] of boxes(own))
       assert.ok(l >= left && u >= top && r <= left + 60 && d <= top + 26, `${cell}: ${[l, u, r, d]}`);
     const [region, before] = [calls[start].slice(1), calls.slice(start - 2, start)];
-    const atTheEdge = cell < promptLength + columns || [12, 13, 14].includes(cell);
+    const inside = (other) => other >= 0 && other < promptLength;
+    const beside = [
+      cell - columns,
+      cell + columns,
+      cell % columns ? cell - 1 : -1,
+      (cell + 1) % columns ? cell + 1 : -1,
+    ];
+    const differs = cell >= promptLength && cell % 2 === 0;
+    const border = beside.some((other) => inside(other) !== inside(cell));
+    const atTheEdge = border || differs || [1, 3, 7, 8, 9, 12, 13, 14].includes(cell);
     assert.equal(
       own.some(([name]) => name === "restore"),
       atTheEdge,
@@ -192,7 +202,7 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     const badge = { 3: ["2"], 13: ["1"] }[cell] ?? [];
     assert.equal(
       texts.join(" "),
-      [...(lit ? [word === "word" ? word : texts.slice(0, 2).join(" ")] : []), ...badge].join(" "),
+      [...(lit || badge.length ? [cell < 2 ? word : texts.slice(0, 2).join(" ")] : []), ...badge].join(" "),
     );
     const rings = own.filter(([each]) => each === "roundRect").length;
     assert.equal(rings, Number(lit) + badge.length + Number(cell === 12));
@@ -209,10 +219,10 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     Object.assign(around, { l: column > 0 && inside(cell - 1), r: column < columns - 1 && inside(cell + 1) });
     const differs = cell >= promptLength && cell % 2 === 0;
     const sides = Object.keys(around).filter((side) => around[side] !== inside(cell));
-    return [(differs ? "t" : "") + sides.join(""), Number(differs)];
+    return [sides.join(""), differs + [3, 13].includes(cell)];
   });
   assert.deepEqual(segments, expected);
-  assert.equal(sprites.length, 16, "one for each state and word");
+  assert.equal(sprites.length, 14, "one for each state and word");
   for (const { calls: own, width, height } of sprites) {
     const hatch = own.filter(([name], i) => own.slice(i - 1, i + 1).some(([one]) => one === "moveTo") && name);
     for (const [, x, y] of hatch) assert.ok([height, 0].includes(y) && x >= -height && x <= width + height);
@@ -220,6 +230,42 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
       assert.ok(l >= 0 && u >= 0 && r <= width && d <= height, `${[l, u, r, d]}`);
       assert.equal(Math.round(l + r), width, "in the middle");
     }
+  }
+});
+
+test("marks and a pin's number leave the letters free, in the lowest cells too, and blocks are parted", (t) => {
+  const [canvas] = recorded(t);
+  for (const tall of [Infinity, 215]) {
+    const main = canvas();
+    const grid = new Grid(main);
+    grid.resize(142, 358, { pins: ["a"], scale: ["#000000", "#ffffff"] }, { ratio: 1, tall });
+    const all = Array.from({ length: 142 }, (_, p) => p);
+    const lane = { steps: [{ locked: [], unmasked: all, written: [] }] }; // over the glow the word is drawn last
+    const view = { lane, step: 0, states: new Array(142).fill(1), fresh: true, hover: -1 };
+    const [tokens, other] = [new Array(142).fill(1), new Array(142).fill(2)];
+    const labels = new Array(142).fill("girl");
+    const drawn = (more) => {
+      main.calls.length = 0;
+      grid.looks = null;
+      grid.draw({ ...view, tokens, other, labels, promptLength: 0, pins: new Map(), ...more });
+      return main.calls;
+    };
+    const calls = drawn({ pins: new Map([[7, 0]]) });
+    const marks = calls.filter(([name]) => name === "fillRect").map((each) => each.slice(1));
+    assert.equal(marks.length, 142 + 1);
+    const size = Math.max(...[...grid.fits.values()].map((fit) => fit.size));
+    const words = calls.filter(([name, text]) => name === "fillText" && text === "girl");
+    assert.equal(words.length, 142);
+    for (const [, , x, y, most] of words) {
+      const half = Math.min(28, most) / 2;
+      for (const [left, top, width, height] of marks) {
+        const apart = [x - half - left - width, y - size / 2 - top - height, left - x - half, top - y - size / 2];
+        assert.ok(Math.max(...apart) >= -0.5, `${[left, top, width, height]} over ${[x, y, half, size]}`);
+      }
+    }
+    assert.equal(drawn({ other: null }).filter(([name]) => name === "lineTo").length, 0);
+    const lines = drawn({ other: null, block: 20 }).filter(([name]) => name === "lineTo").length;
+    assert.ok(lines >= 7 * grid.box.columns && lines % 2 === 0, "on both sides");
   }
 });
 

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import fc from "fast-check";
 import { narrate } from "../../assets/js/stage/narrator.js";
-import { cellText } from "../../assets/js/stage/spoken.js";
+import { cellText, gridName } from "../../assets/js/stage/spoken.js";
 import { open } from "./browser.js";
 import { FORM } from "./described.js";
 import { decoder, numbers, RANDOM, raceOf } from "./small.js";
@@ -272,6 +272,7 @@ function agrees(page, model, rests) {
   const { trace } = stage;
   const at = (lane) => trace.race.reached(lane, step);
   for (const side of stage.sides) {
+    if (rests) assert.equal(side.canvas.getAttribute("aria-label"), gridName(side.lane, at(side.lane)));
     if (!side.grid.view || (!rests && hidden.has(side.box))) continue;
     const { tokens, other, step: drawn } = side.grid.view;
     assert.deepEqual([drawn, [...tokens]], [at(side.lane), [...side.lane.tokens(at(side.lane))]], side.lane.name);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Part } from "../../assets/js/stage/part.js";
+import { MISSING, Part } from "../../assets/js/stage/part.js";
 
 const missingModule = () => Promise.reject(new TypeError("Failed to fetch dynamically imported module"));
 
@@ -38,6 +38,8 @@ test("a part is fetched once, at its first use, and made once", async () => {
 });
 
 test("a part that does not come is told at every press, and fetched again at the next", async () => {
+  assert.match(MISSING, /^The connection was lost/, "a reload would lose the run");
+  assert.doesNotMatch(MISSING, /reload/);
   const answers = [missingModule, async () => ({})];
   let missing = 0;
   const part = new Part(

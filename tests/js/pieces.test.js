@@ -3,7 +3,7 @@ import test from "node:test";
 import { wordsApart } from "../../assets/js/cause/whatif.js";
 import { Pieces, visible } from "../../assets/js/trace/pieces.js";
 
-const pieces = new Pieces();
+const pieces = new Pieces(new Set([0]));
 pieces.add({ 0: "<end>", 1: "Once", 2: " upon", 3: "\n", 9: [1, 0xff], 10: [0xc3], 11: [0xa9] });
 pieces.add({ 12: [0xf0], 13: [0x9f], 14: [0x98], 15: [0x80] });
 
@@ -32,29 +32,21 @@ test("control and direction characters are made visible from the first to the la
 test("bytes of a byte-order mark, of a character at the end, and beside token 0", () => {
   const own = new Pieces();
   own.add({ 0: [0xc3], 1: [0xa9], 2: [0xef, 0xbb, 0xbf], 3: [1, 0xff], 4: "a" });
-  assert.deepEqual(own.labels([0, 1], new Set()), ["é", "‥"]);
-  assert.deepEqual(own.labels([4, 1, 0, 1], new Set()), ["a", "A9", "é", "‥"]);
-  assert.deepEqual(own.labels([3, 0], new Set()), ["01 FF", "C3"]);
+  assert.deepEqual(own.labels([0, 1]), ["é", "‥"]);
+  assert.deepEqual(own.labels([4, 1, 0, 1]), ["a", "A9", "é", "‥"]);
+  assert.deepEqual(own.labels([3, 0]), ["01 FF", "C3"]);
   assert.equal(own.text([4, 2, 4]), "a\ufeffa");
 });
 
 test("a name is text, bytes or a number", () => {
-  const names = [2, 3, 9, 99].map((id) => pieces.name(id));
-  assert.deepEqual(names, [" upon", "⏎", "01 FF", "#99"]);
+  const names = [2, 3, 9, 99, 0].map((id) => pieces.name(id));
+  assert.deepEqual(names, [" upon", "⏎", "01 FF", "#99", "■ end of the text"]);
 });
 
 test("neighbouring bytes show as the character that they make, others as bytes", () => {
-  assert.deepEqual(pieces.labels([1, 10, 11, 2, 0, 99, -1], new Set([0])), [
-    "Once",
-    "é",
-    "‥",
-    "upon",
-    "end",
-    "#99",
-    "",
-  ]);
-  assert.deepEqual(pieces.labels([12, 13, 14, 15, 11, 10], new Set([0])), ["😀", "‥", "‥", "‥", "A9", "C3"]);
-  assert.deepEqual(pieces.labels([10, -1, 11], new Set([0])), ["C3", "", "A9"]);
+  assert.deepEqual(pieces.labels([1, 10, 11, 2, 0, 99, -1]), ["Once", "é", "‥", "upon", "■", "#99", ""]);
+  assert.deepEqual(pieces.labels([12, 13, 14, 15, 11, 10]), ["😀", "‥", "‥", "‥", "A9", "C3"]);
+  assert.deepEqual(pieces.labels([10, -1, 11]), ["C3", "", "A9"]);
 });
 
 test("running text joins bytes, shows a stretch of masks once and stops at the end", () => {
@@ -68,4 +60,15 @@ test("no two buttons write the same word", () => {
   assert.deepEqual(wordsApart([1, 2, 3], pieces), ["␣Her", "Her", "dog"]);
   assert.deepEqual(wordsApart([1, 2, 4], pieces), ["␣Her", "Her #2", "Her #4"]);
   assert.deepEqual(wordsApart([5, 6], pieces), ["␣", "⍽"]);
+});
+
+test("a tokenizer that takes a text into little more than bytes was made for another kind", () => {
+  const told = (text, size) => {
+    const parts = Array.from({ length: Math.ceil(text.length / size) }, (_, i) => text.slice(i * size, (i + 1) * size));
+    const own = new Pieces();
+    own.add({ ...parts });
+    return own.isForeign(parts.map((_, i) => i));
+  };
+  const story = "Tom had a small red boat.";
+  assert.deepEqual([told(story, 4), told(story, 3), told(story, 1), told("a b c d", 1)], [false, false, true, false]);
 });

@@ -30,7 +30,7 @@ test("the table's columns are named, and any token has its name", () => {
   assert.equal(table(small()).split("\n")[0], columns);
   const document = { ...small(), pieces: { 0: "nul", 10: "a" } };
   document.records[0].unmasked = [[2, 0]];
-  assert.match(table(document), /^"All",0,2,active,0,"nul",1/m);
+  assert.match(table(document), /^"All",0,2,active,0,"■ end of the text",1/m);
 });
 
 test("of several commits in a step each has its own error", () => {

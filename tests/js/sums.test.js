@@ -149,14 +149,6 @@ const SENTENCES = [
     },
   ],
   [
-    /(“[^“]*”) took longest: (\d+) step/,
-    ({ trace, now, t }, [, word, took]) => {
-      assert.ok(
-        now.record.locked.some((p) => trace.word(now.tokens.get(p)) === word && t - now.since.get(p) === Number(took)),
-      );
-    },
-  ],
-  [
     /did (\d+) % of the work(?: of computing everything)?/,
     ({ trace, now, others }, [all, share]) => {
       const whole = trace.lanes.length > 1 ? others.get(trace.reference.id).at(-1).flops : now.every;

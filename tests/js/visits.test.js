@@ -100,7 +100,7 @@ async function files(list) {
     }
     await pass(10);
     if (whole) count++;
-    told = whole ? "Opened." : "This file is not JSON, so it is not a trace.";
+    told = whole ? "Opened." : "This file ends in the middle: it was cut short on its way.";
     assert.equal(find(".sl-share > .sl-hint").textContent, told);
     assert.equal(stage.runs.entries.at(-1).number, count);
     if (n % 5 === 0) {

@@ -8,13 +8,12 @@ import { subject } from "../stage/narrator.js";
 import { number } from "../trace/described.js";
 import { pinName } from "../trace/prose.js";
 import { restingMedians } from "../trace/values.js";
-import { tameToolbar } from "./charttools.js";
 
 const REDRAW_MS = 1000;
 // While a run grows a redraw may take one part in so many of the time, or the page that decodes would not be smooth.
 const [PARTS, MOST_REST_MS] = [60, 5000];
 const KL_FLOOR = 1e-12;
-const KL_HINT = "How much each prediction changed since it was last computed. A diamond is where a pinned token locks.";
+const KL_HINT = "A diamond is where a pinned token locks.";
 const FIGURES = [
   { key: "kl", title: "Step-wise KL", terms: ["KL"], hint: KL_HINT, y: "nats", log: true },
   { key: "flops", title: "FLOPs per step, relative to computing every position", terms: ["FLOPs"], y: "share" },
@@ -32,13 +31,7 @@ async function loadPlotly(address) {
   });
 }
 
-const TOOLBAR = {
-  responsive: false,
-  displaylogo: false,
-  showSendToCloud: false, // nothing leaves the browser
-  displayModeBar: "hover",
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
-};
+const QUIET = { responsive: false, displayModeBar: false };
 const LEGEND = { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom" };
 const MOST_BLOCK_NAMES = 6;
 
@@ -77,7 +70,8 @@ export class Curves {
       () => this.draw(),
       () => this.rest,
     );
-    new ResizeObserver(() => this.redraw()).observe(this.node);
+    const sizes = new ResizeObserver(() => this.redraw());
+    for (const { plot } of this.plots) sizes.observe(plot);
     watchView(this.node, () => this.redraw());
     for (const { node } of this.plots) watchView(node, () => this.trace?.race.live && this.redraw());
     stage.lower.append(this.node);
@@ -147,10 +141,9 @@ export class Curves {
   }
 
   #drawOne(figure) {
-    this.plotly.react(figure.plot, this.#data(figure.key), this.#layout(figure), TOOLBAR).then(() => {
-      tameToolbar(figure.plot, `Tools of the chart “${figure.title}”`);
-      this.#makeRoom(figure);
-    });
+    this.plotly
+      .react(figure.plot, this.#data(figure.key), this.#layout(figure), QUIET)
+      .then(() => this.#makeRoom(figure));
   }
 
   /** The legend takes no height from the lines. */
@@ -168,7 +161,7 @@ export class Curves {
     if (key === "time")
       return each((s) => 1000 * s.seconds).filter((_, i) => this.trace.race.clocked.includes(this.lanes[i]));
     const medians = each((s) => level(s.median));
-    for (const line of medians) line.name += ", median of the computed";
+    for (const line of medians) line.name += ", median";
     return [...this.#band(), ...medians, ...this.#resting(), ...this.#pinLines()];
   }
 
@@ -273,7 +266,7 @@ export class Curves {
     });
   }
 
-  #layout({ key, y, log, tall = 0 }) {
+  #layout({ key, y, log, plot, tall = 0 }) {
     const { colours, trace } = this;
     const narrow = this.plots[0].plot.clientWidth < 420;
     const axis = { color: colours.muted, gridcolor: colours.line, zeroline: false, tickfont: { size: 11 } };
@@ -282,6 +275,7 @@ export class Curves {
     const named = narrow || blocks.length > MOST_BLOCK_NAMES ? [] : blocks;
     const note = { showarrow: false, bgcolor: colours.panel, borderpad: 1, font: { size: 11, color: colours.ink } };
     return {
+      width: plot.clientWidth, // Plotly keeps the one that it was drawn in
       height: key === "kl" ? 270 + tall : 190,
       margin: { l: 54, r: 10, t: 6, b: 34 },
       paper_bgcolor: "transparent",
@@ -304,7 +298,6 @@ export class Curves {
       legend: { ...LEGEND, font: { size: narrow ? 10 : 11 } },
       showlegend: key === "kl",
       hovermode: "closest",
-      modebar: { bgcolor: colours.panel, color: colours.muted, activecolor: colours.ink },
       uirevision: trace.lanes.map(({ id }) => id).join(),
       shapes: [
         ...epsilons.map(({ value, colour }) => ruler({ ...ACROSS, y0: value, y1: value }, colour, "dashdot", 1.5)),

@@ -92,11 +92,12 @@ export class Drawer {
     this.node.style.setProperty("--sl-drawer-room", `${room}px`);
   }
 
-  /** A sheet stands above the player, and not over the cell that it speaks of. at: {top, bottom} in the window. */
+  /** A sheet stands above the player, at the window's upper edge where it would cover the cell that it speaks of: nothing
+   * moves under a finger. at: {top, bottom} in the window. */
   #lift(at) {
-    this.node.style.setProperty("--sl-player", `${innerHeight - this.player.getBoundingClientRect().top + 6}px`);
-    const edge = this.node.getBoundingClientRect().top - 12;
-    if (at.top < EDGE || at.bottom > edge) scrollBy({ top: at.bottom - edge });
+    const { node, player } = this;
+    node.style.setProperty("--sl-player", `${player.offsetHeight + 10}px`);
+    node.dataset.edge = at.bottom > innerHeight - player.offsetHeight - node.offsetHeight - 2 * EDGE ? "top" : "bottom";
   }
 
   close() {

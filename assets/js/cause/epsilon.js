@@ -1,7 +1,7 @@
 // Epsilon by hand: a handle on a position's KL curve. While it is moved, the grid of the lane that it belongs to shows
 // what would have locked by now; one click makes the value a lane.
 
-import { count, h, setText } from "../dom.js";
+import { count, h, isTouch, setText } from "../dom.js";
 import { explained } from "../panels/term.js";
 import { described, number } from "../trace/described.js";
 import { lockRule, locksAt } from "../trace/estimate.js";
@@ -112,7 +112,7 @@ export class Epsilon {
     const [whose, by] = [`“${lane.name}”`, `by its step ${t + 1}`];
     const told =
       value === null
-        ? `Drag ε or use the arrow keys: ${whose} shows what would have locked by now.`
+        ? `Drag ε${isTouch() ? "" : " or use the arrow keys"}: ${whose} shows what would have locked by now.`
         : `ε ${number(value)}: ${whose} would have locked ${count(would, "token")} ${by}, not ${was}.`;
     if (this.told !== told) {
       this.told = told;

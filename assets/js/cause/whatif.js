@@ -51,8 +51,8 @@ export class WhatIf {
       this.lanes,
       this.actions,
       this.write,
-      h("div.sl-whatif-actions", this.rule, change),
       this.said,
+      h("div.sl-whatif-actions", this.rule, change),
       this.room.node,
     );
   }
@@ -112,7 +112,8 @@ export class WhatIf {
     const { cell } = this;
     const present = lane.token(cell, t);
     const words = (lane.top(cell, t) ?? this.fetched[this.asked] ?? []).filter(([id]) => id !== present);
-    const ids = words.map(([id]) => id);
+    const end = [...this.trace.ends].filter((id) => id !== present && !words.some(([each]) => each === id));
+    const ids = [...words.map(([id]) => id), ...end.slice(0, 1)];
     const names = wordsApart(ids, this.trace.pieces);
     const button = (token, name) =>
       this.#button(`Write “${name}”`, !lane.endsAt(t), { kind: "write", position: cell, token }, name);
@@ -132,9 +133,15 @@ export class WhatIf {
     const text = this.word.value;
     const { cell } = this;
     const found = await this.token(text);
-    if (!found || found.problem) return setText(this.said, found?.problem ?? "The server did not answer; try again.");
+    if (!found || found.problem) return this.#say(found?.problem ?? "The server did not answer; try again.");
     if (found.piece !== null) this.trace.pieces.add({ [found.id]: found.piece });
     this.#do({ kind: "write", position: cell, token: found.id }, text.trim());
+  }
+
+  /** What is refused is read where it was asked for. */
+  #say(why) {
+    setText(this.said, why);
+    if (why) this.said.scrollIntoView({ block: "nearest" });
   }
 
   #changeRule() {
@@ -145,7 +152,7 @@ export class WhatIf {
   #do(change, word) {
     const { lane } = this;
     const { event, name } = doneAt(this.trace, lane, this.step, change, word);
-    const told = (why) => setText(this.said, why);
+    const told = (why) => this.#say(why);
     told(this.room.ask(this.trace, lane, (gone) => this.branch(lane, event, name, gone), told));
   }
 }

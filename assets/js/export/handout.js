@@ -55,7 +55,7 @@ function made(trace, colours, link) {
     h("p", trace.complete ? verdict(trace) : `Step ${trace.count} of ${trace.steps}: this run is not finished.`),
     h("p", h("b", "Prompt: "), promptOf(trace)),
     moments(trace.count).map((step) => moment(trace, colours, step)),
-    h("p", "Orange is computed, hatched blue is locked and no longer computed; a corner marks what differs."),
+    h("p", "Orange is computed, hatched blue is locked and no longer computed; what differs is underlined."),
     h("div.sl-handout-texts", texts),
     comparison(trace),
     link ? h("p.sl-handout-link", h("a", { href: link }, link), ` ${leftOut(trace)}`.trimEnd()) : null,

@@ -2,7 +2,8 @@
 // the printed handout are made of it. Measures are those of a picture 1280 wide; `scale` makes it larger.
 
 import { count, percent, seconds } from "../dom.js";
-import { Grid, layout } from "../stage/grid.js";
+import { Grid } from "../stage/grid.js";
+import { layout } from "../stage/layout.js";
 import { happens, narrate, stillWorking, subject, verdict } from "../stage/narrator.js";
 import { cut, fillBox, type } from "../stage/pens.js";
 import { textOf } from "../trace/prose.js";
@@ -68,7 +69,7 @@ export class Field {
         tokens: tokens[i],
         other: i === base ? null : tokens[base],
         promptLength: trace.promptLength,
-        labels: trace.pieces.labels(tokens[i], trace.ends),
+        labels: trace.pieces.labels(tokens[i]),
         fresh: true,
       });
       pen.drawImage(grid.canvas, box.x, box.y + HEAD, ...size);

@@ -127,7 +127,7 @@ export class Share {
 
   /** parts: a text, or a list of texts and of {href}. */
   #say(parts) {
-    const written = (part) => (part.href ? h("a", part, part.href) : part);
+    const written = (part) => (part.href ? h("a", part, "the link to this run") : part);
     for (const node of [this.status, this.quickStatus]) node.replaceChildren(...[parts].flat().map(written));
   }
 
@@ -190,9 +190,9 @@ export class Share {
     const told = [{ href }, ` ${leftOut(this.trace)}`.trimEnd()];
     try {
       await navigator.clipboard.writeText(href);
-      return ["Copied: ", ...told];
+      return ["Copied ", ...told];
     } catch {
-      return told;
+      return ["Here is ", ...told];
     }
   }
 
@@ -206,7 +206,7 @@ export class Share {
     const { stage } = this;
     stage.add(trace, "imported");
     stage.show(trace, { label: "Imported run:" });
-    stage.say(trace.view ? stage.look(trace.view) : "");
+    stage.say(trace.view ? stage.look(trace.view, "the file") : "");
     stage.onView();
     return "Opened.";
   }

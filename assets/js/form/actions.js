@@ -3,8 +3,9 @@
 import { h, isNarrow, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { stopButton } from "./controls.js";
+import { promptBox } from "./prompt_box.js";
 
-const MOST_SAID = 80; // characters of the prompt: all of it would be the button's name
+const MOST_SAID = 48; // characters of the prompt: all of it would be the button's name
 
 const WHERE = { browser: "this browser", server: "this server" };
 
@@ -13,7 +14,10 @@ function where(decodes) {
   const options = page.now.sources.map((name) => h("option", { value: name }, ""));
   const change = ({ target }) => page.set({ source: target.value });
   const choice = h("select.sl-action-where", { "aria-label": "Where Run computes", onchange: change }, options);
-  page.follow(["source", "place", "model"], ({ source, place, model }) => {
+  page.follow(["source", "place", "model", "typed"], ({ source: chosen, place, model, typed }) => {
+    const source = typed && options.length > 1 ? "browser" : chosen; // a typed rule runs there alone
+    choice.disabled = source !== chosen;
+    choice.title = choice.disabled ? "A rule of your own runs in this browser" : "";
     const means = { browser: "at once", server: place ? `${place} before you` : "shared" };
     const told = (value) => (isNarrow() ? WHERE[value] : `${WHERE[value]} · ${means[value]}`);
     for (const option of options) setText(option, told(option.value));
@@ -23,19 +27,16 @@ function where(decodes) {
   return choice;
 }
 
-/** press(): Run; openForm(): the settings, with the focus on the prompt or not; lessons: the button that opens their list; decodes(model): whether a browser can. */
-export function actions({ press, openForm, lessons, decodes }) {
+/** press(): Run; toggleForm(): the settings; lessons: the button that opens their list; decodes(model): whether a browser can. */
+export function actions({ press, toggleForm, lessons, decodes }) {
+  const box = promptBox();
   const button = (name, action, ...children) =>
     h(`button.sl-action.sl-action-${name}`, { onclick: action }, ...children);
   const text = h("q");
   const own = [h("span.sl-desk-only", "Try your own words "), h("span.sl-phone-only", "Your words"), text];
   const stop = button("stop", () => page.now.live.stop());
   const group = { role: "group", "aria-label": "Run" };
-  const others = [
-    button("prompt", () => openForm(true), own),
-    lessons,
-    button("form", () => openForm(false), "Settings"),
-  ];
+  const others = [button("prompt", () => box.toggle(), own), lessons, button("form", toggleForm, "Settings"), box.node];
   page.follow(["prompt"], ({ prompt }) => setText(text, prompt.trim().slice(0, MOST_SAID)));
   page.follow(["phase", "pending", "waits", "place"], (now) => {
     const { text: told, disabled } = stopButton(now);

@@ -13,12 +13,18 @@ export function closeSidebarIfNarrow() {
   sidebar?.querySelector(".toggle-button")?.click();
 }
 
-/** Opens the sidebar where it is closed, and leads the focus to it, or to the prompt in it. */
-export function openSidebar(toPrompt = false) {
+/** Opens the sidebar and leads the focus to it, or closes it and leads it back. */
+export function toggleSidebar() {
   const toggle = document.querySelector(".sidebar .toggle-button");
-  if (!document.querySelector(".sidebar.open")) toggle?.click();
-  const prompt = toPrompt && document.querySelector("#sl-prompt textarea");
-  setTimeout(() => (prompt || toggle)?.focus(), FOCUS_MS); // once it can be reached
+  const back = document.querySelector(".sidebar.open") && document.querySelector(".sl-action-form");
+  toggle?.click();
+  setTimeout(() => (back || toggle)?.focus(), FOCUS_MS); // once it can be reached
+}
+
+/** Escape closes the sidebar, unless a list in it is open. */
+function closeByEscape({ key, target }) {
+  const busy = target.closest?.("dialog, [role=combobox][aria-expanded=true]");
+  if (key === "Escape" && !busy && document.querySelector(".sidebar.open")) toggleSidebar();
 }
 
 /** What cannot be seen cannot be reached by Tab: Gradio only moves the closed sidebar out of sight. */
@@ -48,7 +54,7 @@ function leaveListsByTab() {
 /** Presses the form's Run; where the form holds it back, it is the form that says why. */
 export function pressRun() {
   const run = document.getElementById("sl-run");
-  if (!run || run.disabled) openSidebar();
+  if (!run || run.disabled) document.querySelector(".sidebar.open") || toggleSidebar();
   else run.click();
 }
 
@@ -71,6 +77,7 @@ export function connect({ element }) {
   element.querySelector(".sl-controls").replaceChildren(pause, step, stop);
   setText(step, "Step");
   keepInert();
+  document.addEventListener("keydown", closeByEscape);
   leaveListsByTab();
   page.follow(["live", "phase", "pending", "waits", "place"], ({ live, phase, pending }) => {
     const { text, disabled } = stopButton(page.now);

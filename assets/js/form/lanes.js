@@ -6,7 +6,7 @@ import { codesIn } from "../run/address.js";
 import { page } from "../run/state.js";
 import { MISSING, Part } from "../stage/part.js";
 import { described, namesApart, presetName, ruleName, rulesOf, unnumbered } from "../trace/described.js";
-import { putCodes } from "../trace/typed.js";
+import { codesOf, putCodes } from "../trace/typed.js";
 
 class Lanes {
   constructor({ element, props, watch }) {
@@ -24,12 +24,13 @@ class Lanes {
   }
 
   #take() {
-    const { lanes, presets, arrived } = JSON.parse(this.props.value || "{}");
+    const { lanes, presets, arrived, examples = [], knows = "" } = JSON.parse(this.props.value || "{}");
     if (!lanes || this.props.value === this.sent) return;
     if (arrived) putCodes(lanes, codesIn(location.hash));
     Object.assign(this, { lanes, presets });
     for (const lane of lanes) this.#recognize(lane);
-    page.set({ presets, ...(arrived && { arrived }) });
+    page.set({ presets, examples, knows, typed: codesOf(lanes).length > 0 });
+    if (arrived) page.set({ arrived });
     const named = namesApart(lanes.map((lane) => this.nameOf(lane)));
     if (lanes.some(({ name }, i) => name !== named[i])) this.send();
     else this.shown.made?.draw();
@@ -39,8 +40,10 @@ class Lanes {
   send() {
     const names = namesApart(this.lanes.map((lane) => this.nameOf(lane).slice(0, 80)));
     for (const [i, lane] of this.lanes.entries()) Object.assign(lane, { id: `lane-${i + 1}`, name: names[i] });
-    this.sent = JSON.stringify({ lanes: this.lanes, presets: this.presets });
+    const { examples, knows } = page.now;
+    this.sent = JSON.stringify({ lanes: this.lanes, presets: this.presets, examples, knows });
     this.props.value = this.sent;
+    page.set({ typed: codesOf(this.lanes).length > 0 });
     this.shown.made?.draw();
   }
 

@@ -12,16 +12,11 @@ const MAIN = ["gen_length", "steps"]; // the rest is folded away
 const bytes = (text) => new TextEncoder().encode(text).length;
 
 export class SiteForm {
-  /** told: {model, about, prompt, examples, values, lanes, most}, what the form holds at first, as surelock/ui/site.py
+  /** told: {model, about, prompt, values, lanes, most}, what the form holds at first, as surelock/ui/site.py
    * writes it. onRun(values), onEdit(values). */
   constructor({ told, onRun, onEdit }) {
     Object.assign(this, { told, onEdit, lanes: told.lanes });
     this.prompt = h("textarea", { rows: 4, "aria-label": "Prompt", oninput: () => this.#changed() });
-    const examples = [["", "Examples"], ...told.examples.map((text) => [text, text])];
-    const example = choice("Examples", examples, "", (text) => {
-      if (text) this.prompt.value = text;
-      this.#changed();
-    });
     const run = h("button", { id: "sl-run", onclick: () => onRun(this.values) }, "Run");
     const controls = h("div", h("div.sl-controls"));
     const lanes = h("div", h("div.sl-lanes"));
@@ -31,7 +26,6 @@ export class SiteForm {
       "div.sl-form",
       h("p.sl-model-badge", told.about),
       h("div", { id: "sl-prompt" }, row({ label: "Prompt" }, this.prompt)),
-      example,
       run,
       controls,
       lanes,

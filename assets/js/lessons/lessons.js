@@ -15,6 +15,7 @@ import { besides, Question, suits } from "./questions.js";
 
 const KINDS = { look: "Look", predict: "Predict", run: "Run", gap: "See the gap", why: "Why" };
 const MOST_SEED = 2 ** 31;
+const HERE = "Your run begins in this browser.";
 
 /** What the page brought: {lessons: [...], problems: [a sentence, ...]}. */
 function brought() {
@@ -286,7 +287,7 @@ export class Lessons {
     const why = this.race(base, lanes);
     this.awaiting = !why;
     if (why) setText(this.progress, why);
-    else this.#waits("Your run begins as soon as the device is free.");
+    else this.#waits(page.now.source === "browser" ? HERE : "Your run begins as soon as the device is free.");
   }
 
   /** The run that was asked for has this place in the queue, in a sentence. */
@@ -326,6 +327,17 @@ export class Lessons {
     if (why) return setText(this.progress, `${why} Make another one, or stay with the recorded one.`);
     this.trace = trace;
     if (this.lesson.pages[this.page].kind === "run") this.go(this.page + 1);
+  }
+
+  /** Whether a position is none of those that the page asks for; the question says why. */
+  refuses(cell) {
+    if (this.question?.question.kind !== "cells") return false;
+    const { trace, view } = this.stage;
+    const { lane: name, is } = this.question.question.answer;
+    const lane = laneOf(trace, name);
+    const written = is === "written_next" && lane.token(cell, trace.race.reached(lane, view.step)) >= 0;
+    const why = written ? "A token stands there already: pin a masked position." : "";
+    return this.question.refuse(cell < trace.promptLength ? "That is the prompt: pin a position after it." : why);
   }
 
   looked() {

@@ -1,6 +1,6 @@
 // The three kinds of questions of a lesson: their controls, and how a prediction is set beside what a run shows.
 
-import { count, h, setText } from "../dom.js";
+import { count, h, isTouch, setText } from "../dom.js";
 import { among } from "./answers.js";
 
 const LISTED = 6;
@@ -78,9 +78,15 @@ export class Question {
     setText(this.status, `${pins.length} of ${count} pinned${names}.${pins.length > count ? " Unpin one." : ""}`);
   }
 
+  /** Says why a cell cannot be pinned, if it cannot. */
+  refuse(why) {
+    if (why) setText(this.status, why);
+    return Boolean(why);
+  }
+
   #cells() {
-    const hint =
-      "Click a cell, tap it twice, or move to it with the arrow keys and press Enter. Once more takes the pin away.";
+    const how = isTouch() ? "Tap a cell twice." : "Click a cell, or move to it with the arrow keys and press Enter.";
+    const hint = `${how} Once more takes the pin away.`;
     this.status = h("p", { role: "status" });
     return [h("p", h("strong", this.question.ask)), h("p.sl-hint", hint), this.status];
   }

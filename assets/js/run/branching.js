@@ -13,8 +13,8 @@ export const withEvent = (events, event) => [
 /** What is done to a lane at the cursor's step: {event: with the lane's own step, name: of the lane that it makes}. word: the rule's name, or what is written. */
 export function doneAt(trace, lane, cursor, event, word) {
   const step = trace.race.reached(lane, cursor) + 1;
-  const what = event.kind === "rule" ? word : eventText(event) + (event.kind === "write" ? ` “${word}”` : "");
-  const name = `${lane.name.split(", from step")[0]}, from step ${step + 1}: ${what}`.slice(0, 80);
+  const what = event.kind === "rule" ? word : eventText(event, word);
+  const name = `${what}, step ${step + 1} of ${lane.name.replace(/^.*, step \d+ of /s, "")}`.slice(0, 80);
   return { event: { step, ...event }, name };
 }
 

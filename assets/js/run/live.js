@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { actions } from "../form/actions.js";
-import { openSidebar, pressRun } from "../form/controls.js";
+import { pressRun, toggleSidebar } from "../form/controls.js";
 import { LOADS } from "../parts.js";
 import { Stage } from "../stage/stage.js";
 import { settingsOf } from "./address.js";
@@ -114,7 +114,7 @@ export function begin({ root, source, fill, refuses, seconds }) {
   const arriving = new Arriving({ stage, live, kept, fill: fillOnceReady });
   Object.assign(parts, { stage, live, addressing, kept, arriving, starting: new Starting({ stage, live }) });
   const decodes = (model) => source.browser.decodes(model);
-  root.before(actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessonsButton, decodes }));
+  root.before(actions({ press: pressRun, toggleForm: toggleSidebar, lessons: stage.lessonsButton, decodes }));
   addSkipLink(stage.grids);
   embed(root);
   window.surelock = { ...parts, page }; // for the form's events, the browser's console and the tests
@@ -124,7 +124,12 @@ export function begin({ root, source, fill, refuses, seconds }) {
     });
   arriving.arrive();
   page.set({ live });
-  page.follow(["source"], (now) => now.source === "browser" && source.browser.prepare());
+  const chosen = tab.get("source");
+  if (page.now.sources.includes(chosen)) page.set({ source: chosen });
+  page.follow(["source"], (now) => {
+    if (now.source !== chosen) tab.set("source", now.source);
+    if (now.source === "browser") source.browser.prepare();
+  });
 }
 
 export function connect({ element, trigger, server }) {

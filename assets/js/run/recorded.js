@@ -15,7 +15,9 @@ export function readRun(name) {
 async function fetchRun(name) {
   try {
     const answer = await fileOf(`runs/${name}.json`);
-    return answer.ok ? Trace.parse(await answer.json()) : null;
+    const trace = answer.ok ? Trace.parse(await answer.json()) : null;
+    for (const lane of trace?.lanes ?? []) lane.recorded = true;
+    return trace;
   } catch (error) {
     if (error instanceof TraceError || error instanceof SyntaxError || error instanceof TypeError) return null; // damaged, or no network
     throw error;

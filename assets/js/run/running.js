@@ -8,6 +8,13 @@ import { Waiting } from "./waiting.js";
 
 const ONE_WAITS = "One of your runs waits for the device already: cancel it first.";
 
+/** What to expect of a prompt that the model cannot know, in a sentence, or "". */
+function warning({ pieces, header: { prompt_tokens: tokens } }) {
+  if (!pieces.isForeign(tokens)) return "";
+  const { knows } = page.now;
+  return `${knows ? `This model knows ${knows}. It` : "This model"} reads this prompt almost byte by byte: expect nonsense.`;
+}
+
 /** A link's step, in a sentence: the run that it asked for is shown at its end. */
 function pointedAt({ step }, { race: { last } }) {
   if (step === undefined || step === last) return "";
@@ -173,7 +180,7 @@ export class Running {
     if (branching) for (const lane of trace.race.growing) trace.computed(lane, engine);
     this.run = { id, handle, trace, pausable, engine, behind: 1, branching };
     this.#show(trace, branching);
-    this.stage.say(branching?.parted ?? "");
+    this.#note(branching?.parted ?? warning(trace));
     const { edited, wanted } = page.now;
     if (wanted) this.run.lacks = this.stage.look({ ...wanted, step: undefined });
     page.set({ edited: edited === this.submitted ? null : edited, phase: "running" }); // else typed since, and not run yet

@@ -14,6 +14,7 @@ const KEPT = {
   runs: [listOf(having({ id: isText, source: isText, size: isCount })), "the list of its runs"],
   run: [isObject, "a run"],
   shown: [having({ run: orNothing(isText), query: isText, form: orNothing(isText) }), "what was on show"],
+  source: [isText, "where runs are computed"],
   lessons: [mapOf(having({ seen: listOf(isCount), answers: mapOf(having(ANSWERED)) })), "the lessons’ answers"],
 };
 

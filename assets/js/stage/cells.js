@@ -29,6 +29,7 @@ export class Cells {
   pin(cell) {
     const pins = new Map(page.now.pins);
     if (!pins.delete(cell)) {
+      if (this.stage.lessons?.refuses(cell)) return;
       const taken = new Set(pins.values());
       const free = Array.from({ length: PIN_COLOURS }, (_, i) => i).find((i) => !taken.has(i));
       if (free === undefined)

@@ -1,4 +1,5 @@
-// What the cells' fill says: the state, or a value on a scale. A select beside the legend, and the scale's two ends.
+// What the cells' fill says: the state, or a value on a scale. A select beside the legend, and the scale, with its two ends, in
+// the place of the key.
 
 import { h, setText } from "../dom.js";
 import { VALUES } from "../trace/values.js";
@@ -12,8 +13,9 @@ export class ColourBy {
     this.low = h("span");
     this.high = h("span");
     const ramp = h("span.sl-scale-ramp", { "aria-hidden": "true" });
-    this.scale = h("span.sl-scale", { hidden: true }, this.low, ramp, this.high);
-    this.node = h("span.sl-choice", h("label", "Colours ", this.select), this.scale);
+    this.called = h("span");
+    this.scale = h("span.sl-scale", { hidden: true }, this.called, this.low, ramp, this.high); // it stands where the key did
+    this.node = h("span.sl-choice", h("label", "Colours ", this.select));
   }
 
   load(trace) {
@@ -40,6 +42,7 @@ export class ColourBy {
     this.scale.hidden = !told;
     if (!told) return;
     const [low, high] = told.ends(this.trace);
+    setText(this.called, `${told.label}:`);
     setText(this.low, low);
     setText(this.high, high);
   }

@@ -64,6 +64,7 @@ function drawGrids(stage, sides, step) {
       step: t,
       states: stage.drawer?.epsilon.states(side.lane, t),
       values: stage.colouring.values(side.lane, t),
+      block: stage.lessons?.open && !stage.hides("blocks") ? (side.lane.decoder.settings.block_length ?? 0) : 0,
       seen: stage.long.seen(side.grid),
       top: stage.long.windowed ? stage.long.top : 0,
       other: side === base ? null : base.labels.tokens,

@@ -2,45 +2,19 @@
 // only how each cell looked last: a step changes a dozen cells, and painting all of them would cost a small machine the step's own time.
 
 import { ACTIVE, isMasked, LOCKED, MASKED, RESTING } from "../trace/states.js";
+import { layout } from "./layout.js";
+import { bordersOf, drawBorders, glow, markDiffers, ring, TAG, tag } from "./marks.js";
 import { FONT } from "./pens.js";
 import { shade } from "./theme.js";
 
-export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each with its whole token
-const NARROWEST = 35; // pixels of a cell, where many have to be seen at once
-const LOWEST = 14;
-const [WIDEST, HIGHEST] = [96, 34]; // where there is room for a short text
 const NARROWER = 1.35; // than its type a word may be drawn
 const SHADES = 16; // that a value is told by
 const MOST_SPRITES = 800; // pictures of cells that are kept
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
 const HATCH = 6; // pixels between the lines on locked cells
 
-/** Columns, rows and cell size for n cells in `width` CSS pixels. whole: a long canvas is to be seen at once, without its text. tall: so many pixels are there for a short one. */
-export function layout(n, width, { whole = false, tall = Infinity } = {}) {
-  if (n <= WHOLE_TOKENS) {
-    let columns = Math.max(5, Math.min(12, Math.floor(width / 57)));
-    const most = Math.max(columns, Math.floor(width / NARROWEST));
-    while (columns < most && Math.ceil(n / columns) * LOWEST > tall) columns++;
-    if (tall < Infinity) while (width <= (columns - 1) * WIDEST && Math.ceil(n / (columns - 1)) * 26 <= tall) columns--;
-    const row = Math.floor(tall / Math.ceil(n / columns));
-    const usual = tall < Infinity ? HIGHEST : 26;
-    return cells(n, width, columns, Math.max(LOWEST, Math.min(n <= 144 ? usual : 23, row)));
-  }
-  if (!whole) return cells(n, width, Math.max(5, Math.min(16, Math.floor(width / 57))), 23);
-  const size = Math.max(7, Math.sqrt((width * Math.min(640, width * 1.15)) / n));
-  const columns = Math.ceil(width / size);
-  const w = width / columns;
-  return { columns, rows: Math.ceil(n / columns), w, h: Math.max(w, 9), gap: w > 12 ? 2 : 1, text: false };
-}
-
-const cells = (n, width, columns, h) => ({
-  columns,
-  rows: Math.ceil(n / columns),
-  w: width / columns,
-  h,
-  gap: h < 18 ? 2 : 3,
-  text: true,
-});
+/** What a pin's number leaves of a cell. */
+const beside = ([x, y, w, h]) => [x + TAG, y, w - TAG, h];
 
 /** Which of the shades a value has, from 1; 0 for none. */
 const toneOf = (value) => (Number.isNaN(value) ? 0 : 1 + Math.round(value * (SHADES - 1)));
@@ -95,8 +69,9 @@ export class Grid {
     const { states = view.lane.row(view.step), values = null, seen: [first, end] = [0, n] } = view;
     const lit = this.#lit(view);
     const differs = this.#differences(view);
-    if (!this.looks || this.promptLength !== view.promptLength) {
-      Object.assign(this, { looks: new Int32Array(n).fill(-1), texts: new Array(n), promptLength: view.promptLength });
+    const { promptLength, block = 0 } = view;
+    if (!this.looks || this.promptLength !== promptLength || this.block !== block) {
+      Object.assign(this, { looks: new Int32Array(n).fill(-1), texts: new Array(n), promptLength, block });
       pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     }
     this.#scroll(view.top ?? 0);
@@ -140,7 +115,9 @@ export class Grid {
     const edge = (size, i) => Math.round(i * size * ratio);
     const [left, top] = [edge(w, column), edge(h, row)];
     const region = [left, top - offset, edge(w, column + 1) - left, edge(h, row + 1) - top];
-    const edged = lit || pin >= 0 || hovered || cell < this.promptLength + columns; // may draw lines at the cell's edge
+    const { n, promptLength, block } = this;
+    const borders = bordersOf(cell, { n, columns, promptLength, block });
+    const edged = lit || differs || pin >= 0 || hovered || borders.length; // draws lines at the cell's edge
     pen.setTransform(1, 0, 0, 1, 0, 0);
     if (edged) {
       pen.save();
@@ -149,17 +126,20 @@ export class Grid {
       pen.clip();
     }
     pen.clearRect(...region);
-    const bare = lit ? "" : text; // a word stands over the glow
+    const bare = lit || pin >= 0 ? "" : text; // a word stands over the glow, and beside a pin's number
     pen.drawImage(this.#sprite(state, tone, bare), Math.round(x * ratio), Math.round(y * ratio) - offset);
     pen.setTransform(ratio, 0, 0, ratio, 0, -offset);
-    this.#glow(cell, colours.freshLock, FADE[lit >> 2]);
-    this.#glow(cell, colours.fresh, FADE[lit & 3]);
-    if (text !== bare) this.#label(pen, this.rect(cell), text, this.#ink(state, tone));
-    if (differs) this.#mark(cell);
+    const place = { at: this.rect(cell), gap: this.box.gap };
+    glow(pen, place, colours.freshLock, FADE[lit >> 2]);
+    glow(pen, place, colours.fresh, FADE[lit & 3]);
+    const numbered = pin >= 0 && place.at[2] >= 2 * TAG;
+    if (text !== bare) this.#label(pen, numbered ? beside(place.at) : place.at, text, this.#ink(state, tone));
+    if (differs) markDiffers(pen, place, colours.differs);
     if (!edged) return;
-    this.#prompt(cell);
-    if (pin >= 0) this.#ring(cell, colours.pins[pin], 2.5, String(pin + 1));
-    if (hovered) this.#ring(cell, colours.ink, 2);
+    drawBorders(pen, borders, [column * w, row * h, w, h, columns * w], colours);
+    if (numbered) tag(pen, place, colours.pins[pin], colours.panel, String(pin + 1));
+    if (pin >= 0) ring(pen, place, colours.pins[pin], 2.5);
+    if (hovered) ring(pen, place, colours.ink, 2);
     pen.restore();
   }
 
@@ -235,23 +215,6 @@ export class Grid {
     return lit;
   }
 
-  #glow(cell, colour, strength) {
-    if (!strength) return;
-    const { pen } = this;
-    const { gap } = this.box;
-    const [x, y, w, h] = this.rect(cell);
-    pen.globalAlpha = strength;
-    pen.beginPath();
-    pen.roundRect(x - 0.2, y - 0.2, w + 0.4, h + 0.4, Math.min(6, w / 4));
-    pen.strokeStyle = colour;
-    pen.lineWidth = Math.max(2, gap);
-    pen.stroke();
-    pen.globalAlpha = 0.22 * strength;
-    pen.fillStyle = colour;
-    pen.fill();
-    pen.globalAlpha = 1;
-  }
-
   #ink(state, tone) {
     const { colours, shades } = this;
     if (tone) return shades[tone - 1].ink;
@@ -273,13 +236,14 @@ export class Grid {
 
   /** The largest type in which the whole label fits, drawn narrower or on two lines if it must; only labels beyond that are cut. */
   #fit(label, width, height) {
-    let fit = this.fits.get(label);
+    const key = width === this.box.w - this.box.gap - 6 ? label : `${label} ${width}`;
+    let fit = this.fits.get(key);
     if (fit) return fit;
     const low = height < 18; // one line, of the smallest type that can be read
     const least = low ? 9 : 11;
     this.pen.font = `500 13px ${FONT}`;
     const wide = this.pen.measureText(label).width;
-    const most = height > 26 ? 16 : 13;
+    const most = Math.max(13, Math.min(18, height * 0.5));
     const one = Math.min(most, height * (low ? 0.75 : 0.62), (13 * width) / wide);
     const narrower = (wide * least) / 13 / width;
     const chars = Array.from(label);
@@ -296,7 +260,7 @@ export class Grid {
         size: Math.max(two, 6.5),
       };
     }
-    this.fits.set(label, fit);
+    this.fits.set(key, fit);
     return fit;
   }
 
@@ -307,69 +271,5 @@ export class Grid {
     for (let cell = promptLength; cell < this.n; cell++)
       found[cell] = tokens[cell] >= 0 && other[cell] >= 0 && tokens[cell] !== other[cell];
     return found;
-  }
-
-  #mark(cell) {
-    const { pen } = this;
-    const [x, y, w, h] = this.rect(cell);
-    const size = Math.max(5, Math.min(9, w / 3));
-    pen.fillStyle = this.colours.differs;
-    pen.beginPath();
-    pen.moveTo(x + w - size, y);
-    pen.lineTo(x + w, y);
-    pen.lineTo(x + w, y + size);
-    pen.fill();
-    pen.fillRect(x + w * 0.18, y + h - 3, w * 0.64, 2);
-  }
-
-  /** This cell's part of the line around all prompt cells: its borders with one of the other kind. */
-  #prompt(cell) {
-    const { pen, promptLength } = this;
-    const { columns, w, h } = this.box;
-    const column = cell % columns;
-    const x = column * w;
-    const y = Math.floor(cell / columns) * h;
-    const e = 0.9;
-    const inside = (other) => other >= 0 && other < promptLength;
-    const own = inside(cell);
-    const [l, r, t, b] = [Math.max(x, e), Math.min(x + w, columns * w - e), Math.max(y, e), y + h];
-    const sides = [
-      [inside(cell - columns), l, t, r, t],
-      [inside(cell + columns), l, b, r, b],
-      [column > 0 && inside(cell - 1), l, t, l, b],
-      [column < columns - 1 && inside(cell + 1), r, t, r, b],
-    ];
-    pen.beginPath();
-    for (const [other, ...line] of sides) {
-      if (own === other) continue;
-      pen.moveTo(line[0], line[1]);
-      pen.lineTo(line[2], line[3]);
-    }
-    pen.strokeStyle = this.colours.prompt;
-    pen.lineWidth = 1.8;
-    pen.lineCap = "square";
-    pen.stroke();
-  }
-
-  #ring(cell, colour, line, badge) {
-    const { pen } = this;
-    const { gap } = this.box;
-    const [x, y, w, h] = this.rect(cell);
-    const inset = (line - gap) / 2; // the line's outer edge is the cell's
-    pen.beginPath();
-    pen.roundRect(x + inset, y + inset, w - 2 * inset, h - 2 * inset, Math.min(6, w / 4));
-    pen.strokeStyle = colour;
-    pen.lineWidth = line;
-    pen.stroke();
-    if (!badge || w < 12) return;
-    pen.fillStyle = colour;
-    pen.beginPath();
-    pen.arc(x + 5, y + 5, 6, 0, 7);
-    pen.fill();
-    pen.fillStyle = this.colours.panel;
-    pen.font = `700 9px ${FONT}`;
-    pen.textAlign = "center";
-    pen.textBaseline = "middle";
-    pen.fillText(badge, x + 5, y + 5.5);
   }
 }

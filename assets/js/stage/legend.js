@@ -11,6 +11,7 @@ const LEGEND = [
   ["locked", "locked: no longer computed", "locked"],
   ["prompt", "prompt"],
   ["differs", "differs from the reference", "reference"],
+  ["end", "the end of the text"],
 ];
 
 const swatch = (kind) => h(`span.sl-swatch.sl-swatch-${kind}`, { "aria-hidden": "true" });

@@ -1,7 +1,7 @@
 // Long canvases: their cells keep a legible size, and the grids scroll inside boxes of their own, together, to where is written.
 
 import { h, perFrame, select } from "../dom.js";
-import { WHOLE_TOKENS } from "./grid.js";
+import { WHOLE_TOKENS } from "./layout.js";
 
 const MODES = [
   ["follow", "Readable, following what is written"],

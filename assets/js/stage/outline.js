@@ -14,7 +14,11 @@ export function outline(stage) {
   const opens = (name) => () => stage.parts.panels.use((all) => all.open(name));
   const panels = PANELS.map((name) => [name, h("div", { "data-panel": name }), opens(name)]);
   stage.tabs = tabs([numbers, ...panels], "More about this run");
-  const first = [stage.teller.node, h("div.sl-above", stage.numbers.node, key()), stage.floor];
+  const first = [
+    stage.teller.node,
+    h("div.sl-above", stage.numbers.node, stage.recording, key(), stage.colouring.scale),
+    stage.floor,
+  ];
   const dock = h("div.sl-dock", stage.status, stage.timeline.node);
   const further = [stage.lower, stage.texts, stage.label, stage.tabs.node];
   return [...first, dock, ...further, stage.summary, stage.cells.spoken, stage.cells.tip];

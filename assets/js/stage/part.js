@@ -1,6 +1,7 @@
 // A part of the page that comes when it is needed: what the race does not need is not fetched before it plays.
 
-export const MISSING = "A part of this page could not be loaded. Press again, or reload the page.";
+export const MISSING =
+  "The connection was lost, so a part of this page is missing. Press again once it is back: what was computed is kept, and a run in this browser goes on.";
 
 export class Part {
   made = null; // once it has come

@@ -1,6 +1,7 @@
 // A lane's whole run at a glance: a row for each position, a column for each step of the cursor, coloured by state.
 
-import { count, h } from "../dom.js";
+import { count } from "../dom.js";
+import { columnsOf, Strip } from "./strip.js";
 
 const SHADES = ["rasterMasked", "rasterActive", "rasterLocked", "rasterResting", "rasterWaiting"]; // by state
 
@@ -8,35 +9,23 @@ const SHADES = ["rasterMasked", "rasterActive", "rasterLocked", "rasterResting",
 const pixel = (hex) =>
   new Uint32Array(Uint8Array.from([...[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)), 255]).buffer)[0];
 
-export class Raster {
-  constructor(lane, { onSeek }) {
+export class Raster extends Strip {
+  constructor(lane, options) {
+    super("sl-raster-box", options);
     this.lane = lane;
-    this.canvas = h("canvas.sl-raster", { role: "img" });
-    this.cursor = h("div.sl-raster-cursor");
-    this.node = h("div.sl-raster-box", this.canvas, this.cursor);
-    this.canvas.addEventListener("click", ({ clientX }) => {
-      const { left, width } = this.canvas.getBoundingClientRect();
-      onSeek(Math.floor(((clientX - left) / width) * this.columns));
-    });
-  }
-
-  moveTo(step) {
-    if (!this.columns) return; // not drawn yet
-    this.cursor.style.transform = `translateX(${((100 * (step + 0.5)) / this.columns).toFixed(3)}cqw)`; // measures nothing, lays out nothing
   }
 
   /** Every column anew. After its last step a lane's columns stay empty: that time is saved. */
   draw(trace, colours) {
     const { lane, canvas } = this;
     const { n } = lane;
-    const width = Math.max(1, trace.race.byClock && !trace.race.live ? trace.race.last + 1 : trace.steps); // a canvas has one at least
+    const [width, last] = columnsOf(trace);
     this.columns = width;
     if (canvas.width !== width || canvas.height !== n) Object.assign(canvas, { width, height: n });
     const pen = canvas.getContext("2d");
     const image = pen.createImageData(width, n);
     const pixels = new Uint32Array(image.data.buffer);
     const shades = SHADES.map((name) => pixel(colours[name]));
-    const last = trace.race.live ? trace.race.front : trace.race.last;
     for (let column = 0; column <= last; column++) {
       const t = trace.race.reached(lane, column);
       const row = lane.row(t);

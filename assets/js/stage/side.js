@@ -5,9 +5,11 @@ import { page } from "../run/state.js";
 import { choiceText, sentence } from "../trace/described.js";
 import { parting, prose, writeProse } from "../trace/prose.js";
 import { Clock } from "./clock.js";
-import { Grid, layout } from "./grid.js";
+import { Grid } from "./grid.js";
 import { gridKeys } from "./keys.js";
+import { layout } from "./layout.js";
 import { Raster } from "./raster.js";
+import { Sparks } from "./sparks.js";
 import { gridName } from "./spoken.js";
 
 export class Side {
@@ -25,11 +27,13 @@ export class Side {
     this.grid = new Grid(this.canvas);
     this.box = stage.long.around(this.canvas);
     this.clock = new Clock(lane);
-    this.raster = new Raster(lane, { onSeek: (step) => stage.timeline.seek(step) });
+    const seeks = { onSeek: (step) => stage.timeline.seek(step) };
+    this.raster = new Raster(lane, seeks);
+    this.sparks = new Sparks(lane, seeks);
     this.text = h("p.sl-text", { dir: "auto", tabindex: 0 }); // it scrolls: keys reach it
     this.details = h("details.sl-reading", { open: true }, h("summary", "The text"), this.text);
     this.parting = h("p.sl-parting", { dir: "auto" });
-    this.foot = h("div.sl-foot", this.raster.node, this.parting);
+    this.foot = h("div.sl-foot", this.raster.node, this.sparks.kl.node, this.sparks.saved.node, this.parting);
     const name = h("h2", { title: choiceText(lane.decoder) }, lane.name);
     const own = `sl-lane-${index + 1}`;
     this.node = h(`article.sl-side.${own}`, h("header", name, this.clock.node), this.box, this.foot);
@@ -110,7 +114,7 @@ export class Side {
     const t = trace.race.reached(this.lane, step);
     if (this.labels.count === t) return;
     const tokens = this.lane.tokens(t);
-    const list = this.grid.box?.text ? trace.pieces.labels(tokens, trace.ends) : [];
+    const list = this.grid.box?.text ? trace.pieces.labels(tokens) : [];
     this.labels = { count: t, list, tokens };
   }
 
@@ -125,7 +129,19 @@ export class Side {
   draw(trace, step, reads) {
     if (reads) this.#write(trace, step);
     this.clock.draw(trace, step);
+    this.moveTo(trace, step);
+  }
+
+  /** The pictures of the whole run under the grid. */
+  drawRun(trace, colours) {
+    this.raster.draw(trace, colours);
+    this.sparks.draw(trace, colours);
+    this.moveTo(trace, page.now.step);
+  }
+
+  moveTo(trace, step) {
     this.raster.moveTo(step);
+    this.sparks.moveTo(trace, step);
   }
 
   /** The text, worked out once for what the lane and the reference have written. */

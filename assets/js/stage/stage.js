@@ -74,6 +74,7 @@ export class Stage {
     this.teller = new Teller();
     this.teller.node.append(quickShare(this));
     this.numbers = new Numbers();
+    this.recording = h("span.sl-recording", { title: "Press Run for a run of your own", hidden: true }, "Recording");
     this.cells = new Cells(this);
     this.colouring = new ColourBy(this);
     this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
@@ -94,6 +95,7 @@ export class Stage {
     this.drawRasters = throttle(() => this.#drawRasters(), 700);
     this.learn = throttle(() => this.#learn(), 300);
     watchView(this.grids, () => this.drawRasters());
+    new ResizeObserver(() => this.drawRasters()).observe(this.grids);
     this.sight.watch([this.teller.node, this.gauges.node]);
     let seen = "";
     const fits = () => {
@@ -160,8 +162,8 @@ export class Stage {
     return { step, pins: [...pins.keys()], byClock: this.timeline.byClock, colour: this.colouring.name };
   }
 
-  /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". */
-  look({ step, pins = [], byClock = this.timeline.byClock, colour = this.colouring.name }) {
+  /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". whose: who asks for it. */
+  look({ step, pins = [], byClock = this.timeline.byClock, colour = this.colouring.name }, whose = "the link") {
     const { n } = this.trace;
     const { last } = this.trace.race;
     this.looking = true;
@@ -177,7 +179,7 @@ export class Stage {
     if (step > last) missing.push(`its step ${step + 1} (this run has ${last + 1})`);
     if (there.length < pins.length) missing.push("some of its pinned positions");
     if (this.colouring.name !== colour) missing.push(`its colours by “${colour.slice(0, 20)}”`);
-    return missing.length ? `This run lacks what the link asks for: ${missing.join(" and ")}.` : "";
+    return missing.length ? `This run lacks what ${whose} asks for: ${missing.join(" and ")}.` : "";
   }
 
   /** The trace on show has other lanes, or another reference, than before. */
@@ -187,6 +189,7 @@ export class Stage {
     setText(this.label, [this.caption, describe(trace)].filter(Boolean).join(" "));
     this.sides = besideParents(trace.lanes).map((lane) => new Side(lane, trace.lanes.indexOf(lane), this));
     this.grids.dataset.lanes = trace.lanes.length;
+    this.recording.hidden = !trace.lanes.every(({ recorded }) => recorded);
     this.grids.replaceChildren(...this.sides.map(({ node }) => node));
     this.texts.replaceChildren(...this.sides.map(({ more }) => more));
     this.texts.dataset.lanes = trace.lanes.length;
@@ -207,7 +210,6 @@ export class Stage {
     this.panels?.load(trace);
     this.#drawRasters();
     this.timeline.mark(this.chapters);
-    this.timeline.drawTicks();
     this.redraw();
   }
 
@@ -236,8 +238,7 @@ export class Stage {
 
   #drawRasters() {
     if (!this.trace || !this.colours || !inView(this.grids)) return;
-    for (const { raster } of this.sides) raster.draw(this.trace, this.colours);
-    for (const { raster } of this.sides) raster.moveTo(page.now.step);
+    for (const side of this.sides) side.drawRun(this.trace, this.colours);
   }
 
   nodeOf = (lane) => this.sides.find((side) => side.lane === lane).node;
@@ -302,7 +303,6 @@ export class Stage {
     this.colours = palette(this.root);
     this.curves?.theme(this.colours);
     this.drawRasters();
-    this.timeline.drawTicks();
     this.#resize();
   }
 

@@ -42,7 +42,6 @@ export class Timeline {
         this.seek(Number(this.scrubber.value));
       },
     });
-    this.ticks = h("canvas.sl-ticks", { "aria-hidden": "true" });
     this.marks = h("div.sl-chapters", { "aria-hidden": "true" });
     this.chapters = [];
     this.label = h("span.sl-step-label", "–"); // an output would be spoken with each step
@@ -59,14 +58,13 @@ export class Timeline {
       "section.sl-timeline",
       { "aria-label": "Timeline" },
       this.#tools(),
-      h("div.sl-scrub", this.scrubber, this.ticks, this.marks),
+      h("div.sl-scrub", this.scrubber, this.marks),
       this.liveButton,
       h("div.sl-step-box", this.label, this.whose),
       this.race,
       this.speed,
     );
     this.show = perFrame(() => this.#show());
-    new ResizeObserver(() => this.drawTicks()).observe(this.ticks);
     page.follow(["phase"], () => this.#playLabel());
   }
 
@@ -111,7 +109,7 @@ export class Timeline {
     this.pause();
     Object.assign(this, { trace, live, follow: live, held: false, step: Math.min(step, trace.race.last) });
     this.#offerRace();
-    this.drawTicks();
+    this.#drawMarks();
     this.show();
   }
 
@@ -120,7 +118,6 @@ export class Timeline {
     else if (this.follow) this.step = this.trace.race.front;
     if (this.follow || this.playing) this.show();
     else this.#labels();
-    this.#moreTicks();
   }
 
   /** All is computed; by the clock the slower lanes have yet to come in. */
@@ -147,13 +144,13 @@ export class Timeline {
     this.trace.race.byClock = byClock;
     this.step = this.follow ? this.trace.race.front : Math.min(this.step, this.last);
     this.onRace();
-    this.drawTicks();
+    this.#drawMarks();
     this.show();
   }
 
   finish() {
     this.live = false;
-    this.drawTicks();
+    this.#drawMarks();
     this.#labels();
   }
 
@@ -300,35 +297,5 @@ export class Timeline {
   /** Whose step the cursor's is, where the lanes stand at different ones. */
   get #of() {
     return this.trace?.race.whose ? ` of ${this.trace.race.whose}` : "";
-  }
-
-  drawTicks() {
-    const { ticks } = this;
-    const ratio = Math.min(devicePixelRatio || 1, 2) * (ticks.currentCSSZoom ?? 1);
-    Object.assign(ticks, {
-      width: Math.round(ticks.clientWidth * ratio),
-      height: Math.round(ticks.clientHeight * ratio),
-    });
-    this.ticked = 0;
-    this.#moreTicks();
-    this.#drawMarks();
-  }
-
-  /** A tick for each step since the last call where positions locked: the more, the taller. */
-  #moreTicks() {
-    const { width, height } = this.ticks;
-    if (!width || !this.trace) return;
-    const pen = this.ticks.getContext("2d");
-    const steps = Math.max(1, this.steps - 1);
-    const style = getComputedStyle(this.node);
-    const colours = this.trace.lanes.map((_, i) => style.getPropertyValue(`--sl-lane-${i + 1}`));
-    for (; this.ticked <= this.last; this.ticked++)
-      this.trace.lanes.forEach((lane, i) => {
-        const [from, to] = [this.ticked - 1, this.ticked].map((step) => this.trace.race.reached(lane, step));
-        const count = lane.steps.slice(from + 1, to + 1).reduce((sum, { locked }) => sum + locked.length, 0);
-        const tall = height * Math.min(1, 0.35 + 0.13 * count);
-        pen.fillStyle = colours[i];
-        if (count) pen.fillRect((this.ticked / steps) * (width - 2), height - tall, 2, tall);
-      });
   }
 }

@@ -1,6 +1,5 @@
 // The moments of a race that are worth a stop: each has the cursor's step, a name, and a sentence where it has one of its own.
 
-import { count } from "../dom.js";
 import { BLANKS, chapterText, firstLock as firstLockText, subject, verdict } from "../stage/narrator.js";
 import { forkOf } from "./prose.js";
 
@@ -8,7 +7,7 @@ import { forkOf } from "./prose.js";
 export function chapters(trace) {
   const lane = subject(trace);
   if (!trace.count || !lane.count) return [];
-  const found = [firstLock, fork, halfLocked, slowest].map((find) => find(trace, lane)).filter(Boolean);
+  const found = [firstLock, fork, halfLocked].map((find) => find(trace, lane)).filter(Boolean);
   const all = found.map((chapter) => ({ step: trace.race.cursorAt(lane, chapter.at), ...chapter }));
   if (!trace.race.live) all.push({ name: "End", step: trace.race.last });
   return all.sort((a, b) => a.step - b.step);
@@ -56,19 +55,4 @@ function halfLocked({ n }, lane) {
   if (at < 0) return null;
   const text = `half of all tokens are locked, ${lane.steps[at].lockedCount} of ${n}.`;
   return { at, name: "Half locked", stop: true, text };
-}
-
-/** The generated position that took longest to lock. */
-function slowest(trace, lane) {
-  const last = lane.count - 1;
-  let found = null;
-  for (let p = trace.promptLength; p < trace.n; p++) {
-    const at = lane.lockStep(p, last);
-    const took = at - lane.unmaskStep(p, last);
-    if (at >= 0 && took > (found?.took ?? 0)) found = { at, took, p };
-  }
-  if (!found) return null;
-  const { at, took, p } = found;
-  const text = `of the tokens that lock, ${trace.word(lane.token(p, last))} took longest: ${count(took, "step")} after it was written.`;
-  return { at, name: "Slowest to lock", position: p, text };
 }

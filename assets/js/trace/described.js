@@ -113,8 +113,9 @@ export function sentence(lane, reference) {
 
 const VERBS = { lock: "locked", unlock: "unlocked", write: "written", mask: "masked again" };
 
-/** What an event did: "position 34 locked". */
-export function eventText({ kind, position, compute }) {
+/** What an event did: "position 34 locked", "“cat” at position 34". word: what is written, where that is known. */
+export function eventText({ kind, position, compute }, word = "") {
+  if (word && kind === "write") return `“${word}” at position ${position}`;
   if (kind === "rule")
     return rulesOf(compute)
       .map((rule) => described.compute[rule.kind]?.label ?? rule.kind)

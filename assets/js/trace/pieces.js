@@ -6,6 +6,7 @@ const strict = new TextDecoder("utf-8", { fatal: true });
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 
 const hex = (n, width) => n.toString(16).toUpperCase().padStart(width, "0");
+export const END = "■"; // stands for the end of the text
 const HIDDEN = /[\p{Cc}\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb]/u;
 
 /** Text with white space at the ends, control and direction characters made visible. */
@@ -24,9 +25,13 @@ export function visible(text, { trim = false } = {}) {
   return out === "" ? "∅" : out;
 }
 
+const LEAST_BYTES = 10; // of a text that a tokenizer can be measured by
+const FEWEST = 2; // bytes to a token, of a text that a tokenizer was made for
+
 export class Pieces {
-  constructor() {
-    this.map = new Map();
+  /** ends: the tokens that end a text. */
+  constructor(ends = new Set()) {
+    Object.assign(this, { map: new Map(), ends });
   }
 
   add(pieces) {
@@ -35,19 +40,28 @@ export class Pieces {
 
   /** The token as a reader sees it in the inspector: quoted text, bytes or its number. */
   name(id) {
+    if (this.ends.has(id)) return `${END} end of the text`;
     const piece = this.map.get(id);
     if (piece === undefined) return `#${id}`;
     return typeof piece === "string" ? visible(piece) : piece.map((b) => hex(b, 2)).join(" ");
   }
 
+  /** Whether a tokenizer takes these tokens' text apart into little more than single bytes: it was made for another kind of text. */
+  isForeign(tokens) {
+    const encoder = new TextEncoder();
+    const bytesOf = (piece = "") => (typeof piece === "string" ? encoder.encode(piece) : piece).length;
+    const bytes = tokens.reduce((sum, id) => sum + bytesOf(this.map.get(id)), 0);
+    return bytes >= LEAST_BYTES && bytes < FEWEST * tokens.length;
+  }
+
   /** Labels of all positions: tokens[i] < 0 is masked and gives "". */
-  labels(tokens, ends) {
+  labels(tokens) {
     const labels = new Array(tokens.length).fill("");
     for (let i = 0; i < tokens.length; i++) {
       const id = tokens[i];
       if (id < 0) continue;
       const piece = this.map.get(id);
-      if (ends.has(id)) labels[i] = "end";
+      if (this.ends.has(id)) labels[i] = END;
       else if (piece === undefined) labels[i] = `#${id}`;
       else if (typeof piece === "string") labels[i] = visible(piece, { trim: true });
       else i += this.#bytes(tokens, i, labels) - 1;

@@ -135,8 +135,8 @@ export function prose(trace, lane, step) {
   return parts;
 }
 
-const BEFORE = 60; // characters of what both have said that lead to the fork
-const AFTER = 90;
+const BEFORE = 40; // characters of what both have said that lead to the fork
+const AFTER = 60;
 
 /** The part of a lane's finished text around its fork, as `prose` gives it, after what leads there; else how it begins. */
 export function parting(trace, lane) {
@@ -169,7 +169,7 @@ function fromFullStop(text, most) {
 function upToFullStop(text, most) {
   if (text.length <= most) return text;
   const found = [...text.slice(0, most).matchAll(/[.!?]["”]?(?=\s)/g)].at(-1);
-  if (found) return text.slice(0, found.index + found[0].length);
+  if (found) return `${text.slice(0, found.index + found[0].length)} …`;
   return `${text.slice(0, text.lastIndexOf(" ", most))} …`;
 }
 

@@ -21,7 +21,9 @@ export function parseTrace(text) {
   try {
     document = JSON.parse(text);
   } catch {
-    throw new TraceError("This file is not JSON, so it is not a trace.");
+    const cut = /^\s*\{/.test(text) && !/\}\s*$/.test(text);
+    const why = cut ? "ends in the middle: it was cut short on its way" : "is not JSON, so it is not a trace";
+    throw new TraceError(`This file ${why}.`);
   }
   return readTrace(document);
 }

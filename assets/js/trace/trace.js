@@ -32,7 +32,7 @@ export class Trace {
       ends: new Set(header.ends ?? [header.eos_id]),
     });
     this.promptLength = header.prompt_tokens.length;
-    this.pieces = new Pieces();
+    this.pieces = new Pieces(this.ends);
     this.pieces.add(pieces);
     this.lanes = header.lanes.map((decoder) => new Lane(header, decoder));
     this.reference = this.firstReference;

@@ -1,0 +1,33 @@
+// How the cells of a grid are laid out.
+
+export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each with its whole token
+const NARROWEST = 35; // pixels of a cell, where many have to be seen at once
+const LOWEST = 14;
+const [WIDEST, HIGHEST] = [96, 46]; // where there is room for a short text
+
+/** Columns, rows and cell size for n cells in `width` CSS pixels. whole: a long canvas is to be seen at once, without its text. tall: so many pixels are there for a short one. */
+export function layout(n, width, { whole = false, tall = Infinity } = {}) {
+  if (n <= WHOLE_TOKENS) {
+    let columns = Math.max(5, Math.min(12, Math.floor(width / 57)));
+    const most = Math.max(columns, Math.floor(width / NARROWEST));
+    while (columns < most && Math.ceil(n / columns) * LOWEST > tall) columns++;
+    if (tall < Infinity) while (width <= (columns - 1) * WIDEST && Math.ceil(n / (columns - 1)) * 26 <= tall) columns--;
+    const row = Math.floor(tall / Math.ceil(n / columns));
+    const usual = tall < Infinity ? HIGHEST : 26;
+    return cells(n, width, columns, Math.max(LOWEST, Math.min(n <= 144 ? usual : 23, row)));
+  }
+  if (!whole) return cells(n, width, Math.max(5, Math.min(16, Math.floor(width / 57))), 23);
+  const size = Math.max(7, Math.sqrt((width * Math.min(640, width * 1.15)) / n));
+  const columns = Math.ceil(width / size);
+  const w = width / columns;
+  return { columns, rows: Math.ceil(n / columns), w, h: Math.max(w, 9), gap: w > 12 ? 2 : 1, text: false };
+}
+
+const cells = (n, width, columns, h) => ({
+  columns,
+  rows: Math.ceil(n / columns),
+  w: width / columns,
+  h,
+  gap: h < 18 ? 2 : 3,
+  text: true,
+});

@@ -1,0 +1,78 @@
+// What is drawn over a cell without covering its word: the light of what is new, borders, the mark of what differs, pins.
+
+import { FONT } from "./pens.js";
+
+export const TAG = 11; // pixels that a pin's number takes beside the word
+
+/** A cell's sides on which the prompt or a block ends: [[side, "prompt" or "block"], ...]. block: its length, or 0. */
+export function bordersOf(cell, { n, columns, promptLength, block }) {
+  const partOf = (p) => {
+    if (p < 0 || p >= n) return null;
+    return p < promptLength ? "prompt" : block && Math.floor((p - promptLength) / block);
+  };
+  const [own, column] = [partOf(cell), cell % columns];
+  const [left, right] = [column ? cell - 1 : -1, column < columns - 1 ? cell + 1 : -1];
+  const beside = { top: cell - columns, bottom: cell + columns, left, right };
+  return Object.entries(beside).flatMap(([side, other]) => {
+    const part = partOf(other);
+    if (part === own || (part === null && own !== "prompt")) return [];
+    return [[side, own === "prompt" || part === "prompt" ? "prompt" : "block"]];
+  });
+}
+
+/** [x, y, w, h] with the gap around it, and the grid's width: a cell draws its own half of each line. */
+export function drawBorders(pen, sides, [x, y, w, h, width], colours) {
+  const e = 0.9;
+  const [l, r, t, b] = [Math.max(x, e), Math.min(x + w, width - e), Math.max(y, e), y + h];
+  const lines = { top: [l, t, r, t], bottom: [l, b, r, b], left: [l, t, l, b], right: [r, t, r, b] };
+  for (const [side, kind] of sides) {
+    const [fromX, fromY, toX, toY] = lines[side];
+    pen.beginPath();
+    pen.moveTo(fromX, fromY);
+    pen.lineTo(toX, toY);
+    pen.strokeStyle = kind === "prompt" ? colours.prompt : colours.muted;
+    pen.lineWidth = kind === "prompt" ? 1.8 : 3;
+    pen.lineCap = "square";
+    pen.stroke();
+  }
+}
+
+export function glow(pen, { at: [x, y, w, h], gap }, colour, strength) {
+  if (!strength) return;
+  pen.globalAlpha = strength;
+  pen.beginPath();
+  pen.roundRect(x - 0.2, y - 0.2, w + 0.4, h + 0.4, Math.min(6, w / 4));
+  pen.strokeStyle = colour;
+  pen.lineWidth = Math.max(2, gap);
+  pen.stroke();
+  pen.globalAlpha = 0.22 * strength;
+  pen.fillStyle = colour;
+  pen.fill();
+  pen.globalAlpha = 1;
+}
+
+/** A line below the letters and what hangs from them: in the gap, and over no more than a pixel of the cell. */
+export function markDiffers(pen, { at: [x, y, w, h], gap }, colour) {
+  pen.fillStyle = colour;
+  pen.fillRect(x, y + h - 1, w, 1 + gap / 2);
+}
+
+export function ring(pen, { at: [x, y, w, h], gap }, colour, line) {
+  const inset = (line - gap) / 2; // the line's outer edge is the cell's
+  pen.beginPath();
+  pen.roundRect(x + inset, y + inset, w - 2 * inset, h - 2 * inset, Math.min(6, w / 4));
+  pen.strokeStyle = colour;
+  pen.lineWidth = line;
+  pen.stroke();
+}
+
+/** A pin's number, beside the word. */
+export function tag(pen, { at: [x, y, , h] }, colour, ink, text) {
+  pen.fillStyle = colour;
+  pen.fillRect(x, y, TAG - 1, h);
+  pen.fillStyle = ink;
+  pen.font = `700 9px ${FONT}`;
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  pen.fillText(text, x + TAG / 2, y + h / 2 + 0.5);
+}

@@ -1,0 +1,127 @@
+// What stands on the screen, where a visitor looks for it.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import test from "node:test";
+import { Curves } from "../../assets/js/cause/curves.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { open, settled } from "./browser.js";
+import { small } from "./small.js";
+
+const STORIES = JSON.parse(readFileSync(new URL("../../assets/runs/stories.json", import.meta.url), "utf-8"));
+
+test("Settings opens and closes the form, and Escape closes it", async () => {
+  const { find, key, document } = await open();
+  const shown = () => document.querySelector(".sidebar").classList.contains("open");
+  const states = [shown()];
+  for (const act of [() => find(".sl-action-form").click(), () => find(".sl-action-form").click()]) {
+    act();
+    states.push(shown());
+  }
+  find(".sl-action-form").click();
+  key("Escape");
+  assert.deepEqual([...states, shown()], [false, true, false, false]);
+});
+
+test("one's own words are one field, which the form has, too; Escape shuts it", async () => {
+  const { find, document, surelock, window, pass } = await open();
+  surelock.page.set({ examples: ["Tom had a small red boat. One day, he took it to the pond and"], knows: "tales" });
+  find(".sl-action-prompt").click();
+  assert.ok(!find(".sl-prompt-box").hidden && find(".sl-prompt-box").textContent.includes("This model knows tales."));
+  find(".sl-chips button").click();
+  await pass(10);
+  assert.match(document.querySelector("#sl-prompt textarea").value, /^Tom had a small red boat/);
+  assert.equal(surelock.page.now.prompt, document.querySelector("#sl-prompt textarea").value);
+  find(".sl-prompt-box").dispatchEvent(new window.KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+  assert.ok(find(".sl-prompt-box").hidden);
+});
+
+test("a prompt that the tokenizer takes apart into bytes is warned of, and an own run is no recording", async () => {
+  const { find, source, surelock, live, pass } = await open("", { recorded: small() });
+  assert.ok(!find(".sl-recording").hidden);
+  const run = async (piece) => {
+    live.press({ model: "stories", prompt: "x", lanes: JSON.stringify({ lanes: [] }) });
+    await settled();
+    const { header, pieces } = small();
+    const prompt = { prompt_tokens: new Array(12).fill(10), length: 14 };
+    source.asked.at(-1).send({
+      run: `r${source.asked.length}`,
+      open: { header: { ...header, ...prompt }, pieces: { ...pieces, 10: piece } },
+      pausable: true,
+    });
+    await pass(20);
+    return find(".sl-status").textContent;
+  };
+  surelock.page.set({ knows: "tales" });
+  assert.equal(await run([0xd0]), "This model knows tales. It reads this prompt almost byte by byte: expect nonsense.");
+  assert.equal(await run(" tale"), "");
+  assert.ok(find(".sl-recording").hidden);
+});
+
+test("a lesson parts the blocks that it speaks of, and refuses cells that it does not ask for", async () => {
+  const { stage, find } = await open("?lesson=unmasking&page=3", { recorded: STORIES });
+  stage.redraw();
+  assert.equal(stage.sides[0].grid.view.block, 32);
+  const { trace, cells, view } = stage;
+  const said = () => find(".sl-question [role=status]").textContent;
+  const written = trace.lanes[0].tokens(view.step).findIndex((id, p) => id >= 0 && p >= trace.promptLength);
+  for (const [cell, why] of [
+    [0, "That is the prompt: pin a position after it."],
+    [written, "A token stands there already: pin a masked position."],
+  ]) {
+    cells.pin(cell);
+    assert.deepEqual([said(), stage.view.pins], [why, []]);
+  }
+  cells.pin(trace.n - 1);
+  assert.deepEqual(stage.view.pins, [trace.n - 1]);
+  stage.lessons.go(4);
+  stage.redraw();
+  assert.equal(stage.sides[0].grid.view.block, 0);
+});
+
+test("What if offers the end of the text by its sign, and refuses beside what was asked for", async () => {
+  const { stage, document } = await open("", { recorded: STORIES });
+  stage.timeline.seek(40);
+  stage.cells.press(stage.sides[1], 60);
+  stage.drawer.whatIf.node.open = true;
+  stage.drawer.whatIf.draw(60, 40);
+  const { write, said, rule, likely } = stage.drawer.whatIf;
+  assert.ok([...likely.children].some(({ textContent }) => textContent === "Write “■ end of the text”"));
+  const order = [write, said, rule].map((node) => [...document.querySelectorAll("*")].indexOf(node));
+  assert.deepEqual(
+    order,
+    order.toSorted((a, b) => a - b),
+  );
+});
+
+test("what a file's own view lacks in its run is said of the file", async () => {
+  const { stage } = await open("", { recorded: small() });
+  assert.match(stage.look({ step: 60 }, "the file"), /^This run lacks what the file asks for: its step 61/);
+});
+
+test("the curves are drawn in the width that they have by now", async () => {
+  await open("", { recorded: small() });
+  const widths = [];
+  const stage = { lower: document.createElement("div"), colours: { lanes: ["a", "b"], pins: [] }, only: null };
+  const sizes = new Map();
+  globalThis.ResizeObserver = class {
+    constructor(f) {
+      this.f = f;
+    }
+    observe(node) {
+      sizes.set(node, this.f);
+    }
+  };
+  const react = async (plot, _, { width }) => {
+    widths.push(width);
+    plot._fullLayout = {};
+  };
+  globalThis.window.Plotly = { react, relayout() {} };
+  const curves = new Curves(stage, { plotly: null });
+  curves.load(Trace.parse(small()));
+  const before = widths.length;
+  assert.equal(sizes.size, 4, "each chart's box is watched");
+  for (const { plot } of curves.plots) Object.defineProperty(plot, "clientWidth", { value: 333 });
+  await curves.draw();
+  assert.deepEqual([...new Set(widths.slice(before))], [333]);
+});
