@@ -139,13 +139,16 @@ def test_of_a_trace(stories: LanguageModel) -> None:
     by_position = own.error[np.argsort(own.position)]
     np.testing.assert_allclose(column.astype(float), by_position, rtol=1e-6)
     last = document["records"][-1]
-    longer = {"header": document["header"] | {"steps": 17}, "records": [*document["records"], last | {"step": 16}]}
+    longer = {
+        "header": document["header"] | {"steps": 17},
+        "records": [*document["records"], last | {"step": 16, "guess": ""}],
+    }
     with pytest.raises(ValueError, match="step 17 of 'Age' is another one"):
         commit_error(stories, document | longer)
     last["unmasked"][0][1] += 1
     with pytest.raises(ValueError, match="step 16 of 'Age' is another one"):
         commit_error(stories, document)
-    with pytest.raises(ValueError, match="reads version 3"):
+    with pytest.raises(ValueError, match="reads version 4"):
         commit_error(stories, document | {"version": 2})
 
 

@@ -127,13 +127,15 @@ def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[st
         steps = trace.steps[trace.steps.lane == lane.id]
         positions = trace.positions[trace.positions.lane == lane.id]
         locked_at, unmasked_at = {}, {}
-        for step in decode(lm, [PROMPT], **lane.decoder.keywords(), observe=True):
+        for step in decode(lm, [PROMPT], **lane.decoder.keywords(), top_k=1):
             mine = values[values.step == step.index]
             computed = step.computed[0]
             assert mine.position.tolist() == np.flatnonzero(computed).tolist()
             for name in ("kl", "confidence"):
                 told = getattr(step, name)[0][computed].astype(np.float32)
                 np.testing.assert_array_equal(mine[name].to_numpy().astype(np.float32), told)
+            masks = (step.masked | step.newly_unmasked)[0][computed]
+            assert plain(mine.guess) == np.where(masks, step.top_ids[0][computed][:, 0], None).tolist()
             row = steps[steps.step == step.index].iloc[0]
             told = (float(step.flops[0]), float(step.baseline_flops[0]), int(step.locked.sum()))
             assert (row.flops, row.baseline_flops, row.locked) == told
@@ -157,7 +159,7 @@ def plain(column: Any) -> list[int | None]:
 
 
 def test_a_token_that_somebody_wrote_has_no_commit_error() -> None:
-    header = {"length": 3, "prompt_tokens": [5]}
+    header = {"length": 3, "prompt_tokens": [5], "mask_id": 1}
     first = {"step": 0, "unmasked": [[1, 7], [2, 8]], "commit_error": [0.1, 0.2], "locked": []}
     positions = positions_of(header, {}, [first, {"step": 1, "unmasked": [], "written": [[1, 9]], "locked": []}], "own")
     assert plain(positions.commit_error) == [None, None, 0.2] and plain(positions.unmask_step) == [None, 0, 0]

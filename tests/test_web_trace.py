@@ -30,7 +30,7 @@ def recorder(stories: surelock.LanguageModel) -> Recorder:
     lanes = [
         Lane(id=name, name=name, decoder=surelock.Decoder(settings=settings, **more)) for name, more in DECODERS.items()
     ]
-    tokens = stories.encode(PROMPT)
+    tokens = stories.encode(f"{PROMPT} ___ and", blanks=True)
     made = Recorder(make_header(stories, PROMPT, tokens, lanes), stories.tokenizer)
     for items in race(stories, tokens, lanes, shadow=Shadow):
         made.take(items)
@@ -102,13 +102,16 @@ def test_python_and_the_page_read_the_same(recorder: Recorder) -> None:
 def compare(document: dict[str, Any], trace: surelock.trace.frames.Trace, own: str, lane: dict[str, Any]) -> None:
     header, n = document["header"], document["header"]["length"]
     steps, values, positions = (each[each.lane == own] for each in (trace.steps, trace.values, trace.positions))
-    states = states_of([r for r in document["records"] if r["lane"] == own], n, len(header["prompt_tokens"]))
+    states = states_of(header, [r for r in document["records"] if r["lane"] == own])
     assert lane["states"] == states.T.tolist()
     for name in ("kl", "confidence"):
         cells = np.full((len(steps), n), np.nan)
         cells[values.step.astype(int), values.position.astype(int)] = values[name]
         theirs = [[float("nan" if value is None else value) for value in row] for row in lane[name]]
         np.testing.assert_allclose(theirs, cells, rtol=1e-6)
+    guesses = np.full((len(steps), n), -1)
+    guesses[values.step.astype(int), values.position.astype(int)] = values.guess.fillna(-1)
+    assert lane["guesses"] == guesses.tolist() and guesses.max() > 0
     for t, there in lane["after"]:
         check_after(document, own, t, there, values[values.step <= t])
     tokens = positions.token.fillna(-1).tolist()

@@ -32,7 +32,7 @@ class _Lane(NamedTuple):
     kl: NDArray  # [N, steps], NaN where none is known
     saved: NDArray[np.float64]  # [steps], the share of the FLOPs so far
     tokens: list[int]  # [N], at the end; -1 is masked
-    prompt: int
+    given: NDArray[np.bool_]  # [N], the prompt
     pieces: dict[str, Any]
     ends: tuple[int, ...]
     pace: str = ""  # in words, beside the reference
@@ -60,9 +60,10 @@ def figure(run: _Run, lm: LanguageModel | None = None, *, dark: bool = False) ->
     for row, lane in enumerate(lanes, 1):
         steps = np.arange(1, lane.states.shape[1] + 1)
         drawn.add_trace(_raster(lane, steps), row, 1)
-        drawn.add_hline(lane.prompt - 0.5, line={"width": 1, "dash": "dot"}, row=row, col=1)  # pyright: ignore
+        start, stop = int(lane.given.argmin()), int(np.flatnonzero(lane.given).max(initial=-1)) + 1
+        drawn.add_hline(start - 0.5, line={"width": 1, "dash": "dot"}, row=row, col=1)  # pyright: ignore
         drawn.update_yaxes(type="category", nticks=14, autorange="reversed", row=row, col=1)
-        text = running_text(lane.pieces, cut_at_end(lane.tokens[lane.prompt :], lane.ends))
+        text = running_text(lane.pieces, lane.tokens[start:stop] + cut_at_end(lane.tokens[stop:], lane.ends))
         lines = wrap(escape(text, quote=False).strip(), 54, max_lines=12, placeholder=" …")
         place = {"xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "top", "row": row, "col": 1}
         drawn.add_annotation(text="<br>".join(lines), x=1.05, y=1, showarrow=False, align="left", **place)
@@ -92,16 +93,16 @@ def _raster(lane: _Lane, steps: NDArray) -> go.Heatmap:
 def _of_trace(source: str | Path | dict[str, Any]) -> Iterator[_Lane]:
     document = load_document(source)
     header, trace, pace = document["header"], read_trace(document), paces(document)
-    prompt = len(header["prompt_tokens"])
     for lane, name in zip(trace.lanes["lane"], trace.lanes["name"], strict=True):
         records = [each for each in document["records"] if each["lane"] == lane]
         positions, values, steps = (each[each["lane"] == lane] for each in (trace.positions, trace.values, trace.steps))
-        states = states_of(records, len(positions), prompt)
+        states = states_of(header, records)
         kl = np.full(states.shape, np.nan)
         kl[values["position"].astype(int), values["step"].astype(int)] = values["kl"]
         saved = (1 - steps["flops"].cumsum() / steps["baseline_flops"].cumsum()).to_numpy()
         tokens, ends = positions["token"].fillna(-1).tolist(), header.get("ends", [header.get("eos_id")])
-        yield _Lane(name, states, kl, saved, tokens, prompt, document["pieces"], ends, pace[lane])
+        given = positions["prompt"].to_numpy()
+        yield _Lane(name, states, kl, saved, tokens, given, document["pieces"], ends, pace[lane])
 
 
 def _of_steps(steps: list[Step], lm: LanguageModel | None) -> Iterator[_Lane]:
@@ -112,6 +113,6 @@ def _of_steps(steps: list[Step], lm: LanguageModel | None) -> Iterator[_Lane]:
         flops, every = (np.cumsum([getattr(step, name)[b] for step in steps]) for name in ("flops", "baseline_flops"))
         tokens = np.where(masked[:, -1], -1, steps[-1].tokens[b, real]).tolist()
         pieces = Pieces(lm and lm.tokenizer).of(token for token in tokens if token >= 0)
-        prompt = int((~masked[:, 0] & ~steps[0].newly_unmasked[b, real]).sum())
+        given = steps[0].given[b, real]
         states, saved = state_of(masked, locked, computed), 1 - flops / every
-        yield _Lane(f"Sequence {b + 1}", states, kl, saved, tokens, prompt, pieces, lm.ends if lm else ())
+        yield _Lane(f"Sequence {b + 1}", states, kl, saved, tokens, given, pieces, lm.ends if lm else ())

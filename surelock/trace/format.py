@@ -4,11 +4,13 @@ A trace is a JSON object (see ``schema.json``) with a header that names the lane
 one record per step and lane. Per-position numbers are listed for the computed positions only, in order of
 position; ``computed`` says which those are as [start, length, start, length, ...].
 They are either base64 of one byte each (the stream, the recorded run) or plain numbers (the export).
+What is masked at the start is `mask_id` in ``prompt_tokens``, and all that follows these.
 """
 
 import base64
 import binascii
 import json
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import jsonschema_rs
 import numpy as np
 
 FORMAT = "surelock-trace"
-VERSION = 3
+VERSION = 4
 TOP_K = 5
 
 KL_LOW, KL_HIGH = 1e-12, 1e2  # nats, the values of bytes 1 and 254
@@ -61,6 +63,49 @@ def decode_bytes(text: str) -> np.ndarray:
         return np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8)
     except (binascii.Error, ValueError) as error:
         raise TraceError("The trace is damaged: a row of bytes is not base64.") from error
+
+
+def token_width(vocab_size: int) -> int:
+    """Return the number of bytes of a token id."""
+    return 2 if vocab_size <= 2**16 else 3
+
+
+def encode_tokens(ids: np.ndarray, width: int) -> str:
+    """Return the base64 text of token ids, `width` bytes each, the lowest first."""
+    return encode_bytes(ids.astype("<u4")[:, None].view(np.uint8)[:, :width])
+
+
+def decode_tokens(text: str, width: int) -> np.ndarray:
+    """Return the token ids of `encode_tokens`, int64. Raises TraceError for another number of bytes."""
+    levels = decode_bytes(text)
+    if width not in (2, 3) or len(levels) % width:
+        raise TraceError("The trace is damaged: a step has another number of guesses than computed masks.")
+    return levels.reshape(-1, width).astype(np.int64) @ 256 ** np.arange(width)
+
+
+def opening(header: dict[str, Any]) -> np.ndarray:
+    """Return the tokens before the first step, [N] int64, -1 where masked."""
+    tokens, prompt = np.full(header["length"], -1), np.array(header["prompt_tokens"], dtype=np.int64)
+    tokens[: len(prompt)] = np.where(prompt == header["mask_id"], -1, prompt)
+    return tokens
+
+
+def masked_before(header: dict[str, Any], records: Iterable[dict[str, Any]]) -> Iterator[np.ndarray]:
+    """Yield for each record of a lane which positions are masked before it commits, [N] bool."""
+    masked = opening(header) < 0
+    for record in records:
+        masked[[*record.get("masked", ()), *record.get("taken_back", ())]] = True
+        masked[[position for position, _ in record.get("written", ())]] = False
+        yield masked.copy()
+        masked[[position for position, _ in record["unmasked"]]] = False
+
+
+def guesses_of(record: dict[str, Any], masks: int) -> np.ndarray:
+    """Return the guesses of a record in order of position, int64. masks: how many computed positions are masked before
+    it commits.
+    """
+    text = record.get("guess", "")
+    return decode_tokens(text, len(decode_bytes(text)) // max(1, masks) if text else 2)
 
 
 def to_runs(mask: np.ndarray) -> list[int]:
@@ -143,13 +188,21 @@ def check_document(document: dict[str, Any]) -> None:
             raise TraceError("The trace is damaged: its records are not one per step and lane, in order.")
         following[lane] += 1
         _check_record(record, header["length"])
+    for lane in ids:
+        records = [record for record in document["records"] if record["lane"] == lane]
+        for record, masked in zip(records, masked_before(header, records), strict=True):
+            masks = int(masked[from_runs(record["computed"], header["length"])].sum())
+            if "guess" in record and len(guesses_of(record, masks)) != masks:
+                raise TraceError("The trace is damaged: a step has another number of guesses than computed masks.")
 
 
 def _check_record(record: dict[str, Any], length: int) -> None:
     where = f"step {record['step']} of {record['lane']!r}"
     rows = len(from_runs(record["computed"], length))
     named = [p for key in ("unmasked", "written") for p, _ in record.get(key, ())]
-    named += [p for key in ("locked", "unlocked", "probed", "masked", "changed") for p in record.get(key, ())]
+    named += [
+        p for key in ("locked", "unlocked", "probed", "masked", "taken_back", "changed") for p in record.get(key, ())
+    ]
     if any(p >= length for p in named):
         raise TraceError(f"The trace is damaged: {where} names a position outside the sequence.")
     for key in ("kl", "confidence"):

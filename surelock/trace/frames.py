@@ -9,7 +9,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from surelock.decoding.step import Flags
-from surelock.trace.format import TraceError, bytes_to_kl, decode_bytes, from_runs, load_document
+from surelock.trace.format import (
+    TraceError,
+    bytes_to_kl,
+    decode_bytes,
+    from_runs,
+    guesses_of,
+    load_document,
+    masked_before,
+    opening,
+)
 from surelock.trace.lanes import Lane
 
 #: As in assets/js/trace/trace.js: a cell is masked or not, computed in this step or not, locked or not.
@@ -28,7 +37,7 @@ class Trace:
     positions: a row for each lane and position at the end of the run: position, prompt, token, piece (its text),
     unmask_step, lock_step, commit_error (nats); <NA> if it never happened, was undone, or is unknown.
     values: a row for each lane, step and computed position: step, position, kl (nats; infinite if there was no earlier
-    posterior), confidence.
+    posterior), confidence, guess (the most likely token where masked before the commit; <NA> if unknown).
     """
 
     header: dict[str, Any]
@@ -63,7 +72,7 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
             "exact": [not any(_coded(r) for r in records if r["lane"] == c.id) for c in field],
         }
     )
-    values = _values(header["length"], records)
+    values = _values(header, records)
     return Trace(header, lanes, steps_of(records), pd.concat(positions, ignore_index=True), values)
 
 
@@ -91,13 +100,13 @@ def positions_of(
     header: dict[str, Any], pieces: dict[str, Any], records: list[dict[str, Any]], lane: str
 ) -> pd.DataFrame:
     """Return `Trace.positions` of one lane."""
-    n, prompt = header["length"], header["prompt_tokens"]
-    token: list[Any] = [*prompt, *[pd.NA] * (n - len(prompt))]
+    n, given = header["length"], opening(header)
+    token: list[Any] = [pd.NA if each < 0 else each for each in given.tolist()]
     unmasked: list[Any] = [pd.NA] * n
     locked: list[Any] = [pd.NA] * n
     error: list[Any] = [pd.NA] * n
     for record in records:  # events come before the step's own commits
-        for position in record.get("masked", ()):
+        for position in (*record.get("masked", ()), *record.get("taken_back", ())):
             token[position] = unmasked[position] = error[position] = pd.NA
         for position, identity in (*record.get("written", ()), *record["unmasked"]):
             unmasked[position] = record["step"] if token[position] is pd.NA else unmasked[position]
@@ -112,7 +121,7 @@ def positions_of(
         {
             "lane": lane,
             "position": np.arange(n),
-            "prompt": np.arange(n) < len(prompt),
+            "prompt": given >= 0,
             "token": pd.array(token, dtype="Int64"),
             "piece": [None if t is pd.NA else _text(pieces.get(str(t))) for t in token],
             "unmask_step": pd.array(unmasked, dtype="Int64"),
@@ -131,10 +140,16 @@ def _coded(record: dict[str, Any]) -> bool:
     return isinstance(record["kl"], str) or isinstance(record["confidence"], str)
 
 
-def _values(length: int, records: list[dict[str, Any]]) -> pd.DataFrame:
-    parts: dict[str, list[Any]] = {"lane": [], "step": [], "position": [], "kl": [], "confidence": []}
+def _values(header: dict[str, Any], records: list[dict[str, Any]]) -> pd.DataFrame:
+    parts: dict[str, list[Any]] = {"lane": [], "step": [], "position": [], "kl": [], "confidence": [], "guess": []}
+    lanes = {each["id"]: [r for r in records if r["lane"] == each["id"]] for each in header["lanes"]}
+    masks = {lane: masked_before(header, each) for lane, each in lanes.items()}
     for record in records:
-        where = from_runs(record["computed"], length)
+        where = from_runs(record["computed"], header["length"])
+        masked, guess = next(masks[record["lane"]])[where], np.full(len(where), -1)
+        if "guess" in record:
+            guess[masked] = guesses_of(record, int(masked.sum()))
+        parts["guess"].append(guess)
         kl, confidence = record["kl"], record["confidence"]
         parts["lane"].append(np.full(len(where), record["lane"], dtype=object))
         parts["step"].append(np.full(len(where), record["step"]))
@@ -145,16 +160,17 @@ def _values(length: int, records: list[dict[str, Any]]) -> pd.DataFrame:
         parts["confidence"].append(
             decode_bytes(confidence) / 255 if isinstance(confidence, str) else np.array(confidence)
         )
-    return pd.DataFrame({key: np.concatenate(part) if part else [] for key, part in parts.items()})
+    frame = pd.DataFrame({key: np.concatenate(part) if part else [] for key, part in parts.items()})
+    frame["guess"] = frame["guess"].astype("Int64").where(frame["guess"] >= 0)
+    return frame
 
 
-def states_of(records: list[dict[str, Any]], length: int, prompt_length: int) -> NDArray[np.uint8]:
-    """Return the states [length, steps] after each of a lane's records, as indices of STATES."""
-    masked, locked = np.arange(length) >= prompt_length, np.zeros(length, dtype=bool)
-    found = np.empty((length, len(records)), dtype=np.uint8)
-    for step, record in enumerate(records):
-        masked[record.get("masked", [])] = True
-        masked[[position for position, _ in (*record.get("written", ()), *record["unmasked"])]] = False
+def states_of(header: dict[str, Any], records: list[dict[str, Any]]) -> NDArray[np.uint8]:
+    """Return the states [N, steps] after each of a lane's records, as indices of STATES."""
+    length = header["length"]
+    locked, found = np.zeros(length, dtype=bool), np.empty((length, len(records)), dtype=np.uint8)
+    for step, (record, masked) in enumerate(zip(records, masked_before(header, records), strict=True)):
+        masked[[position for position, _ in record["unmasked"]]] = False
         locked[record.get("unlocked", [])] = False
         locked[record["locked"]] = True
         computed = np.zeros(length, dtype=bool)

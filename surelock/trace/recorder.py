@@ -10,7 +10,18 @@ import numpy as np
 from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import machine
-from surelock.trace.format import FORMAT, TOP_K, VERSION, encode_bytes, kl_to_bytes, to_runs, unit_to_bytes
+from surelock.trace.format import (
+    FORMAT,
+    TOP_K,
+    VERSION,
+    decode_tokens,
+    encode_bytes,
+    encode_tokens,
+    kl_to_bytes,
+    to_runs,
+    token_width,
+    unit_to_bytes,
+)
 from surelock.trace.lanes import Lane, check_field
 from surelock.trace.pieces import Pieces
 from surelock.trace.race import Errors, LaneStep, Round
@@ -75,7 +86,7 @@ class Recorder:
 
     def __init__(self, header: dict[str, Any], tokenizer: Any | None) -> None:
         self.header = header
-        self._pieces = Pieces(tokenizer)
+        self._pieces, self._width = Pieces(tokenizer), token_width(header["model"]["vocab_size"])
         self._opening = [*header["prompt_tokens"], header["mask_id"]]  # tokens whose pieces come first
         self._records: list[tuple[dict[str, Any], np.ndarray, np.ndarray]] = []  # with KLs and confidences as measured
         ids = [lane["id"] for lane in header["lanes"]]
@@ -119,6 +130,9 @@ class Recorder:
         record |= {name: np.flatnonzero(flags[0]).tolist() for name, flags in rare.items() if flags.any()}
         if step.written.any():
             record["written"] = _commits(step, step.written)
+        if step.top_ids is not None:
+            masks = computed & (step.masked | step.newly_unmasked)[0]
+            record["guess"] = encode_tokens(step.top_ids[0][masks, 0], self._width)
         if step.top_ids is not None and step.top_probs is not None and step.top_ids.shape[-1] == TOP_K:
             ids, probs = step.top_ids[0][computed].astype(np.int32), unit_to_bytes(step.top_probs[0][computed])
             self._keep_top(lane, np.flatnonzero(computed), ids, probs)
@@ -140,7 +154,7 @@ class Recorder:
 
     def fresh_pieces(self, records: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the pieces of tokens that the stream uses for the first time in these records."""
-        used = {token for record in records for token in tokens_of(record)} - self._sent
+        used = {token for record in records for token in self._tokens_of(record)} - self._sent
         self._sent |= used
         return self._pieces.of(used - set(self._opening))
 
@@ -187,7 +201,7 @@ class Recorder:
             if tops:
                 entry["top"] = self._top_entry(*tops[record["step"]])
                 used.update(entry["top"]["ids"])
-            used.update(tokens_of(record))
+            used.update(self._tokens_of(record))
             records.append(entry)
         return {**self.start(), "pieces": self._pieces.of(used), "records": records}
 
@@ -195,6 +209,10 @@ class Recorder:
         mask = np.zeros(self.header["length"], dtype=bool)
         mask[rows] = True
         return {"at": to_runs(mask), "ids": ids.ravel().tolist(), "p": encode_bytes(probs)}
+
+    def _tokens_of(self, record: dict[str, Any]) -> list[int]:
+        """The token ids that a record writes or guesses."""
+        return tokens_of(record) + decode_tokens(record.get("guess", ""), self._width).tolist()
 
 
 def _commits(step: Step, flags: np.ndarray) -> list[list[int]]:

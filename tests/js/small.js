@@ -48,7 +48,7 @@ const bytes = { kl: base64(0, 1, 254, 255), confidence: base64(0, 51, 102, 255) 
 
 const document = (lanes, records) => ({
   format: "surelock-trace",
-  version: 3,
+  version: 4,
   header: { model: { name: "m" }, length: 4, steps: 3, prompt_tokens: [10, 11], mask_id: 1, eos_id: 0, lanes },
   pieces: { 0: "", 10: "Once", 11: " upon", 12: "=a", 13: [0xc3], 14: [0xa9] },
   records,

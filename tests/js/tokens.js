@@ -10,4 +10,8 @@ const read = (...parts) => JSON.parse(readFileSync(join(...parts), "utf8"));
 const tokenizer = new TextTokenizer(read(folder, "tokenizer.json"), read(folder, "tokenizer_config.json"));
 const { texts, size } = read(file);
 const ids = Array.from({ length: size }, (_, id) => id);
-console.log(JSON.stringify({ ids: texts.map((text) => tokenizer.encode(text)), pieces: tokenizer.pieces(ids) }));
+const encoded = {
+  ids: texts.map((text) => tokenizer.encode(text)),
+  blanks: texts.map((text) => tokenizer.encode(text, 1)),
+};
+console.log(JSON.stringify({ ...encoded, pieces: tokenizer.pieces(ids) }));

@@ -176,11 +176,11 @@ test("nothing, and another kind of thing, is no trace", () => {
     STATES.map((_, state) => isMasked(state)),
     [true, false, false, false, true],
   );
-  assert.equal(made([everything("a", [{}])], { prompt: [1, 2, 3, 4] }).promptLength, 4);
+  assert.equal(made([everything("a", [{}])], { prompt: [2, 3, 4, 5] }).promptLength, 4);
 });
 
 test("a text of which nothing was to be written is open", () => {
-  const whole = made([everything("a", [{}]), everything("b", [{}])], { prompt: [1, 2, 3, 4] });
+  const whole = made([everything("a", [{}]), everything("b", [{}])], { prompt: [2, 3, 4, 5] });
   assert.deepEqual(whole.sameText(...whole.lanes, 0), { words: 0, whole: false, open: true });
 });
 

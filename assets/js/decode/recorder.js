@@ -4,7 +4,7 @@ import { find, flags, take } from "./arrays.js";
 import { TOP_K } from "./race.js";
 
 const FORMAT = "surelock-trace";
-const VERSION = 3;
+const VERSION = 4;
 const [KL_LOW, DECADES, KL_INFINITE] = [1e-12, 14, 255]; // bytes 1 to 254 lie on a log scale
 const TOP_TOLERANCE = 2; // of 255: likely tokens are listed anew when one changes or its probability moves by more
 
@@ -55,6 +55,7 @@ export class Recorder {
   #pieces;
   #records = [];
   #exact = [];
+  #guesses = new Map(); // by record
   #tops = {};
   #last = {};
   #sent = new Set();
@@ -78,7 +79,7 @@ export class Recorder {
   take(turn) {
     if (turn[0]?.commits) return { errors: turn.map((each) => this.#addErrors(each)) };
     const records = turn.map(({ lane, step }) => this.record(lane, step));
-    const used = records.flatMap(tokensOf).filter((token) => !this.#sent.has(token));
+    const used = records.flatMap((record) => this.#tokensOf(record)).filter((token) => !this.#sent.has(token));
     for (const token of used) this.#sent.add(token);
     const opening = new Set(this.#opening());
     return { records, pieces: this.#of(used.filter((token) => !opening.has(token))) };
@@ -122,6 +123,7 @@ export class Recorder {
       const positions = places(flag);
       if (positions.length) record[name] = positions;
     }
+    if (step.top_ids) this.#guess(record, step, rows);
     const written = tokens("written");
     if (written.length) record.written = written;
     this.#keepTop(lane, rows, step);
@@ -157,10 +159,25 @@ export class Recorder {
         entry.top = this.#topEntry(this.#tops[lane][seen[lane]]);
         for (const token of entry.top.ids) used.add(token);
       }
-      for (const token of tokensOf(record)) used.add(token);
+      for (const token of this.#tokensOf(record)) used.add(token);
       return entry;
     });
     return { ...this.start(), pieces: this.#of(used), records };
+  }
+
+  /** Adds the likeliest token of each computed position that is masked before the step commits. */
+  #guess(record, { masked, newly_unmasked, top_ids }, rows) {
+    const width = this.header.model.vocab_size > 2 ** 16 ? 3 : 2;
+    const masks = rows.filter((row) => masked[row] || newly_unmasked[row]);
+    const k = top_ids.length / this.header.length;
+    const guesses = masks.map((row) => top_ids[row * k]);
+    const bytes = Array.from(guesses, (token) => [token & 255, (token >> 8) & 255, token >> 16].slice(0, width));
+    record.guess = encoded(bytes.flat());
+    this.#guesses.set(record, guesses);
+  }
+
+  #tokensOf(record) {
+    return [...tokensOf(record), ...(this.#guesses.get(record) ?? [])];
   }
 
   #of(ids) {

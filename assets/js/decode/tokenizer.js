@@ -4,6 +4,7 @@ import { Tokenizer } from "@huggingface/tokenizers";
 
 const FALLBACK_BYTE = /^<0x([0-9A-Fa-f]{2})>$/;
 const LONE_HALF = /\p{Surrogate}/u;
+const BLANK = String.raw`(?<![\p{L}\p{N}_\\])_{2,}(?![\p{L}\p{N}_\\])`;
 
 /** The characters by which byte-level BPE vocabularies (GPT-2's and its heirs') stand for bytes. */
 function byteAlphabet() {
@@ -18,17 +19,25 @@ export class TextTokenizer {
   #writes;
   #reads;
   #alphabet = byteAlphabet();
+  #added;
 
   /** What a model's tokenizer.json and tokenizer_config.json hold. */
   constructor(json, config) {
+    this.#added = json.added_tokens ?? [];
     this.#writes = new Tokenizer(json, config);
     this.#reads = new Tokenizer({ ...json, added_tokens: [] }, config); // text that spells a special token is text
   }
 
-  /** Token ids of a text. Throws a RangeError for half of a character. */
-  encode(text) {
+  /** Token ids of a text; its blanks are masks of the id `mask`, if that is given, as `LanguageModel.encode` says. Throws
+   * a RangeError for half of a character. */
+  encode(text, mask = null) {
     if (LONE_HALF.test(text)) throw new RangeError("prompt holds half of a character: write it anew.");
-    return this.#reads.encode(text).ids;
+    if (mask === null) return this.#reads.encode(text).ids;
+    const own = this.#added.find(({ id }) => id === mask)?.content.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
+    const pieces = text.split(new RegExp(` ?(${own ? `${BLANK}|${own}` : BLANK})`, "u"));
+    const masks = (blank) => Array.from(/^_+$/.test(blank) ? blank : " ", () => mask);
+    const idsOf = (piece, i) => this.#reads.encode(piece, { add_special_tokens: i === 0 }).ids;
+    return pieces.flatMap((piece, i) => (i % 2 ? masks(piece) : idsOf(piece, i)));
   }
 
   /** The pieces of token ids, by id: a text, or its bytes where they are no text alone. */

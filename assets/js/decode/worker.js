@@ -5,11 +5,12 @@ import variant from "@jitl/quickjs-wasmfile-release-sync";
 import * as ort from "onnxruntime-web/wasm";
 import { newQuickJSWASMModuleFromVariant, newVariant } from "quickjs-emscripten-core";
 import { codesOf } from "../trace/typed.js";
+import { readDecoder } from "./choices.js";
 import { OwnRule } from "./own.js";
 import { assemble } from "./parts.js";
 import { race } from "./race.js";
 import { Recorder } from "./recorder.js";
-import { NonFiniteLogits } from "./run.js";
+import { NonFiniteLogits, Run } from "./run.js";
 
 const MOST_ATTENDED = 6;
 const WARM = 64; // tokens
@@ -102,7 +103,7 @@ class WorkerRun {
 
   #open({ engine, tokenizer, shape }) {
     const { model, prompt, prompt_tokens = null, lanes, machine } = this.request;
-    const tokens = prompt_tokens ?? tokenizer.encode(prompt);
+    const tokens = prompt_tokens ?? tokenizer.encode(prompt, shape.mask_id);
     const { settings } = lanes[0];
     const { vocab_size, n_layers, d_model, max_length } = shape.network;
     const [given, wanted] = [tokens.length, settings.gen_length];
@@ -113,6 +114,7 @@ class WorkerRun {
     const known = (token) => token === undefined || (Number.isInteger(token) && token >= 0 && token < vocab_size);
     const written = lanes.flatMap((lane) => (lane.events ?? []).map(({ token }) => token));
     if (![...tokens, ...written].every(known)) throw new RangeError(`Its tokens are not those of the model ${model}.`);
+    const runs = lanes.map((lane) => new Run(shape, tokens, readDecoder(lane))); // refuses what cannot be together
     const header = {
       model: { name: model, vocab_size, n_layers, d_model },
       prompt,
@@ -120,8 +122,8 @@ class WorkerRun {
       mask_id: shape.mask_id,
       eos_id: shape.ends[0] ?? null,
       ...(shape.ends.length > 1 ? { ends: shape.ends } : {}),
-      length: tokens.length + settings.gen_length,
-      steps: Math.max(...lanes.map((lane) => lane.settings.steps || settings.gen_length)),
+      length: given + wanted,
+      steps: Math.max(...runs.map(({ schedule }) => schedule.steps)),
       lanes: lanes.map(({ engine: _, ...lane }) => lane),
       engine: engine.name,
       timed_together: [{ lanes: lanes.map(({ id }) => id), machine }],

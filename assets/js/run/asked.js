@@ -52,27 +52,15 @@ export function choicesOf({ compute, unmask = { kind: "low_confidence" } }) {
 }
 
 function settingsOf(values) {
-  const settings = Object.fromEntries(
+  return Object.fromEntries(
     Object.keys(described.settings).map((name) => [name, checked(described.settings[name], values[name])]),
   );
-  return together(settings);
-}
-
-/** The settings, if they fit together. Throws a RangeError. */
-function together(settings) {
-  const { gen_length: length, steps, block_length: block } = settings;
-  const told = (name) => `${described.settings[name].label} (${settings[name]})`;
-  if (block && length % block) throw new RangeError(`${told("block_length")} must divide ${told("gen_length")}`);
-  if (steps > length) throw new RangeError(`${told("steps")} must be at most ${told("gen_length")}`);
-  const blocks = length / (block ?? length);
-  if (steps % blocks) throw new RangeError(`${told("steps")} must be a multiple of the number of blocks (${blocks})`);
-  return settings;
 }
 
 /** A lane of a branch, whose trace may be older than some settings, or damaged. */
 const wholeLane = (lane) => ({
   ...lane,
-  settings: together(settingsIn(described, lane.settings)),
+  settings: settingsIn(described, lane.settings),
   ...choicesOf(lane),
   events: (lane.events ?? []).map((event) => (event.compute ? { ...event, compute: choicesOf(event).compute } : event)),
 });

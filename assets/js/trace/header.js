@@ -63,7 +63,10 @@ const LANE = {
   parent: nullable([isText, "a lane's id"]),
   engine: maybe(NAME),
 };
-const LENGTHS = { gen_length: nullable(SIZE), steps: nullable(SIZE) };
+const LENGTHS = {
+  gen_length: nullable([(value) => value === 0 || isSize(value), `a whole number from 0 to ${MOST}`]),
+  steps: nullable(SIZE),
+};
 const POSITION = [isCount, "a position"];
 /** By its kind, what an event says. */
 const EVENTS = {

@@ -1,7 +1,7 @@
 // One decoder's run of the prompt, unpacked into typed arrays so that any step draws at once.
 
 import { damaged } from "./damage.js";
-import { likely, unpack, within } from "./record.js";
+import { guessesOf, likely, unpack, within } from "./record.js";
 import { ACTIVE, LOCKED, MASKED, RESTING, WAITING } from "./states.js";
 
 export const quantile = (sorted, q) => {
@@ -19,6 +19,10 @@ function band(kl) {
 
 const positionsOf = (pairs) => pairs.map(([position]) => position);
 
+/** The tokens before the first step, -1 where masked. */
+export const opening = ({ prompt_tokens: prompt, mask_id, length }) =>
+  Int32Array.from({ length }, (_, p) => (p < prompt.length && prompt[p] !== mask_id ? prompt[p] : -1));
+
 /** What stands at a position after step t: an entry of a lane's `changes`. */
 function standing(lane, position, t) {
   const list = lane.changes[position];
@@ -28,7 +32,7 @@ function standing(lane, position, t) {
   return list[i];
 }
 
-/** One decoder's run of the prompt. `decoder` is what the header says of it. Step-by-position numbers are at [step * n + position]; NaN where not computed. */
+/** One decoder's run of the prompt. `decoder` is what the header says of it. Step-by-position numbers are at [step * n + position]; NaN where not computed; a guess is the likeliest token of a mask, -1 where none is known. */
 export class Lane {
   constructor(header, decoder) {
     this.n = header.length;
@@ -40,9 +44,11 @@ export class Lane {
     this.state = new Uint8Array(n * t);
     this.kl = new Float32Array(n * t).fill(NaN);
     this.confidence = new Float32Array(n * t).fill(NaN);
+    this.guesses = new Int32Array(n * t).fill(-1);
     // Per position, what stood there from when: [step, token (-1: masked), step it was unmasked in], the latest last.
-    this.changes = Array.from({ length: n }, (_, p) => [[-1, header.prompt_tokens[p] ?? -1, -1]]);
-    this.masked = Uint8Array.from({ length: n }, (_, p) => (p < header.prompt_tokens.length ? 0 : 1));
+    this.changes = Array.from(opening(header), (token) => [[-1, token, -1]]);
+    this.masked = Uint8Array.from(opening(header), (token) => (token < 0 ? 1 : 0));
+    this.masks = this.masked.reduce((sum, masked) => sum + masked, 0); // at the start
     this.locked = new Uint8Array(n);
     this.opening = this.masked.map((masked) => (masked ? MASKED : ACTIVE));
     this.steps = []; // see append
@@ -54,10 +60,12 @@ export class Lane {
     const at = t * n;
     if (record.step !== t || at + n > this.state.length)
       throw damaged("its records are not one per step and lane, in order");
-    const { masked, written, unlocked, unmasked, locked, rows, kl, confidence, top } = unpack(record, n);
+    const { masked, written, unlocked, unmasked, locked, rows, kl, confidence, guess, top } = unpack(record, n);
     for (const p of masked) this.#change(p, t, -1);
     for (const [p, token] of written) this.#change(p, t, token);
     for (const p of unlocked) this.locked[p] = 0;
+    const masks = rows.filter((p) => this.masked[p]);
+    for (const [i, token] of guessesOf(guess, masks.length).entries()) this.guesses[at + masks[i]] = token;
     for (const [p, token] of unmasked) this.#change(p, t, token);
     for (const p of locked) this.locked[p] = 1;
     this.#states(at, rows);
@@ -135,8 +143,10 @@ export class Lane {
 
   /** Whether nothing comes after step t: it was the last that this lane is asked for, or left nothing masked. */
   endsAt(t) {
-    const { steps, gen_length: length } = this.decoder.settings;
-    return t + 1 >= (steps ?? length ?? this.count) || (t + 1 >= this.count && t >= 0 && !this.masked.includes(1));
+    return (
+      t + 1 >= (this.decoder.settings.steps ?? this.masks) ||
+      (t + 1 >= this.count && t >= 0 && !this.masked.includes(1))
+    );
   }
 
   /** Step clamped to what exists; -1 before the first record. */

@@ -25,7 +25,7 @@ function split(trace, lane, t) {
   };
   for (let position = trace.promptLength; position < trace.n; position++) {
     const token = lane.token(position, t);
-    if (trace.ends.has(token)) break;
+    if (trace.endsText(token, position)) break;
     if (token < 0) {
       close();
       if (!found.at(-1)?.masked) found.push({ text: " ▁", position, masked: true });
@@ -47,7 +47,7 @@ export function pinName(trace, cell, { of = trace.lanes, at = () => Infinity } =
 }
 
 /** What was asked: the prompt's words, or how many tokens it has where it has none. */
-export const promptOf = (trace) => trace.header.prompt ?? `${trace.promptLength} token ids`;
+export const promptOf = (trace) => trace.header.prompt ?? `${trace.header.prompt_tokens.length} token ids`;
 
 /** The text that a lane has written after step t, without what follows its end. */
 export const textOf = (trace, lane, t) =>

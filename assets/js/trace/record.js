@@ -16,6 +16,7 @@ const isValue = orNothing((value) => typeof value === "number");
 const VALUES = [(value) => isText(value) || listOf(isValue)(value), "numbers, or bytes in base64"];
 const RECORD = {
   masked: maybe(POSITIONS),
+  taken_back: maybe(POSITIONS),
   written: maybe(PAIRS),
   unlocked: maybe(POSITIONS),
   unmasked: PAIRS,
@@ -23,6 +24,7 @@ const RECORD = {
   computed: POSITIONS,
   kl: VALUES,
   confidence: VALUES,
+  guess: maybe([isText, "bytes in base64"]),
   seconds: AMOUNT,
   flops: AMOUNT,
   baseline_flops: AMOUNT,
@@ -68,6 +70,16 @@ function valuesOf(values, rows, ofByte, nothing, what) {
   return Float32Array.from(list, (value) => value ?? nothing);
 }
 
+/** Token ids of so many guesses, none where nothing was recorded: 2 or 3 bytes each, the lowest first. */
+export function guessesOf(text, count) {
+  if (text === undefined) return [];
+  const bytes = bytesOf(text);
+  const width = bytes.length === 3 * count ? 3 : 2;
+  if (bytes.length !== width * count) throw damaged("a step has another number of guesses than computed masks");
+  const digit = (i, k) => (k < width ? bytes[i * width + k] << (8 * k) : 0);
+  return Int32Array.from({ length: count }, (_, i) => digit(i, 0) | digit(i, 1) | digit(i, 2));
+}
+
 /** {index: Map of position to its place, ids, p}, TOP of each. */
 function topsOf(top, n) {
   check(top, TOPS, "the likely tokens of a step");
@@ -85,7 +97,8 @@ export const likely = ({ ids, p }, i) =>
 /** A record of a sequence of n positions, unpacked. Throws TraceError. */
 export function unpack(record, n) {
   check(record, RECORD, "a record");
-  const { masked, written, unlocked, unmasked, locked, computed, kl, confidence, top } = record;
+  const { masked = [], taken_back: back = [], written, unlocked, unmasked, locked, computed, kl, confidence } = record;
+  const { guess, top } = record;
   const rows = fromRuns(computed, n);
   for (const pairs of [written ?? [], unmasked])
     within(
@@ -93,7 +106,7 @@ export function unpack(record, n) {
       n,
     );
   return {
-    masked: within(masked ?? [], n),
+    masked: within([...masked, ...back], n),
     written: written ?? [],
     unlocked: within(unlocked ?? [], n),
     unmasked,
@@ -101,6 +114,7 @@ export function unpack(record, n) {
     rows,
     kl: valuesOf(kl, rows, (b) => KL_OF_BYTE[b], Infinity, "KL"),
     confidence: valuesOf(confidence, rows, (b) => b / 255, NaN, "confidence"),
+    guess,
     top: top === undefined ? null : topsOf(top, n),
   };
 }

@@ -1,13 +1,13 @@
 // The trace in the browser: the format of surelock/trace/schema.json, a prompt and its lanes.
 
 import { damaged, TraceError } from "./damage.js";
-import { begun, Lane } from "./lane.js";
+import { begun, Lane, opening } from "./lane.js";
 import { Pieces } from "./pieces.js";
 import { Race } from "./race.js";
 import { speedOf, timedTogether } from "./timing.js";
 
 export const FORMAT = "surelock-trace";
-export const VERSION = 3;
+export const VERSION = 4;
 const MAX_CELLS = 2 ** 22;
 
 /** For a header: which lanes were timed together, and on what machine, where any were. */
@@ -31,7 +31,8 @@ export class Trace {
       steps: header.steps,
       ends: new Set(header.ends ?? [header.eos_id]),
     });
-    this.promptLength = header.prompt_tokens.length;
+    this.given = Uint8Array.from(opening(header), (token) => token >= 0); // the prompt, which may have masks in it
+    this.promptLength = this.given.indexOf(0) < 0 ? this.n : this.given.indexOf(0); // what stands before its first mask
     this.pieces = new Pieces(this.ends);
     this.pieces.add(pieces);
     this.lanes = header.lanes.map((decoder) => new Lane(header, decoder));
@@ -95,6 +96,11 @@ export class Trace {
     return decoder.settings.steps ?? this.steps;
   }
 
+  /** Whether a token at a position ends the text: what is given ends nothing, nor does what stands before it. */
+  endsText(token, position) {
+    return this.ends.has(token) && position > this.given.lastIndexOf(1);
+  }
+
   word(token) {
     return `“${this.pieces.name(token).trim()}”`;
   }
@@ -156,7 +162,7 @@ export class Trace {
     let [mine, theirs] = [-1, -1];
     for (let p = this.promptLength; p < this.n; p++) {
       [mine, theirs] = [a.token(p, mineAt), b.token(p, theirsAt)];
-      if (mine < 0 || mine !== theirs || this.ends.has(mine)) break;
+      if (mine < 0 || mine !== theirs || this.endsText(mine, p)) break;
       tokens.push(mine);
     }
     const words = this.pieces.text(tokens).split(/\s+/).filter(Boolean);
