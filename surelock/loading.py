@@ -116,8 +116,8 @@ def _tokenizer(
         if not (directory / FILE).is_file():
             raise CheckpointError(f"{asked or family.tokenizer} holds no {FILE}, so it is no tokenizer")
     found = load_tokenizer(directory)
-    if found is not None and len(found) > vocab_size:
-        raise CheckpointError(f"{directory} has a tokenizer of {len(found)} tokens, the network has {vocab_size}")
+    if asked is not None and found is not None and (most := max(found.get_vocab().values())) >= vocab_size:
+        raise CheckpointError(f"{directory} has a tokenizer with the id {most}, the network has {vocab_size} ids")
     if found is not None and family.template:
         found.chat_template = family.template
     return found

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from oracle import LFM2, LLADA, MDLM, QWEN3
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from surelock.loading import STORIES
@@ -178,10 +179,51 @@ def write_lfm2(path: Path | str, convs: tuple[int, ...] = (0, 2), **sizes: Any) 
         "architectures": ["Lfm2BidirectionalForMaskedLM"], "model_type": "lfm2", "rope_theta": 1e6, "norm_eps": 1e-5,
         "layer_types": ["conv" if layer in convs else "full_attention" for layer in range(shape.layers)],
         "intermediate_size": 100, "block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.0, "use_cache": False,
-        "block_multiple_of": 256, "conv_L_cache": 3, "conv_bias": False,
+        "block_multiple_of": 256, "conv_L_cache": 3, "conv_bias": False, "pad_token_id": 0, "bos_token_id": 1,
     }  # fmt: skip
     write_files(Path(path), config, made, shape.shards)
     return made
+
+
+def write_words(path: Path, **special: int) -> None:
+    """A byte-level tokenizer: special tokens by their ids, and behind them the letters; GPT-2's begins with letters and
+    ends with <|endoftext|>.
+    """
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    first = max(special.values(), default=-1) + 1
+    words = {letter: first + i for i, letter in enumerate(letters)}
+    words |= special or {"<|endoftext|>": len(letters)}
+    whole = Tokenizer(models.BPE(vocab=words, merges=[]))
+    whole.pre_tokenizer, whole.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    whole.add_special_tokens([*special] or ["<|endoftext|>"])
+    path.mkdir(parents=True, exist_ok=True)
+    whole.save(str(path / "tokenizer.json"))
+    named = {
+        "bos_token": "<|startoftext|>",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|pad|>",
+        "mask_token": "<|mask|>",
+    }
+    (path / "tokenizer_config.json").write_text(json.dumps(named if special else {"model_max_length": 1024}))
+
+
+#: LFM2's special tokens.
+LFM2_TOKENS = {"<|pad|>": 0, "<|startoftext|>": 1, "<|endoftext|>": 2, "<|im_end|>": 7, "<|mask|>": 16}
+
+
+def write_mdlm_model(path: Path) -> dict[str, str]:
+    """A small mdlm-owt; returns how it is loaded with a tokenizer of GPT-2's kind, which lies beside it."""
+    write_mdlm(path, layers=2, d_model=32, heads=2, vocab=258, seed=21, max_length=1024)
+    write_words(path.with_name("gpt2"))
+    return {"tokenizer": str(path.with_name("gpt2"))}
+
+
+def write_lfm2_model(path: Path, **sizes: Any) -> dict[str, str]:
+    """A small LFM2.5-Encoder-350M-Diffusion with its tokenizer; returns how it is loaded."""
+    shape = {"layers": 3, "d_model": 32, "heads": 2, "kv_heads": 1, "vocab": 273, "seed": 22, "max_length": 1024}
+    write_lfm2(path, mask_id=16, eos_id=7, **shape | sizes)
+    write_words(path, **LFM2_TOKENS)
+    return {}
 
 
 CHAT = (

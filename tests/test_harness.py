@@ -15,7 +15,7 @@ import lm_eval
 import numpy as np
 import pytest
 import torch
-from checkpoints import write_chat_model
+from checkpoints import write_chat_model, write_lfm2_model, write_mdlm_model
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import CachingLM
 from lm_eval.api.registry import get_model
@@ -61,16 +61,22 @@ def blocks_model(tmp_path_factory: pytest.TempPathFactory) -> surelock.LanguageM
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"), [("stories", {"no_repeat_ngram_size": 5}), ("chat_model", {}), ("blocks_model", {})]
-)
+    ("name", "changes"),
+    [
+        ("stories", {"no_repeat_ngram_size": 5}), ("chat_model", {}), ("blocks_model", {}), (write_mdlm_model, {}),
+        (write_lfm2_model, {"block_length": 16}),
+    ],
+)  # fmt: skip
 def test_ten_problems_are_answered_as_a_direct_call_answers_them(
-    name: str, changes: dict[str, Any], request: pytest.FixtureRequest
+    name: Any, changes: dict[str, Any], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Greedy, since the task says so; the locks and the length, since the arguments do."""
-    lm = request.getfixturevalue(name)
+    how = {} if isinstance(name, str) else name(tmp_path / "model")
+    lm = request.getfixturevalue(name) if isinstance(name, str) else surelock.load(tmp_path / "model", **how)
     found = lm_eval.simple_evaluate(
         "surelock",
-        f"pretrained={lm.name},gen_length=32,compute=lock,epsilon=5e-3,unmask=low_confidence",
+        "".join(f"{key}={value}," for key, value in how.items())
+        + f"pretrained={lm.name},gen_length=32,compute=lock,epsilon=5e-3,unmask=low_confidence",
         ["gsm8k_ten"],
         batch_size=4,
         device="cpu",
@@ -80,7 +86,7 @@ def test_ten_problems_are_answered_as_a_direct_call_answers_them(
     assert found is not None
     samples = found["samples"]["gsm8k_ten"]
     prompts = [f"Question: {each['doc']['question']}\nAnswer:" for each in samples]
-    settings = surelock.DecodeSettings(gen_length=32, block_length=32, **changes)
+    settings = surelock.DecodeSettings(**{"gen_length": 32, "block_length": 32} | changes)
     rule = surelock.LockRule(epsilon=5e-3, percentile=20.0)
     direct = surelock.generate(lm, prompts, settings, compute=rule)
     assert len(samples) == 10 and [each["resps"][0][0] for each in samples] == [

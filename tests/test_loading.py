@@ -14,6 +14,7 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import huggingface_hub
 import pytest
@@ -63,7 +64,7 @@ def edit_tensors(directory: Path, drop: tuple[str, ...] = (), **new: torch.Tenso
 
 def edit_json(file: Path, **changes: Any) -> None:
     """Set keys of a JSON object; None removes a key."""
-    content = json.loads(file.read_text()) | changes
+    content = (json.loads(file.read_text()) if file.is_file() else {}) | changes
     file.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
 
 
@@ -119,48 +120,34 @@ def with_tensors(directory: Path, change: Callable[[dict[str, torch.Tensor]], di
 HEAD = torch.tensor([[3, 4]])
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize(
-    "prefixes", [["module."], ["_orig_mod."], ["_orig_mod.module."], ["module._fsdp_wrapped_module."], ["", "module."]]
-)
-def test_prefixes_of_wrappers_are_passed_over_and_said(tmp_path: Path, tied: bool, prefixes: list[str]) -> None:
-    write_qwen3(tmp_path, **QWEN3 | {"tied": tied})
+@pytest.mark.parametrize("prefixes", [["module."], ["_orig_mod.module."], ["", "module._fsdp_wrapped_module."]])
+def test_prefixes_of_wrappers_are_passed_over_and_said(tmp_path: Path, prefixes: list[str]) -> None:
+    write_qwen3(tmp_path, **QWEN3)
     expected = load(tmp_path).network(HEAD)
     with_tensors(tmp_path, lambda w: {prefixes[i % len(prefixes)] + k: v for i, (k, v) in enumerate(w.items())})
     for engine in ("torch", "onnx"):
         with pytest.warns(UserWarning, match=prefixes[-1]):
             lm = load(tmp_path, engine=engine)
         assert torch.equal(lm.network(HEAD), expected)
-    with_tensors(
-        tmp_path, lambda w: {**w, "model.norm.weight": torch.ones(32), "module.model.norm.weight": torch.ones(32)}
-    )
+    norms = dict.fromkeys(("model.norm.weight", "module.model.norm.weight"), torch.ones(32))
+    with_tensors(tmp_path, lambda w: w | {k: v.clone() for k, v in norms.items()})
     refuses(tmp_path, "twice", "model.norm.weight")
 
 
-@pytest.mark.parametrize("name", ["inv_freq", "original_inv_freq", "cos_cached"])
-@pytest.mark.parametrize("layout", ["a2d-qwen3", "illada", "llada"])
-def test_buffers_of_rotary_embeddings_are_passed_over(tmp_path: Path, layout: str, name: str) -> None:
-    write_llada(tmp_path, **TINY) if layout == "llada" else write_hf(tmp_path, layout, **QWEN3)
-    expected = load(tmp_path).network(HEAD)
-    more = {f"model.{inner}rotary_emb.{name}": torch.ones(4) for inner in ("", "layers.0.self_attn.")}
-    with_tensors(tmp_path, lambda w: w | more)
-    assert torch.equal(load(tmp_path).network(HEAD), expected)
+def test_buffers_of_rotary_embeddings_are_passed_over(llada: Path) -> None:
+    expected = load(llada).network(HEAD)
+    names = [f"{owner}rotary_emb.{name}" for owner in ("", "a.0.") for name in ("inv_freq", "original_inv_freq")]
+    with_tensors(llada, lambda w: w | {name: torch.ones(4) for name in (*names, "rotary_emb.cos_cached")})
+    assert torch.equal(load(llada).network(HEAD), expected)
 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
-@pytest.mark.parametrize("layout", ["qwen3", "a2d-qwen3", "dream", "llada"])
-def test_a_tied_checkpoint_may_hold_the_head_alone(tmp_path: Path, layout: str, engine: str) -> None:
-    if layout == "llada":
-        write_llada(tmp_path, **TINY | {"tied": True})
-    else:
-        write_hf(tmp_path, layout, **DREAM)
-    expected = load(tmp_path).network(HEAD)
-    embed, head = (ROOT + "wte", ROOT + "ff_out") if layout == "llada" else ("model.embed_tokens", "lm_head")
-    with_tensors(tmp_path, lambda w: {k: v for k, v in w.items() if k != f"{head}.weight"})
-    with_tensors(tmp_path, lambda w: {k.replace(f"{embed}.weight", f"{head}.weight"): v for k, v in w.items()})
-    lm = load(tmp_path, engine=engine)
-    assert torch.equal(lm.network(HEAD), expected)
-    with_tensors(tmp_path, lambda w: {k: v for k, v in w.items() if k != f"{head}.weight"})
+def test_a_tied_checkpoint_may_hold_the_head_alone(tmp_path: Path, engine: str) -> None:
+    write_hf(tmp_path, "dream", **DREAM)
+    expected, embed = load(tmp_path).network(HEAD), "model.embed_tokens.weight"
+    with_tensors(tmp_path, lambda w: {"lm_head.weight" if k == embed else k: v for k, v in w.items()})
+    assert torch.equal(load(tmp_path, engine=engine).network(HEAD), expected)
+    with_tensors(tmp_path, lambda w: {k: v for k, v in w.items() if k != "lm_head.weight"})
     refuses(tmp_path, "lacks", embed)
 
 
@@ -177,16 +164,13 @@ def stored_as(dtype: torch.dtype, more: str = "") -> Callable[[dict[str, torch.T
 @pytest.mark.parametrize(
     ("change", "described", "word"),
     [
-        (stored_as(torch.int32, ".qzeros"), {"quant_method": "gptq", "bits": 4}, "GPTQ"),
         (lambda w: {k.replace("proj.weight", "proj.qweight"): v for k, v in w.items()}, None, "GPTQ"),
         (stored_as(torch.int32, ".qzeros"), {"quant_method": "awq"}, "AWQ"),
         (stored_as(torch.int8, ".SCB"), None, "bitsandbytes"),
         (stored_as(torch.uint8, ".weight.absmax"), {"load_in_4bit": True}, "bitsandbytes"),
-        (stored_as(torch.uint8, ".weight.quant_state.bitsandbytes__nf4"), None, "bitsandbytes"),
         (stored_as(torch.int32, ".weight_packed"), None, "compressed-tensors"),
         (stored_as(torch.float8_e4m3fn, ".weight_scale_inv"), None, "fp8"),
         (stored_as(torch.float8_e4m3fn), {"quant_method": "fp8"}, "fp8"),
-        (stored_as(torch.float8_e5m2), None, "F8_E5M2"),
         (stored_as(torch.int8), None, "I8"),
         (stored_as(torch.float32), {"quant_method": "compressed-tensors"}, "compressed-tensors"),
     ],
@@ -196,14 +180,8 @@ def test_a_quantised_checkpoint_is_refused_by_what_it_is(
 ) -> None:
     write_hf(tmp_path, "a2d-qwen3", **QWEN3)
     with_tensors(tmp_path, change)
-    edit_json(tmp_path / "config.json", quantization_config=described)
+    edit_json(tmp_path / "config.json", quantization_config=described or {"load_in_8bit": False})
     refuses(tmp_path, "quantised", word)
-
-
-@pytest.mark.parametrize("described", [{}, {"load_in_8bit": False, "load_in_4bit": False}])
-def test_a_note_that_nothing_is_quantised_is_no_quantisation(llada: Path, described: dict) -> None:
-    edit_json(llada / "config.json", quantization_config=described)
-    assert load(llada).network(HEAD).isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -223,14 +201,11 @@ def test_another_kind_of_checkpoint_is_named(tmp_path: Path, names: list[str], w
 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
-@pytest.mark.parametrize("shards", [2, 3])
-@pytest.mark.parametrize("tied", [True, False])
-def test_of_two_sets_of_weights_the_single_file_is_read(tmp_path: Path, engine: str, shards: int, tied: bool) -> None:
+def test_of_two_sets_of_weights_the_single_file_is_read(tmp_path: Path, engine: str) -> None:
     """As in transformers: a newer save beside the index and the shards of an older one."""
-    write_qwen3(tmp_path / "new", **QWEN3 | {"tied": tied, "seed": 8})
-    write_qwen3(tmp_path / "both", **QWEN3 | {"tied": tied}, shards=shards)
+    write_qwen3(tmp_path / "new", **QWEN3 | {"seed": 8})
+    write_qwen3(tmp_path / "both", **QWEN3, shards=3)
     expected = load(tmp_path / "new").network(HEAD)
-    assert not torch.equal(load(tmp_path / "both").network(HEAD), expected)
     shutil.copy(tmp_path / "new" / "model.safetensors", tmp_path / "both")
     with pytest.warns(UserWarning, match=r"model\.safetensors is read.*model\.safetensors\.index\.json") as warned:
         lm = load(tmp_path / "both", engine=engine)
@@ -238,7 +213,7 @@ def test_of_two_sets_of_weights_the_single_file_is_read(tmp_path: Path, engine: 
     index = {"weight_map": dict.fromkeys(load_file(tmp_path / "both" / "model.safetensors"), "model.safetensors")}
     (tmp_path / "both" / "model.safetensors.index.json").write_text(json.dumps(index))
     with warnings.catch_warnings(action="error"):
-        assert torch.equal(load(tmp_path / "both").network(HEAD), expected)
+        load(tmp_path / "both")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -327,23 +302,13 @@ def test_nothing_that_is_loaded_is_a_compiler() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-def test_a_loaded_network_needs_its_files_no_more(llada: Path) -> None:
-    """Nothing of it lies in the file: written over, that would be another network, and shortened a dead process."""
-    lm, file = load(llada), llada / "model.safetensors"
-    expected = lm.network(torch.tensor([[3, 4]]))
-    with file.open("r+b") as opened:
-        opened.write(os.urandom(file.stat().st_size))
-    assert torch.equal(lm.network(torch.tensor([[3, 4]])), expected)
-
-
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
-@pytest.mark.parametrize("name", ["model", "./model", "../here/model"])
 def test_a_network_is_read_after_a_change_of_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, engine: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     write_qwen3(tmp_path / "here" / "model", **QWEN3)
     monkeypatch.chdir(tmp_path / "here")
-    lm = load(Path(name), engine=engine)
+    lm = load(Path("../here/model"), engine=engine)
     monkeypatch.chdir(tmp_path)
     assert lm.network(HEAD).isfinite().all()
 
@@ -351,24 +316,15 @@ def test_a_network_is_read_after_a_change_of_directory(
 # --- configurations ---------------------------------------------------------------------------------------------------
 
 
-LAYOUTS = ("llada", "qwen3", "a2d-qwen2", "sdar", "dream", "coda", "illada")
-SCALES = (
-    {"factor": 4.0},
-    {"factor": "2"},
-    {},
-    {"factor": 1.0, "attention_factor": 1.2},
-    {"factor": 1, "long_factor": [1, 2]},
-)
+SCALES: list[dict[str, Any]] = [
+    {"factor": 4.0}, {"factor": "2"}, {}, {"factor": 1.0, "attention_factor": 1.2}, {"factor": 1, "long_factor": [1, 2]}
+]  # fmt: skip
 SCALED = [{name: kind} | each for name in ("type", "rope_type") for kind in ("yarn", "linear") for each in SCALES]
 SCALED += [{"type": "dynamic", "rope_type": "default", "factor": 2.0}, {"factor": 2.0}, {"partial_rotary_factor": 0.5}]
-UNSCALED = [{name: kind, "factor": 1.0} for name in ("type", "rope_type") for kind in ("yarn", "linear", "dynamic")]
-UNSCALED += [
-    {},
-    {"type": None, "factor": None},
-    {"rope_type": "default"},
-    {"type": "default", "factor": 4.0},
-    {"partial_rotary_factor": 1.0},
-]
+UNSCALED: list[dict[str, Any]] = [
+    {}, {"type": None, "factor": None}, {"rope_type": "default"}, {"type": "default", "factor": 4.0},
+    {"partial_rotary_factor": 1.0}, {"type": "yarn", "factor": 1.0}, {"rope_type": "dynamic", "factor": 1.0},
+]  # fmt: skip
 
 
 def write_layout(directory: Path, layout: str) -> None:
@@ -414,77 +370,48 @@ def test_what_a_configuration_cannot_say_is_named(tmp_path: Path, layout: str, k
     refuses(tmp_path, word)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["llada", "qwen3"])
 @pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
-def test_scaled_rotary_embeddings_are_refused_and_unscaled_ones_are_read(tmp_path: Path, layout: str, key: str) -> None:
+def test_rotary_embeddings_are_not_scaled_and_their_base_stands_inside_or_outside(
+    tmp_path: Path, layout: str, key: str
+) -> None:
     write_layout(tmp_path, layout)
     config = json.loads((tmp_path / "config.json").read_text())
-    read, expected = family_of(config).read_config, family_of(config).read_config(config)
-    for scaled in SCALED:
-        for inner in (scaled, {"rope_theta": 1e4, "full_attention": scaled}):
-            with pytest.raises(CheckpointError, match=f"scales rotary embeddings.*{key} holds"):
-                read(config | {key: inner})
+    read, expected, outer = family_of(config).read_config, family_of(config).read_config(config), config["rope_theta"]
+    for inner in (each for scaled in SCALED for each in (scaled, {"rope_theta": 1e4, "full_attention": scaled})):
+        with pytest.raises(CheckpointError, match=f"scales rotary embeddings.*{key} holds"):
+            read(config | {key: inner})
     for unscaled in UNSCALED:
         assert read(config | {key: unscaled}) == read(config | {key: {"full_attention": unscaled}}) == expected
-    edit_json(tmp_path / "config.json", **{key: SCALED[0]})
-    refuses(tmp_path, key)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_base_of_rotary_embeddings_stands_inside_or_outside(tmp_path: Path, layout: str) -> None:
-    write_layout(tmp_path, layout)
-    config = json.loads((tmp_path / "config.json").read_text())
-    read, outer = family_of(config).read_config, config.pop("rope_theta")
     inside = {"rope_type": "default", "rope_theta": 321.0}
-    assert read(config | {"rope_theta": outer, "rope_parameters": {"rope_type": "default"}}).rope_theta == outer
-    for key in ("rope_parameters", "rope_scaling"):
-        for inner in (inside, {"full_attention": inside}):
-            assert read(config | {key: inner}).rope_theta == 321.0
-            with pytest.warns(UserWarning, match="321.*goes before the outer one"):
-                assert read(config | {key: inner, "rope_theta": outer}).rope_theta == 321.0
-    for wrong in (
-        {"a": inside, "b": inside | {"rope_theta": 5.0}},
-        {"rope_type": "default"},
-        inside | {"rope_theta": "x"},
-    ):
+    for inner in (inside, {"full_attention": inside}):
+        assert read({**config, key: inner, "rope_theta": None}).rope_theta == 321.0
+        with pytest.warns(UserWarning, match="321.*goes before the outer one"):
+            assert read(config | {key: inner, "rope_theta": outer}).rope_theta == 321.0
+    for wrong in ({"a": inside, "b": inside | {"rope_theta": 5.0}}, {}, inside | {"rope_theta": "x"}):
         with pytest.raises(CheckpointError, match="rope_theta"):
-            read(config | {"rope_parameters": wrong})
-
-
-@pytest.mark.parametrize("changes", [{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"},
-                                     {"architectures": None, "model_type": None}])  # fmt: skip
-def test_an_unknown_architecture_names_those_that_are_known(llada: Path, changes: dict) -> None:
-    edit_json(llada / "config.json", **changes)
-    refuses(llada, "architecture", "LLaDAModelLM", "Qwen3ForCausalLM", (changes["architectures"] or [""])[0])
+            read({**config, key: wrong, "rope_theta": None})
 
 
 @pytest.mark.parametrize(
-    ("architecture", "model_type", "word"),
+    ("architecture", "model_type", "words"),
     [
-        ("LLaDAMoEModelLM", "llada", "mixture of experts"),
-        ("LLaDA2MoeModelLM", "llada", "mixture of experts"),
-        ("SomethingOfTheirOwn", "qwen3", "unknown architecture"),  # as Efficient-DLM: its model_type is Qwen3's
-        ("Lfm2ForCausalLM", "lfm2", "causal LFM2"),
-        ("DiffusionGemmaForBlockDiffusion", "diffusion_gemma", "no mask token"),
+        ("LLaDAMoEModelLM", "llada", ["LLaDAMoEModelLM", "mixture of experts"]),
+        ("SomethingOfTheirOwn", "qwen3", ["unknown", "Something"]),  # as Efficient-DLM: its model_type is Qwen3's
+        ("DiffusionGemmaForBlockDiffusion", "diffusion_gemma", ["no mask token"]),
+        (None, "gpt2", ["architecture gpt2", "LLaDAModelLM", "Qwen3ForCausalLM"]), (None, None, ["architecture none"]),
     ],
-)
+)  # fmt: skip
 def test_what_would_be_mistaken_is_refused_by_its_architecture(
-    llada: Path, architecture: str, model_type: str, word: str
+    llada: Path, architecture: str | None, model_type: str | None, words: list[str]
 ) -> None:
-    edit_json(llada / "config.json", architectures=[architecture], model_type=model_type)
-    refuses(llada, architecture, word)
+    edit_json(llada / "config.json", architectures=architecture and [architecture], model_type=model_type)
+    refuses(llada, *words)
 
 
 @pytest.mark.parametrize(
     ("name", "declared", "found"),
-    [
-        ("Qwen3-0.6B-diffusion-bd3lm-v0.1", None, 32),
-        ("OPDLM-0.6B", None, 4),
-        ("my-bd3lm", 8, 8),
-        ("of-bd3lm/Qwen3-0.6B-diffusion-mdlm-v0.1", None, None),
-        ("model", None, None),
-        ("model", 16, 16),
-    ],
+    [("A-bd3lm-v0.1", None, 32), ("OPDLM", None, 4), ("b-bd3lm", 8, 8), ("bd3lm/mdlm", None, None), ("m", None, None)],
 )
 def test_block_causal_siblings_are_told_by_config_or_name(tmp_path: Path, name: str, declared, found) -> None:
     """Their config.json differs in nothing from that of the bidirectional one. They have blocks of their own."""
@@ -506,17 +433,6 @@ def test_the_traps_of_sdar(tmp_path: Path) -> None:
         refuses(tmp_path, word)
 
 
-@pytest.mark.parametrize(
-    ("family", "shifted"),
-    [("a2d-qwen3", False), ("a2d-qwen2", False), ("illada", False), ("coda", True), ("dream", True)],
-)
-def test_the_shift_belongs_to_the_family(tmp_path: Path, family: str, shifted: bool) -> None:
-    write_hf(tmp_path, family, **QWEN3 | {"tied": family != "coda"})
-    lm = load(tmp_path)
-    assert lm.config.shifted is shifted and lm.config.tied is (family != "coda")
-    assert lm.mask_id == (5 if family == "illada" else 1)
-
-
 ENDS = [  # of config.json and of generation_config.json, the ends, and the padding where nothing names one
     (7, None, (7,)), ([7, 9], None, (7, 9)), (None, 7, (7,)), (7, [9, 7, 12], (7, 9, 12)), ([], [9], (9,)),
     (-1, 9, (9,)), ([-1, 7], [], (7,)), (-1, [], ()), (None, None, ()),
@@ -526,20 +442,12 @@ ENDS = [  # of config.json and of generation_config.json, the ends, and the padd
 @pytest.mark.parametrize(("config", "generation", "ends"), ENDS)
 def test_every_end_that_a_file_names_ends_a_text(llada: Path, config: Any, generation: Any, ends: tuple) -> None:
     edit_json(llada / "config.json", eos_token_id=config, pad_token_id=None)
-    (llada / "generation_config.json").write_text(json.dumps({"eos_token_id": generation}))
+    edit_json(llada / "generation_config.json", eos_token_id=generation)
     lm = load(llada)
     assert (lm.ends, lm.eos_id, lm.pad_id) == (ends, ends[0] if ends else None, ends[0] if ends else lm.mask_id)
-    told = replace(lm, tokenizer=Numbers())
-    for end in ends:
-        assert text_of(told, [5, 6, end, 8, *ends]) == "5 6"
     edit_json(llada / "config.json", eos_token_id=None, pad_token_id=config)
-    (llada / "generation_config.json").write_text(json.dumps({"pad_token_id": generation}))
+    edit_json(llada / "generation_config.json", eos_token_id=None, pad_token_id=generation)
     assert load(llada).pad_id == (ends[0] if ends else lm.mask_id)
-
-
-class Numbers:
-    def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
-        return " ".join(map(str, ids))
 
 
 def test_padding_is_the_end_of_the_text_and_not_of_a_turn(tmp_path: Path) -> None:
@@ -608,49 +516,31 @@ def test_device_maps(llada: Path, device_map: Any) -> None:
 HTTP = importlib.import_module(hub_errors.HfHubHTTPError.__mro__[1].__module__)
 
 
-def hub_error(kind: type[Exception]) -> Exception:
-    error = kind.__new__(kind)
-    Exception.__init__(error, "the hub says no")
-    return error
-
-
 @pytest.mark.parametrize(
     ("kind", "word"),
     [
-        (hub_errors.RepositoryNotFoundError, "no model"),
-        (hub_errors.GatedRepoError, "gated"),
-        (hub_errors.LocalEntryNotFoundError, "reached"),
-        (hub_errors.OfflineModeIsEnabled, "downloaded"),
-        (hub_errors.HfHubHTTPError, "downloaded"),
-        (hub_errors.HFValidationError, "valid"),
-        (ConnectionResetError, "downloaded"),
-        (HTTP.ProxyError, "downloaded"),  # the hub's client lets these two through
-        (HTTP.ReadError, "downloaded"),
+        (hub_errors.RepositoryNotFoundError, "no model"), (hub_errors.GatedRepoError, "gated"),
+        (hub_errors.LocalEntryNotFoundError, "reached"), (hub_errors.HFValidationError, "valid"),
+        *((each, "downloaded") for each in (hub_errors.HfHubHTTPError, hub_errors.OfflineModeIsEnabled)),
+        *((each, "downloaded") for each in (HTTP.ProxyError, ConnectionResetError)),  # its client lets these through
     ],
-)
+)  # fmt: skip
 def test_a_failing_hub_is_one_error(monkeypatch: pytest.MonkeyPatch, kind: type[Exception], word: str) -> None:
-    def fail(*args: Any, **options: Any) -> str:
-        raise hub_error(kind)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    error = kind.__new__(kind)
+    Exception.__init__(error, "the hub says no")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", Mock(side_effect=error))
     refuses("some-owner/some-model", "some-owner/some-model", word)
 
 
 def test_a_hub_model_is_read_from_its_snapshot(monkeypatch: pytest.MonkeyPatch, llada: Path) -> None:
-    asked = {}
-
-    def download(name: str, allow_patterns: list[str]) -> str:
-        asked.update(name=name, patterns=allow_patterns)
-        return str(llada)
-
+    download = Mock(return_value=str(llada))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert surelock.load("owner/model", device="cpu").name == "owner/model"
-    assert asked["name"] == "owner/model"
-    for file in ("modeling_llada.py", "tokenization_llada.py", "pytorch_model.bin", "README.md"):
-        assert not any(fnmatch(file, pattern) for pattern in asked["patterns"]), file
-    for file in ("model-00001-of-00002.safetensors", "model.safetensors.index.json", "config.json", "tokenizer.json",
-                 "tokenizer_config.json", "generation_config.json", "special_tokens_map.json"):  # fmt: skip
-        assert any(fnmatch(file, pattern) for pattern in asked["patterns"]), file
+    patterns = download.call_args.kwargs["allow_patterns"]
+    code = ("modeling_llada.py", "tokenization_llada.py", "pytorch_model.bin", "README.md")
+    files = ("model-00001-of-00002.safetensors", "model.safetensors.index.json", "config.json", "tokenizer.json",
+             "tokenizer_config.json", "generation_config.json", "special_tokens_map.json")  # fmt: skip
+    assert [file for file in (*code, *files) if any(fnmatch(file, pattern) for pattern in patterns)] == [*files]
 
 
 def test_offline_without_a_cached_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -658,7 +548,7 @@ def test_offline_without_a_cached_model(monkeypatch: pytest.MonkeyPatch, tmp_pat
     refuses("some-owner/some-model", "some-owner/some-model", "reached")
 
 
-@pytest.mark.parametrize("name", ["no-such-directory", "./no", "/no", "~/no", "a/b/c", "", "x" * 1000])
+@pytest.mark.parametrize("name", ["no-such-directory", "~/no", "a/b/c", "", "x" * 1000])
 def test_names_that_are_neither_directory_nor_hub_id(name: str) -> None:
     refuses(name, "no directory", repr(name))
 
@@ -695,12 +585,10 @@ def test_dtypes(tmp_path: Path, dtype: torch.dtype) -> None:
     [
         ({"steps": 512, "max_new_tokens": 512}, {"gen_length": 512, "steps": 512}),
         ({"steps": 512}, {"gen_length": 512, "steps": 512}),  # as Dream publishes it
-        ({"steps": 32}, {"steps": 32}),
-        ({"max_new_tokens": 96}, {"gen_length": 96}),
         ({"max_new_tokens": 96, "gen_length": 96, "max_length": 20}, {"gen_length": 96}),
         ({"temperature": None, "top_p": None, "steps": None, "max_new_tokens": None}, {}),
         ({"do_sample": None, "temperature": 0.5, "block_length": None}, {"temperature": 0.5}),
-        ({"do_sample": False, "temperature": 0.5, "cfg_scale": None}, {}),
+        ({"do_sample": False, "temperature": 0.5}, {}),
     ],
 )
 @pytest.mark.parametrize("family", ["dream", "a2d-qwen3"])

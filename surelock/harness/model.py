@@ -58,7 +58,7 @@ class SureLockLM(TextLM):
     pretrained: "stories", a hub id, a directory, or a LanguageModel.
     device: as in `surelock.load`. Without CUDA, a CUDA device is the CPU, since the harness asks for cuda:0 by default.
     dtype: by name, such as "bfloat16".
-    device_map, engine, weights: as in `surelock.load`.
+    device_map, engine, weights, tokenizer: as in `surelock.load`.
     batch_size: the number of prompts decoded together.
     max_batch_size: ignored.
     draws: the number of masks of each likelihood, even.
@@ -81,6 +81,7 @@ class SureLockLM(TextLM):
         device_map: str | None = None,
         engine: str = "auto",
         weights: str | None = None,
+        tokenizer: str | None = None,
         batch_size: int | str = 1,
         max_batch_size: int | None = None,
         draws: int = 128,
@@ -101,7 +102,9 @@ class SureLockLM(TextLM):
         super().__init__(
             pretrained
             if loaded
-            else _load(pretrained, device, dtype, device_map=device_map, engine=engine, weights=weights)
+            else _load(
+                pretrained, device, dtype, device_map=device_map, engine=engine, weights=weights, tokenizer=tokenizer
+            )
         )
         recommended(self.lm.generation, self._given)  # what cannot be is refused before the work
         self.batch_size = int(batch_size)

@@ -62,6 +62,7 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device-map", choices=("auto",), help="spread each model over all GPUs")
     add_engine_flag(parser)
     add_weights_flag(parser)
+    add("--tokenizer", metavar="ID_OR_PATH", help="of models that have none (default: their family's)")
     add("--host", help="address to listen on (default: this machine only)")
     add("--port", type=int, help="port (default: the first free one from 7860)")
     add("--share", action="store_true", help="also open a public link through Gradio")
@@ -105,7 +106,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
-        models = Models(given.model, given.device_map, given.engine, given.weights, decodes=not in_browsers)
+        models = Models(given.model, given.device_map, given.engine, given.weights, not in_browsers, given.tokenizer)
     except ValueError as error:
         refuse(str(error))
     if on_zero_gpu():

@@ -45,7 +45,7 @@ class Models:
 
     names: names for `surelock.load`. A label is the name, or the last part of a path, so that no path of the machine
     is shown.
-    device_map, engine, weights: as in `surelock.load`.
+    device_map, engine, weights, tokenizer: as in `surelock.load`; the tokenizer is that of every model.
     decodes: False loads no model: visitors' browsers compute all runs.
 
     Raises ValueError for a name that is neither a directory nor a hub id, and for two models of the same label.
@@ -58,8 +58,10 @@ class Models:
         engine: str = "auto",
         weights: str | None = None,
         decodes: bool = True,
+        tokenizer: str | None = None,
     ) -> None:
-        self._how, self.decodes = {"device_map": device_map, "engine": engine, "weights": weights}, decodes
+        self._how = {"device_map": device_map, "engine": engine, "weights": weights, "tokenizer": tokenizer}
+        self.decodes = decodes
         self._names: dict[str, str] = {}
         for name in dict.fromkeys(names):
             label = label_of(name)

@@ -1,0 +1,147 @@
+"""mdlm-owt and LFM2.5-Encoder: their files' traps, what a convolution keeps, and their sizes."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkpoints import LFM2_TOKENS, write_lfm2_model, write_mdlm_model, write_words
+from safetensors.torch import load_file, save_file
+from storages import LiveStorages
+from test_adapter import llada_loop
+
+import surelock
+from surelock import CheckpointError, bench, loading
+from surelock.browser_parts import browser_parts
+from surelock.decoding.ends import text_of
+from surelock.decoding.recommended import recommended
+from surelock.model import families
+from surelock.model.families import family_of
+from surelock.model.network import empty_network
+from surelock.model.random_weights import write_random
+from surelock.model.stored import AT_ONCE
+
+KINDS = {"mdlm": write_mdlm_model, "lfm2": write_lfm2_model}
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_adapter_under_lladas_loop_writes_what_decode_writes(tmp_path: Path, kind: str, engine: str) -> None:
+    lm = surelock.load(tmp_path / "model", engine=engine, device="cpu", **KINDS[kind](tmp_path / "model"))
+    prompt, settings = lm.encode("A dog"), surelock.DecodeSettings(gen_length=12, steps=6, block_length=6)
+    for rule in (surelock.Everything(), surelock.LockRule(epsilon=0.1), surelock.BlockCache()):
+        *_, last = surelock.decode(lm, [prompt], settings, compute=rule)
+        assert llada_loop(surelock.adapter(lm, rule, settings), prompt, settings, lm.mask_id) == last.tokens[0].tolist()
+    with pytest.raises(ValueError, match="layers of another kind"):
+        browser_parts(surelock.load(tmp_path / "model", engine="onnx", tokenizer=""), tmp_path / "model")
+
+
+def test_mdlm_takes_gpt2s_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the hub, or from where it is said; its mask is the last id, and <|endoftext|> divides its texts."""
+    path, words = tmp_path / "model", write_mdlm_model(tmp_path / "model")["tokenizer"]
+    with pytest.warns(UserWarning, match=r"openai-community/gpt2 is not in the local cache.*\(--tokenizer\)"):
+        assert surelock.load(path).tokenizer is None
+    found = {}
+    find = lambda name, patterns: found.update({name: patterns}) or words  # noqa: E731
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, allow_patterns: find(name, allow_patterns))
+    for how in ({}, {"tokenizer": words}):
+        lm = surelock.load(path, **how)
+        assert (lm.mask_id, lm.ends, lm.pad_id) == (257, (256,), 256)
+        assert lm.decode([*lm.encode("A dog"), lm.mask_id]) == "A dog"
+        assert text_of(lm, [*lm.encode("It is"), 256, *lm.encode(" Other")]) == "It is"
+    assert found == {"openai-community/gpt2": loading._TOKENIZER_FILES}
+    settings = recommended(lm.generation, {}).settings
+    assert (settings.gen_length, settings.temperature) == (256, 0.8)
+    with warnings.catch_warnings(action="error"):
+        assert surelock.load(path, tokenizer="").tokenizer is None
+    write_words(tmp_path / "large", **LFM2_TOKENS)
+    for name, says in (
+        (tmp_path / "large", "a tokenizer with the id 272, the network has 258"),
+        (path, "holds no tok"),
+    ):
+        with pytest.raises(CheckpointError, match=says):
+            surelock.load(path, tokenizer=name)
+
+
+def test_the_traps_of_lfm2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its template and end are no tokens, and ids above the trained ones are no words, in argmax and in softmax."""
+    write_lfm2_model(tmp_path / "whole", vocab=300, tied=False)
+    tokens = torch.tensor([[20, 30, 16, 16]])
+    every = surelock.load(tmp_path / "whole", device="cpu").network(tokens)
+    monkeypatch.setattr(families, "_LFM2_TRAINED", 273)
+    for engine in ("torch", "onnx"):
+        lm = surelock.load(tmp_path / "whole", device="cpu", engine=engine)
+        assert (lm.mask_id, lm.ends, lm.pad_id, lm.config.vocab_size) == (16, (2, 7), 0, 273)
+        torch.testing.assert_close(lm.network(tokens), every[..., :273], rtol=0, atol=1e-6)
+        first = next(surelock.decode(lm, [[20, 30]], surelock.DecodeSettings(gen_length=2), observe=True))
+        confidence = torch.from_numpy(first.confidence).float()
+        torch.testing.assert_close(confidence, every[..., :273].softmax(-1).amax(-1), rtol=0, atol=1e-5)
+    text = "<|startoftext|>[Question]\nWho?\n[/Question]\n\n[Answer]\n"
+    assert lm.tokenizer.decode(lm.encode("Who?", chat=True)) == text
+    assert text_of(lm, lm.encode("Liquid.[/Answer] and more")) == "Liquid."
+    decoder = recommended(lm.generation, {})
+    assert decoder.settings == surelock.DecodeSettings(gen_length=64, steps=32, block_length=16)
+    assert decoder.unmask == surelock.Threshold(0.9)
+    tensors = load_file(tmp_path / "whole" / "model.safetensors")
+    save_file({k: v[:273] if k in ("lfm2.embed_tokens.weight", "lm_head.weight") else v for k, v in tensors.items()},
+              tmp_path / "whole" / "model.safetensors")  # fmt: skip
+    with pytest.raises(CheckpointError, match=r"has shape \[273, 32\], expected \[300, 32\]"):
+        surelock.load(tmp_path / "whole")
+
+
+def edited(path: Path, config: dict[str, Any], **tensors: torch.Tensor) -> None:
+    """Set keys of config.json, and tensors by name, a part of which is written with __ for dots."""
+    file = path / "config.json"
+    file.write_text(json.dumps({k: v for k, v in (json.loads(file.read_text()) | config).items() if v != "gone"}))
+    weights = load_file(path / "model.safetensors")
+    save_file(weights | {name.replace("__", "."): each for name, each in tensors.items()}, path / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "tensors", "says"),
+    [
+        ("mdlm", {"time_conditioning": True}, {}, "sets time_conditioning, .* stale in every other step"),
+        ("mdlm", {"architectures": ["SEDD"]}, {}, "SEDD cannot be decoded here: its posteriors depend on the time"),
+        ("mdlm", {"architectures": "gone", "model_type": "gone", "graph": {}, "noise": {}}, {}, "^SEDD cannot"),
+        ("mdlm", {"architectures": ["BD3LM"], "causal": True}, {}, "sets causal to True"),
+        ("mdlm", {}, {"backbone__output_layer__linear__weight": torch.zeros(257, 32)}, r"expected \[258, 32\]"),
+        ("mdlm", {}, {"backbone__sigma_map__mlp__0__weight": torch.zeros(12, 128)}, r"expected \[12, 256\]"),
+        ("mdlm", {"n_blocks": 1}, {}, "unknown tensors backbone.blocks.1"),
+        ("mdlm", {"n_blocks": 3}, {}, "lacks tensors backbone.blocks.2.adaLN_modulation.bias"),
+        ("lfm2", {"architectures": ["Lfm2ForCausalLM"]}, {}, "Lfm2ForCausalLM .* the causal LFM2"),
+        ("lfm2", {"architectures": "gone"}, {}, "lfm2 cannot be decoded here: it is the causal LFM2"),
+        ("lfm2", {"architectures": ["Lfm2BidirectionalModel"]}, {}, "unknown architecture Lfm2BidirectionalModel"),
+        ("lfm2", {"layer_types": ["conv", "sliding_attention", "conv"]}, {}, "'conv' or 'full_attention'"),
+        ("lfm2", {"conv_L_cache": 4}, {}, "sets conv_L_cache to 4"),
+        ("lfm2", {}, {"lm_head__weight": torch.zeros(2, 32)}, r"lm_head.weight has shape \[2, 32\]"),
+        ("lfm2", {}, {"classifier__weight": torch.zeros(2, 32)}, "unknown tensor classifier.weight"),
+    ],
+)  # fmt: skip
+def test_what_would_be_another_model_is_refused(tmp_path: Path, kind: str, config, tensors, says: str) -> None:
+    how = KINDS[kind](tmp_path / "model")
+    edited(tmp_path / "model", config, **tensors)
+    with pytest.raises(CheckpointError, match=says):
+        surelock.load(tmp_path / "model", **how)
+
+
+@pytest.mark.parametrize(("shape", "gigabytes"), [("mdlm-owt", 0.7), ("lfm2.5-350m", 1.45)])
+def test_a_network_at_its_real_shape_is_one_copy_of_its_weights(shape: str, gigabytes: float) -> None:
+    described = bench.SHAPES[shape]
+    network = empty_network(family_of(described).read_config(described))
+    assert 0.9 * gigabytes < sum(each.nbytes for each in network.parameters()) / 1e9 < gigabytes
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("shape", "gigabytes"), [("mdlm-owt", 0.7), ("lfm2.5-350m", 1.45)])
+def test_it_is_read_in_parts(tmp_path: Path, shape: str, gigabytes: float) -> None:
+    write_random(bench.SHAPES[shape], tmp_path)
+    with LiveStorages() as live:
+        lm = surelock.load(tmp_path, device="cpu", engine="torch", tokenizer="")
+    tensors = (*lm.network.parameters(), *lm.network.buffers())
+    kept = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in tensors}
+    assert sum(kept.values()) < gigabytes * 1e9
+    assert live.peak < sum(kept.values()) + 3 * 4 * AT_ONCE, "beside the weights a part of a tensor and its copies"
