@@ -12,6 +12,7 @@ from .decoding.locking import LockRule as LockRule
 from .decoding.locking import UnlockRule as UnlockRule
 from .decoding.loop import decode as decode
 from .decoding.loop import generate as generate
+from .decoding.rules import register as register
 from .decoding.run import NonFiniteLogits as NonFiniteLogits
 from .decoding.settings import DecodeSettings as DecodeSettings
 from .decoding.step import Step as Step
@@ -35,5 +36,6 @@ from .quality.commit_error import commit_error as commit_error
 from .trace.figure import figure as figure
 from .trace.frames import read_trace as read_trace
 from .trace.show import show as show
+from .trace.table import table as table
 
 __version__: str

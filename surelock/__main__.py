@@ -6,12 +6,14 @@ Flags have the names of the arguments of the functions behind them.
 
 import argparse
 import json
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import surelock
+from surelock.arguments import Parser
 from surelock.streams import open_streams
 
 #: Each command: its help, and the function that adds its arguments and sets `run`. Only the module of the given command
@@ -19,11 +21,15 @@ from surelock.streams import open_streams
 COMMANDS = {
     "page": ("serve the page; so does no command at all", "ui.launch:add_page_arguments"),
     "site": ("write the page without a server: a folder of files, or one file", "ui.site:add_site_arguments"),
-    "decode": ("continue a prompt with any decoder", "trace.cli:add_decode_arguments"),
-    "flops": ("algorithmic FLOPs of the unlocked sampler for a network's shape", "decoding.flops:add_flops_arguments"),
+    "decode": ("continue prompts with any decoder", "trace.cli:add_decode_arguments"),
+    "record": ("record a race of decoders as a trace or a page that replays it", "record:add_arguments"),
+    "flops": ("algorithmic FLOPs of the baseline for a network's shape", "decoding.flops:add_flops_arguments"),
     "bench": {
-        "decode": ("time the locked sampler beside the unlocked one", "bench:add_arguments"),
-        "llada": ("time both beside LLaDA's own loop on plain code", "research.bench.llada:add_arguments"),
+        "decode": ("time a decoder beside the baseline", "bench:add_arguments"),
+        "llada": (
+            "time SureLock, the baseline and LLaDA's own loop",
+            "research.bench.llada:add_arguments",
+        ),
         "gpu": ("a step of LLaDA-8B's shape on a GPU, predicted and measured", "research.bench.gpu:add_arguments"),
         "counts": ("what a step asks of a GPU, counted without one", "research.bench.counts:add_arguments"),
     },
@@ -32,7 +38,7 @@ COMMANDS = {
 }
 
 
-class _Command(argparse.ArgumentParser):
+class _Command(Parser):
     """The parser of one command. Its arguments are added on first use."""
 
     def __init__(self, *args: Any, home: str | None = None, **kwargs: Any) -> None:
@@ -54,13 +60,19 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2."""
     open_streams()
     try:
-        arguments = _parser().parse_args((sys.argv[1:] if argv is None else argv) or ["page"])
+        words = sys.argv[1:] if argv is None else argv
+        if not words:
+            print("surelock: serving the page (surelock --help lists the commands)", file=sys.stderr)
+        arguments = _parser().parse_args(words or ["page"])
         result = arguments.run(arguments)
+    except BrokenPipeError:  # of `| head`: what is left of the output goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (ValueError, ArithmeticError, OSError) as error:
         print(f"surelock: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("surelock: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"surelock: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
     if result is not None:
         print(json.dumps(result), flush=True)

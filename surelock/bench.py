@@ -20,19 +20,21 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from surelock.decoding.choices import Decoder
+from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.compute import Everything
+from surelock.decoding.flags import add_choice_flags, read_choices
 from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
+from surelock.decoding.rules import CHOICES
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.engines.flags import add_engine_flag
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.torch import TorchEngine
-from surelock.loading import find_device, load
+from surelock.loading import find_device, load, read_dtype
 from surelock.model.families import family_of
-from surelock.model.flags import add_model_flags, set_threads, told_dtype
+from surelock.model.flags import add_model_flags, set_threads
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import device_name, peak_memory, processor
 from surelock.model.network import empty_network
@@ -52,6 +54,7 @@ Figures = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `bench decode`, and set the parser's `run`."""
     add_subject_flags(parser, gen_length=256)
+    add_choice_flags(parser)
     add_engine_flag(parser)
     parser.set_defaults(run=run)
 
@@ -61,11 +64,16 @@ def run(arguments: argparse.Namespace) -> Figures:
     load_at_start = load_of_cores()
     lm, seconds = loaded(arguments)
     loading = {"loading_seconds": seconds}
-    settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
-    locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))
+    chosen = read_choices({name: getattr(arguments, name) for name in CHOICES if hasattr(arguments, name)})
+    given = {"gen_length": arguments.gen_length, "steps": arguments.steps, "compute": LockRule.kind} | chosen
+    if "lock" in given["compute"].split("+"):
+        given.setdefault("epsilon", arguments.epsilon)
+    locked = from_flat(given)
+    settings = locked.settings
     figures = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked).run(arguments.repeats)
     head = {"load": load_at_start, **setup_of(lm), **loading, "peak_memory": peak_memory()}
-    return {"benchmark": "decode", **head, **asked_of(arguments, settings), **figures}
+    kinds = {"compute": locked.compute.kinds, "unmask": locked.unmask.kind}
+    return {"benchmark": "decode", **head, **asked_of(arguments, settings), **kinds, **figures}
 
 
 def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
@@ -116,7 +124,7 @@ def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageMod
         if not 1 <= (value := getattr(arguments, name)) <= MOST:
             raise ValueError(f"--{name.replace('_', '-')} must be from 1 to {MOST}, not {value}")
     set_threads(arguments.threads)
-    dtype = told_dtype(arguments)
+    dtype = read_dtype(arguments.dtype)
     if arguments.random_weights != (arguments.shape is not None):
         raise ValueError("--shape and --random-weights belong together")
     if arguments.shape is None:

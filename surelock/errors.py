@@ -1,6 +1,8 @@
 """Error messages for people."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 _LONGEST, _LONGEST_VALUE = 200, 60
@@ -39,6 +41,12 @@ def shown(value: Any) -> str:
         return cut(repr(value), _LONGEST_VALUE)
     except RecursionError:
         return "something nested too deeply"
+
+
+def nearest(name: Any, known: Iterable[str]) -> str:
+    """Return ": did you mean 'stories'?" for the known name that a name nearly is, else an empty text."""
+    close = get_close_matches(name, list(known), 1, 0.7) if isinstance(name, str) else []
+    return f": did you mean {close[0]!r}?" if close else ""
 
 
 def without_paths(error: BaseException) -> str:

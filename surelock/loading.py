@@ -18,9 +18,10 @@ from surelock.config import NetworkConfig
 from surelock.decoding.step import Engine
 from surelock.engines import ENGINES
 from surelock.engines.torch import TorchEngine
-from surelock.errors import CheckpointError, shown
+from surelock.errors import CheckpointError, nearest, shown
 from surelock.model.checkpoint import check_kind, check_tensors, find_tensors, load_weights
 from surelock.model.families import CONFIG, GENERATION, Family, family_of, read_json, shape_of
+from surelock.model.flags import DTYPES
 from surelock.model.footprint import Sizes, check_room, file_sizes, hub_sizes
 from surelock.model.generation import generation_of
 from surelock.model.int8 import check_weights, is_product
@@ -38,14 +39,13 @@ _FILES = ["*.safetensors", "*.safetensors.index.json", CONFIG, GENERATION, "adap
 _FILES += ["tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json", *SLOW]
 _TOKENIZER_FILES = [FILE, DESCRIBED]
 _LONGEST_NAME = 1000
-_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def load(
     name: str | Path,
     *,
     device: str | torch.device | None = None,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | str | None = None,
     device_map: str | Mapping[str, Any] | None = None,
     engine: str = "auto",
     weights: str | None = None,
@@ -55,7 +55,7 @@ def load(
 
     name: "stories" (the embedded checkpoint), a directory, or a hub id, of one of `surelock.model.families`.
     device: a device of torch. None is CUDA if there is one, else the CPU.
-    dtype: None is float32 on the CPU, and the dtype of the checkpoint elsewhere.
+    dtype: of torch, or its name, such as "bfloat16". None is float32 on the CPU, the checkpoint's dtype elsewhere.
     device_map: "auto" spreads the blocks over all devices that accelerate finds. A mapping places modules ("embed",
     "blocks.0", ..., "norm", "head") on devices.
     engine: "onnx" computes in float32 on one CPU, "torch" everywhere. "auto" is "onnx" if it can compute the model
@@ -68,8 +68,7 @@ def load(
     Only safetensors are read, and no code of a checkpoint is run. Raises CheckpointError (a ValueError) for an unknown
     name and for damaged files, ValueError for the other arguments.
     """
-    if dtype is not None and dtype not in _DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(map(str, _DTYPES))}, not {dtype}")
+    dtype = read_dtype(dtype)
     if device is not None and device_map is not None:
         raise ValueError("give device or device_map, not both")
     target = find_device("cpu" if engine == "onnx" and device is None else device)
@@ -121,6 +120,14 @@ def _tokenizer(
     if found is not None and family.template:
         found.chat_template = family.template
     return found
+
+
+def read_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
+    """Return a dtype or the dtype of a name. Raises ValueError for one that no engine computes in."""
+    name = str(dtype).removeprefix("torch.")
+    if dtype is not None and name not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {shown(name)}{nearest(name, DTYPES)}")
+    return None if dtype is None else getattr(torch, name)
 
 
 def _chosen(
@@ -208,7 +215,8 @@ def find_directory(name: str, check: Callable[[Sizes], None] | None = None, file
     )
 
     if not is_hub_id(name):
-        raise CheckpointError(f"no directory {name!r}, and it is no hub id of the form 'owner/model' either")
+        hint = nearest(name, ["stories"])
+        raise CheckpointError(f"no directory {name!r}, and it is no hub id of the form 'owner/model' either{hint}")
     if check is not None:
         check(hub_sizes(name))
     try:

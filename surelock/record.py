@@ -1,6 +1,4 @@
-"""Make a recorded run: ``python -m surelock.record --model stories --prompt "..." --out
-assets/runs/stories.json``.
-"""
+"""`surelock record`: a race of decoders, as a trace or a page that replays it."""
 
 import argparse
 import json
@@ -8,14 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from surelock.decoding.choices import CHOICES, check_owners
+from surelock.decoding.choices import check_owners
 from surelock.decoding.flags import add_decoder_flags, given_settings
-from surelock.decoding.presets import PRESETS
+from surelock.decoding.presets import PRESETS, preset_of
 from surelock.decoding.recommended import recommended
+from surelock.decoding.rules import CHOICES, COMPUTE, UNMASK
 from surelock.engines.flags import add_engine_flag
 from surelock.files import write_text
 from surelock.loading import load
-from surelock.model.flags import add_model_flags, told_dtype
+from surelock.model.flags import add_model_flags
 from surelock.model.language_model import LanguageModel
 from surelock.places import label_of
 from surelock.quality.commit_error import Shadow
@@ -56,59 +55,47 @@ def plain_json(document: dict[str, Any]) -> str:
 FORMS = {".json": plain_json, ".html": replay_html}
 
 
-def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -> list[Lane]:
+def field_of(lm: LanguageModel, names: Sequence[str], given: dict[str, Any]) -> list[Lane]:
     """Return the lanes of a race.
 
-    presets: names of presets. Empty is the given decoder and the same one with every position computed.
+    names: of presets, rules and policies, as `preset_of` reads them. Empty is the given decoder beside the baseline.
     given: settings in the flat form.
 
-    Raises ValueError for an unknown preset, and beside presets for a rule, a policy and a setting that no lane has.
+    Raises ValueError for an unknown name, and beside names for a rule, a policy and a setting that no lane has.
     """
-    if not presets:
+    if not names:
         return beside_every_position(PRESETS["surelock"].name, recommended(lm.generation, given))
-    if unknown := [name for name in presets if name not in PRESETS]:
-        raise ValueError(f"--lane must be one of {', '.join(PRESETS)}, not {unknown[0]!r}")
+    presets = [preset_of(name) for name in names]
     if chosen := sorted(CHOICES.keys() & given.keys()):
         raise ValueError(f"{chosen[0]} is what --lane says: leave one of the two out")
-    decoders = [PRESETS[name].decoder(lm.generation, given) for name in presets]
+    decoders = [each.decoder(lm.generation, given) for each in presets]
     kinds = {kind for each in decoders for kind in (*each.compute.kinds.split("+"), each.unmask.kind)}
     check_owners(given, kinds)
-    return [
-        Lane(id=name, name=PRESETS[name].name, decoder=decoder) for name, decoder in zip(presets, decoders, strict=True)
-    ]
+    return [Lane(id=each.id, name=each.name, decoder=decoder) for each, decoder in zip(presets, decoders, strict=True)]
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, run, write the trace (.json) or the replay (.html)."""
-    parser = argparse.ArgumentParser(
-        prog="python -m surelock.record", description="Record a race as a trace or a replay page."
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `surelock record`, and set the parser's `run`."""
+    add = parser.add_argument
     add_model_flags(parser)
     add_engine_flag(parser)
-    parser.add_argument("--prompt", required=True)
-    parser.add_argument("--out", type=Path, required=True, help="a .json trace or a .html replay")
-    add = parser.add_argument
-    add(
-        "--lane",
-        action="append",
-        default=[],
-        metavar="PRESET",
-        help=f"repeatable: {', '.join(PRESETS)} (default: what the flags say, beside every position)",
-    )
+    add("--prompt", required=True)
+    add("--out", type=Path, required=True, help="a .json trace or a .html replay")
+    known = ", ".join(dict.fromkeys((*PRESETS, *COMPUTE, *UNMASK)))
+    known += ", or package.module:Class; settings may follow, as in age,steps=12"
+    about = f"repeatable: {known} (default: the decoder of the flags, beside the baseline)"
+    add("--lane", action="append", default=[], metavar="NAME", help=about)
     add_decoder_flags(parser)
-    parser.add_argument("--exact", action="store_true", help="full precision instead of bytes")
-    options = parser.parse_args(arguments)
-    try:
-        out = target_file("--out", options.out, tuple(FORMS))
-        how = {"device": options.device, "dtype": told_dtype(options), "engine": options.engine}
-        lm = load(options.model, tokenizer=options.tokenizer, **how)
-        field = field_of(lm, options.lane, given_settings(options))
-        document = record_run(lm, options.prompt, field, name=label_of(options.model), exact=options.exact)
-        write_text(out, FORMS[out.suffix.lower()](document))
-    except (ValueError, ArithmeticError, OSError) as error:
-        parser.error(str(error))
+    add("--exact", action="store_true", help="full precision instead of bytes")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Record, and write the trace (.json) or the replay (.html)."""
+    out = target_file("--out", options.out, tuple(FORMS))
+    how = {"device": options.device, "dtype": options.dtype, "engine": options.engine}
+    lm = load(options.model, tokenizer=options.tokenizer, **how)
+    field = field_of(lm, options.lane, given_settings(options))
+    document = record_run(lm, options.prompt, field, name=label_of(options.model), exact=options.exact)
+    write_text(out, FORMS[out.suffix.lower()](document))
     print(f"{out}: {len(document['records'])} records, {out.stat().st_size} bytes")
-
-
-if __name__ == "__main__":
-    main()

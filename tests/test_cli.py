@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import subprocess
 import sys
+from dataclasses import make_dataclass
+from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import surelock
 from surelock.__main__ import main
+from surelock.decoding import rules
+from surelock.decoding.choices import from_flat
+from surelock.decoding.described import presets_for
+from surelock.decoding.recommended import recommended
+from surelock.decoding.rules import COMPUTE
+from surelock.decoding.settings import setting
+from surelock.record import field_of
+from surelock.research.cli import EXPERIMENTS
+from surelock.trace.lanes import Lane
+from tests.browser.server import ROOT, free_port
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -53,9 +70,11 @@ def test_decode_prints_text_and_totals(capsys):
     status, out, _ = run(capsys, *argv)
     result = last_json(out)
     assert status == 0 and out.startswith("Tom had a red ball. He")
-    assert all(not isinstance(value, dict | list) for value in result.values())
-    assert result["lock"] is True and result["steps"] == result["tokens"] == 12 and 0 < result["flops_ratio"] <= 1
-    assert (result["temperature"], result["no_repeat_ngram_size"]) == (0, 5)
+    settings = result["settings"]
+    assert (
+        settings["compute"] == "lock" and result["steps"] == result["tokens"] == 12 and 0 < result["flops_ratio"] <= 1
+    )
+    assert (settings["temperature"], settings["no_repeat_ngram_size"]) == (0, 5)
     assert last_json(run(capsys, *argv, "--compute", "everything")[1])["flops_ratio"] == 1
     guided = last_json(run(capsys, *argv, "--cfg-scale", "1")[1])
     assert guided["baseline_flops"] == pytest.approx(2 * result["baseline_flops"]), "two forward passes a step"
@@ -69,8 +88,18 @@ def test_decode_prints_text_and_totals(capsys):
         (["--compute", "age", "--epsilon", "0"], "epsilon is a setting of compute 'lock', which was not chosen"),
         (["--unmask", "klass", "--threshold", "0.5"], "threshold is a setting of unmask 'threshold'"),
         (["--gen-length", "5000"], "more than the"),
-        (["--chat"], "no chat template"),
+        (["--chat"], "--chat: stories has no chat template, leave it out"),
         (["--model", "no/such/model"], "no/such/model"),
+        (["--model", "storys"], "did you mean 'stories'?"),
+        (["--compute", "lok"], "did you mean 'lock'?"),
+        (["--unmask", "entropi"], "did you mean 'entropy'?"),
+        (["--compute", "age,stps=4"], "did you mean 'steps'?"),
+        (["--compute", "age,steps=x"], "steps must be a whole number of at least 0, not 'x'"),
+        (["--compute", "age,steps=4", "--age", "4"], "age is given twice, as a flag and behind its kind"),
+        (["--compute", "no_module:Rule"], "the module 'no_module' cannot be imported: No module named"),
+        (["--batch", "0"], "--batch must be at least 1, not 0"),
+        (["--out", "results.txt"], "--out must be a file that ends in .jsonl"),
+        (["--prompts", "-"], "give prompts as arguments, or a file of them by --prompts FILE"),
     ],
 )
 def test_decode_says_what_is_wrong_in_one_sentence(capsys, flags, said):
@@ -78,6 +107,211 @@ def test_decode_says_what_is_wrong_in_one_sentence(capsys, flags, said):
     assert (status, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["decode", "a", "--epsilom", "3"], "unrecognized arguments: --epsilom 3: did you mean '--epsilon'?"),
+        (["decode", "a", "--dtype", "bfloat61"], "did you mean 'bfloat16'?"),
+        (["decod", "a"], "did you mean 'decode'?"),
+        (["page", "--model", "storys"], "did you mean 'stories'?"),
+    ],
+)
+def test_an_unknown_flag_command_or_value_suggests_the_nearest(capsys, words, said):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    err = capsys.readouterr().err
+    assert ended.value.code == 2 and said in err and err.count("\n") == 1
+
+
+def test_a_percentile_below_one_is_warned_of_and_a_dtype_has_a_name():
+    with pytest.warns(UserWarning, match="percentile=0.2 is in percent: a fifth is 20"):
+        surelock.LockRule(percentile=0.2)
+    assert surelock.load("stories", device="cpu", dtype="float64").dtype == "float64"
+    with pytest.raises(ValueError, match=r"dtype must be one of .* not 'bfloat61': did you mean 'bfloat16'"):
+        surelock.load("stories", dtype="bfloat61")
+
+
+def rule(**own):
+    """A rule of one setting, whose class has these attributes."""
+    text = {"kind": "odd", "label": "Odd", "sentence": "Odd."} | own
+    field = setting("whole", 3, "Gap", "Steps.", low=1)
+    return make_dataclass(
+        "Odd", [(text.pop("name", "gap"), int, field)], bases=(surelock.ComputeRule,), namespace=text, frozen=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (int, "int is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy"),
+        (rule(label=None), "Odd needs a label: a text"),
+        (rule(kind="an odd one"), "Odd has the kind 'an odd one', which must be a word"),
+        (rule(kind="lock"), "Odd has the kind 'lock' of surelock.decoding.locking.LockRule: give it another"),
+        (rule(name="steps"), """as another kind has: add flat="odd_steps" to its setting(...)"""),
+    ],
+)
+def test_a_rule_from_outside_says_what_it_lacks(made, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        surelock.register(made)
+    assert "odd" not in COMPUTE
+
+
+def test_an_entry_point_registers_its_rule(monkeypatch, stories):
+    """It is then a kind of flags, decoders, lanes and the page, once more after its module is read again."""
+    points = [SimpleNamespace(name="odd", value="a:Odd", load=rule)]
+    monkeypatch.setattr(rules, "entry_points", lambda group: points if group == "surelock.rules" else [])
+    for cached in (rules.find_installed, rules.flat_settings):
+        cached.cache_clear()
+    try:
+        assert recommended({}, {"compute": "lock+odd", "gap": 2}).compute.select == COMPUTE["odd"](gap=2)
+        assert surelock.register(rule()) is COMPUTE["odd"]
+        (lane,) = field_of(stories, ["odd,gap=5"], {})
+        assert (lane.name, lane.decoder.compute) == ("Odd (gap=5)", COMPUTE["odd"](gap=5))
+        assert Lane.from_plain(lane.to_plain()) == lane and presets_for({})[-1]["compute"] == {"kind": "odd", "gap": 3}
+    finally:
+        COMPUTE.pop("odd", None)
+        rules.flat_settings.cache_clear()
+        monkeypatch.undo()
+
+
+def test_a_model_that_cannot_load_ends_the_page_with_the_missing_keys(llada):
+    config = json.loads((llada / "config.json").read_text())
+    kept = {name: value for name, value in config.items() if name not in ("n_layers", "weight_tying")}
+    (llada / "config.json").write_text(json.dumps(kept))
+    words = [sys.executable, "app.py", "--model", str(llada), "--port", str(free_port())]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    why = "--model tiny cannot be loaded: config.json has no 'n_layers', 'weight_tying'"
+    assert done.returncode == 2 and done.stderr.endswith(f"app.py: error: {why}\n")
+
+
+def test_no_command_says_that_it_serves_and_experiments_name_the_papers_tables(capsys, monkeypatch):
+    monkeypatch.setattr("surelock.__main__._parser", lambda: SimpleNamespace(parse_args=lambda words: 1 / 0))
+    assert main([]) == 2
+    assert capsys.readouterr().err.startswith("surelock: serving the page (surelock --help lists the commands)\n")
+    monkeypatch.undo()
+    lines = run(capsys, "experiment", "--list")[1].splitlines()
+    assert len(lines) == len(EXPERIMENTS) and lines[0].split()[:3] == ["flops", "Table", "1"]
+
+
+# --- prompts from a file ----------------------------------------------------------------------------------------------
+
+PROMPTS = [
+    {"prompt": "Tom found a key. He", "id": "a"},
+    {"prompt": "Once upon a time", "seed": 7},
+    {"prompt": "Lily", "gen_length": 8, "compute": "age", "age": 2},
+    {"prompt": "The dog ran to the park. It", "id": "a/b"},
+    {"prompt": "It was raining. Mia"},
+]
+DECODE = ["decode", "--device", "cpu", "--gen-length", "12", "--prompts"]
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n\n".join(map(json.dumps, PROMPTS)), "utf-8")
+    return str(file)
+
+
+def lines_of(file):
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in file.read_text().splitlines()]
+
+
+def test_a_file_of_prompts_is_decoded_in_batches_and_goes_on_after_a_kill(capsys, tmp_path, prompts, stories):
+    """A line is what the library decodes of its prompt alone; after a kill the rest is decoded, and nothing twice."""
+    out, sheet = tmp_path / "out.jsonl", tmp_path / "table.csv"
+    words = [*DECODE, prompts, "--batch", "3", "--out", str(out), "--table", str(sheet), "--trace", str(tmp_path / "t")]
+    assert run(capsys, *words)[:2] == (0, "")
+    whole, rows = lines_of(out), sorted(sheet.read_text().splitlines())
+    assert sorted(map(str, [line["id"] for line in whole])) == ["3", "5", "9", "a", "a/b"]
+    for line in whole:
+        decoder = from_flat(line["settings"])
+        steps = list(surelock.decode(stories, [line["prompt"]], **decoder.keywords(), observe=True))
+        assert line["text"] == surelock.generate(stories, [line["prompt"]], **decoder.keywords())[0]
+        assert line["rows"] == sum(int(step.computed.sum()) for step in steps)
+        own = surelock.table(steps, stories).drop(columns="sequence")
+        read = pd.read_csv(sheet, dtype={"id": str}, keep_default_na=False, na_values={"token": [""], "kl": [""]})
+        read = read[read["id"] == str(line["id"])]
+        for name in ("step", "position", "masked", "computed", "locked"):
+            assert np.array_equal(read[name], own[name]), name
+        traced = surelock.table(tmp_path / "t" / f"{str(line['id']).replace('/', '_')}.json")
+        for name in ("token", "text", "masked", "computed", "locked"):
+            assert traced[name].astype(str).equals(own[name].astype(str)), name
+        np.testing.assert_allclose(traced["kl"], own["kl"], rtol=1e-4, atol=1e-9)
+    content = out.read_bytes()
+    out.write_bytes(content[: content.index(b"\n") + 40])  # as a kill leaves it: the table has more than the lines
+    assert "1 of 5 prompts are in" in run(capsys, *words)[2]
+    assert sorted(lines_of(out), key=str) == sorted(whole, key=str)
+    assert sorted(sheet.read_text().splitlines()) == rows
+    assert run(capsys, *words)[:2] == (0, "") and len(lines_of(out)) == 5
+    status, _, err = run(capsys, *words, "--temperature", "0.25")
+    assert status == 2 and "with temperature 0.5, and now it is 0.25: choose another file" in err
+
+
+def test_standard_input_to_standard_output(capsys, monkeypatch):
+    for given, ids in (("Tom\r\n\nLily\n", [1, 3]), ('{"prompt": "Tom", "id": 4}\n', [4])):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        status, out, _ = run(capsys, *DECODE, "-", "--out", "-")
+        assert status == 0 and [json.loads(line)["id"] for line in out.splitlines()] == ids
+
+
+def test_an_interruption_keeps_what_is_done(capsys, tmp_path, prompts, monkeypatch):
+    from surelock.trace import cli
+
+    def twice(lm, texts, *args, **kwargs):
+        calls.append(texts)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return decode(lm, texts, *args, **kwargs)
+
+    calls, decode, out = [], cli.decode, tmp_path / "out.jsonl"
+    monkeypatch.setattr(cli, "decode", twice)
+    status, _, err = run(capsys, *DECODE, prompts, "--out", str(out))
+    assert status == 130 and len(lines_of(out)) == 1
+    assert f"surelock: interrupted: 1 of 5 prompts are in {out}, the same command goes on" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("p.txt", b"caf\xe9", "p.txt is no UTF-8 text (byte 0xe9 at 3): save it as UTF-8"),
+        ("p.txt", b"\n", "p.txt holds no prompt"),
+        ("p.jsonl", b"{", "p.jsonl, line 1 is not JSON"),
+        ("p.jsonl", b'{"promt": "a"}', "must be an object with a text `prompt`: did you mean 'promt'?"),
+        ("p.jsonl", b'{"prompt": "a", "temprature": 1}', "'temprature' is no setting: did you mean 'temperature'?"),
+        ("p.jsonl", b'{"prompt": "a", "steps": 99}', "prompt 1: steps (99) must be at most gen_length (12)"),
+        ("p.jsonl", b'{"prompt": "a", "id": 2}\n{"prompt": "b"}', "has two prompts of the id '2'"),
+        ("p.jsonl", b'{"prompt": "a", "compute": "os:path"}', "compute must be one of"),
+    ],
+)
+def test_a_file_of_prompts_says_what_is_wrong(capsys, tmp_path, monkeypatch, name, content, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    status, out, err = run(capsys, *DECODE, name)
+    assert (status, out) == (2, "") and said in err and err.count("\n") == 1
+
+
+def test_a_prompt_that_names_a_file_gets_a_hint_and_results_of_something_else_are_left_alone(
+    capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.txt").write_text("Tom", "utf-8")
+    (tmp_path / "o.jsonl").write_text('{"name": 1}\n', "utf-8")
+    words = ["decode", "p.txt", "--gen-length", "4", "--device", "cpu"]
+    assert "'p.txt' is a file, continued as a text; --prompts p.txt reads it" in run(capsys, *words)[2]
+    assert "line 1 is no result of this command" in run(capsys, *words, "--out", "o.jsonl")[2]
+    assert (tmp_path / "o.jsonl").read_text() == '{"name": 1}\n'
+
+
+def test_generate_in_batches_writes_what_it_writes_at_once(stories):
+    texts, settings = (
+        ["Tom", "Lily had", "Once upon a time"],
+        surelock.DecodeSettings(gen_length=8, temperature=1, seed=5),
+    )
+    assert surelock.generate(stories, texts, settings, batch=2) == surelock.generate(stories, texts, settings)
+    with pytest.raises(ValueError, match="batch must be a whole number of at least 1, not 0"):
+        surelock.generate(stories, texts, settings, batch=0)
 
 
 def test_a_folder_for_the_page_that_holds_something_else_is_left_alone(tmp_path, capsys):

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -21,10 +22,11 @@ from packaging.requirements import Requirement
 from test_javascript import ROOT, needs_node, node
 
 from surelock.__main__ import _parser, main
-from surelock.decoding.choices import COMPUTE, UNMASK
+from surelock.decoding.rules import COMPUTE, UNMASK, flat_settings
 from surelock.decoding.unmasking import Replay
 from surelock.harness.model import SureLockLM
 from surelock.model.language_model import LanguageModel
+from surelock.research.cli import EXPERIMENTS, with_data
 from surelock.ui.launch import parser
 from tests.browser.server import App
 from tests.soak.__main__ import parser as soak_parser
@@ -32,6 +34,7 @@ from tests.soak.__main__ import parser as soak_parser
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = {path.name: path.read_text("utf-8") for path in DOCUMENTS}
 README = TEXTS["README.md"]
+RULE, GUIDE = re.findall(r"^```python\n(.*?)^```", TEXTS["researchers.md"], re.DOTALL | re.MULTILINE)
 ADDRESS = "http://127.0.0.1:7860"
 
 
@@ -75,7 +78,7 @@ SURELOCK += [command[1:] for command in starting("surelock")]
 
 def test_every_command_is_known_to_these_tests() -> None:
     known = (*PARSED, "pip install -r", "pip install .", "surelock", "python tests/run.py", "python -m surelock")
-    known += ("accelerate launch", "curl -s", "hf upload")
+    known += ("accelerate launch", "curl -s", "hf upload", "INSTRUCT=", "BASE=")
     lines = [" ".join(command) for command in commands()]
     assert [line for line in lines if not line.startswith(known)] == []
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
@@ -86,39 +89,66 @@ def test_every_command_is_known_to_these_tests() -> None:
             made().parse_args(command[len(words.split()) :])
 
 
+def test_each_experiment_has_its_command_for_llada() -> None:
+    """In its section of the results, with the variables that stand there."""
+    variables = dict(shlex.split(line)[0].split("=", 1) for line in blocks("sh", TEXTS["results.md"])[1].splitlines())
+    told = " ".join(TEXTS["results.md"].split())
+    named = set()
+    for command in re.findall(r"`surelock (experiment [^`]*)`", told):
+        for name, value in variables.items():
+            command = command.replace(f"${name}", value)
+        if "--list" not in command:
+            arguments = _parser().parse_args(command.split())
+            named.add(arguments.name)
+            data = {source.partition("=")[0]: Path() for source in arguments.data}
+            assert with_data(EXPERIMENTS[arguments.name].grids["paper"], data)
+    assert named == EXPERIMENTS.keys() - {"frontier"}
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the guide's rule as a module, and a file of prompts; the tables are then as before."""
+    (tmp_path / "my_rules.py").write_text(RULE, "utf-8")
+    (tmp_path / "prompts.txt").write_text("Tom found a key. He\nOnce upon a time\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("my_rules", None)
+    COMPUTE.pop("now_and_then", None)
+    flat_settings.cache_clear()
+
+
 @pytest.mark.parametrize("command", SURELOCK, ids=" ".join)
-def test_surelock_commands(
-    command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_surelock_commands(command: list[str], capsys: pytest.CaptureFixture[str], own: Path) -> None:
     arguments = _parser().parse_args(command or ["page"])
     if {"--model", "--shape"} & set(command) or not command:
         return  # needs the hub, takes minutes, or does not end
-    monkeypatch.chdir(tmp_path)
     assert main(command) == 0
     out, err = (text.strip().splitlines() for text in capsys.readouterr())
     if "--json" in command or "bench" in command:
         json.loads(out[-1])
-    assert (err if command[:1] == ["site"] else out) and arguments.run
+    assert out + err and arguments.run
 
 
 @pytest.mark.parametrize("command", starting("python", "-m", "surelock.harness"), ids=lambda command: command[-1])
-def test_harness_commands(command: list[str], stories: LanguageModel) -> None:
+def test_harness_commands(command: list[str], stories: LanguageModel, own: Path) -> None:
     given = HarnessCLI()._parser.parse_args(command[3:])
     named = dict(given.model_args)
     assert given.model == "surelock" and named.pop("pretrained", "stories")
-    assert SureLockLM(stories, **named).decoder_for({}).settings.gen_length == named["gen_length"]
+    decoder = SureLockLM(stories, **named).decoder_for({})
+    assert decoder.settings.gen_length == named["gen_length"]
+    assert decoder.compute.kind == ("now_and_then" if "my_rules" in str(named) else "lock")
 
 
 PROGRAMS = blocks("python", README) + blocks("python", TEXTS["api.md"])
-GO_ON = [block for block in PROGRAMS if "import" not in block]  # with what the library's ten lines have made
 
 
-@pytest.mark.parametrize("block", PROGRAMS[:1] + [each for each in PROGRAMS[1:] if each not in GO_ON])
-def test_python_blocks_run(block: str, app: App) -> None:
-    program = block.replace(ADDRESS, app.url) + ("".join(GO_ON) if block == PROGRAMS[0] else "")
+@pytest.mark.parametrize("block", PROGRAMS)
+def test_python_blocks_run_as_they_stand(block: str, app: App) -> None:
+    program = block.replace(ADDRESS, app.url)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) > 10
+    assert done.stdout.splitlines()
 
 
 def test_curl_commands(app: App) -> None:
@@ -133,10 +163,9 @@ def test_curl_commands(app: App) -> None:
     assert last[0]["done"] and last[0]["steps"] == 16
 
 
-def test_the_guides_rule_computes_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = blocks("python", TEXTS["researchers.md"])
-    (tmp_path / "guide.py").write_text(program, "utf-8")
-    steps = runpy.run_path(str(tmp_path / "guide.py"))["steps"]
+def test_the_guides_rule_computes_what_it_says(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "guide.py").write_text(GUIDE, "utf-8")
+    steps = runpy.run_path(str(own / "guide.py"))["steps"]
     printed = re.fullmatch(r"(\d+) rows, (\S+) nats\n", capsys.readouterr().out)
     assert printed and float(printed[2]) > 0
     prompt = steps[0].tokens.shape[1] - 32
@@ -219,22 +248,28 @@ print(json.dumps({
 
 
 @needs_node
-def test_a_setting_is_one_edit_and_a_rule_two(tmp_path: Path) -> None:
-    """Flags, form, `/decode`, traces and the page's tables are derived from the class of a rule."""
-    guide = TEXTS["researchers.md"]
-    rule = guide[guide.index("@dataclass(frozen=True, slots=True)\nclass NowAndThen") : guide.index("\n\n\nlm = ")]
+@pytest.mark.parametrize("beside", ["(Everything,", "SelectRule, BudgetRule,", "DelayedCache)"])
+def test_a_setting_is_one_edit_and_a_rule_two(tmp_path: Path, beside: str) -> None:
+    """Flags, form, `/decode`, traces and the page's tables are derived from the class of a rule.
+
+    beside: where the guide's reader puts the rule into the table.
+    """
+    rule = RULE[RULE.index("@dataclass") :]
     shutil.copytree(ROOT / "surelock", tmp_path / "surelock", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "assets").symlink_to(ROOT / "assets")
     imported = "from surelock.decoding.compute import NowAndThen\n"
     for name, before, line, head in [
         ("locking.py", "    steps: int = setting(", LAG, ""),
-        ("compute.py", "@dataclass(frozen=True, slots=True)\nclass Both", rule.replace("surelock.", "") + "\n\n\n", ""),
-        ("choices.py", "BlockCache, DelayedCache)", "NowAndThen, ", imported),
+        ("compute.py", "@dataclass(frozen=True, slots=True)\nclass Both", rule.replace("surelock.", "") + "\n\n", ""),
+        ("rules.py", beside, "", imported),
     ]:
         path = tmp_path / "surelock" / "decoding" / name
         text = path.read_text("utf-8")
         assert text.count(before) == 1
-        text = text.replace(before, line + before).replace("from dataclasses", f"{head}from dataclasses")
+        named = before[0] + "NowAndThen, " + before[1:] if before[0] == "(" else f"NowAndThen, {before}"
+        text = text.replace(before, line + before if line else named).replace(
+            "from dataclasses", f"{head}from dataclasses"
+        )
         path.write_text(text, "utf-8")
     done = subprocess.run([sys.executable, "-c", FIND], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

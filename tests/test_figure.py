@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import surelock
-from surelock.decoding.choices import COMPUTE, UNMASK, from_flat
+from surelock.__main__ import main
+from surelock.decoding.choices import from_flat
+from surelock.decoding.rules import COMPUTE, UNMASK
 from surelock.places import ASSETS
-from surelock.record import main as record
 from surelock.record import record_run
 from surelock.trace.format import TraceError
-from surelock.trace.frames import STATES
 from surelock.trace.lanes import Lane, alone
+from surelock.trace.table import STATES
 from surelock.trace.timing import paces, speed_of
 
 HOSTILE = ['"><script>alert(1)</script>', "<a href='x'>&amp;{{x}}</a>", "%{y}$x$", "W" * 80]
@@ -165,8 +166,7 @@ def test_a_recording_that_cannot_be_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, flags: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        record(["--prompt", "Once", "--device", "cpu", *flags])
+    assert main(["record", "--prompt", "Once", "--device", "cpu", *flags]) == 2
     assert said in capsys.readouterr().err.splitlines()[-1] and not list(tmp_path.iterdir())
 
 

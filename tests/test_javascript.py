@@ -24,11 +24,14 @@ FILES = sorted((ROOT / "tests" / "js").glob("*.test.js"))
 NODE = shutil.which("node", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 
 
+needs_packages = pytest.mark.skipif(not (ROOT / "node_modules").is_dir(), reason="no node_modules: npm ci")
 needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine")
 
 
 def node(*words: str | Path, given: str | None = None) -> str:
     """What node prints; given: its standard input."""
+    if NODE is None:
+        pytest.skip("no node on this machine")
     command = [str(NODE), *map(str, words)]
     done = subprocess.run(command, cwd=ROOT, input=given, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[:2000]
@@ -42,6 +45,8 @@ def test_node_tests(file: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@needs_node
+@needs_packages
 def test_the_scripts_are_built_from_the_modules(tmp_path: Path) -> None:
     """`npm run build` writes them: a stale one would be served."""
     scripts = json.loads((ROOT / "package.json").read_text())["scripts"]

@@ -485,7 +485,7 @@ def test_missing_eos_and_pad(llada: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"dtype": torch.int64}, {"dtype": "float32"}, {"device": "gpu"}, {"device": "cuda:99"},
+        {"dtype": torch.int64}, {"dtype": "float23"}, {"device": "gpu"}, {"device": "cuda:99"},
         {"device": "cpu", "device_map": "auto"}, {"device": None, "device_map": "balanced"},
         {"device": None, "device_map": {"": "nowhere"}}, {"device": None, "device_map": {"": "cuda:99"}},
         {"device": None, "device_map": {"embed": "cpu"}},

@@ -31,18 +31,11 @@ from surelock import (
     decode,
 )
 from surelock.__main__ import _parser
-from surelock.decoding.choices import (
-    COMPUTE,
-    UNMASK,
-    flat_settings,
-    from_flat,
-    plain_choice,
-    read_compute,
-    read_unmask,
-)
+from surelock.decoding.choices import from_flat, plain_choice, read_compute, read_unmask
 from surelock.decoding.compute import Both
 from surelock.decoding.flags import given_settings
 from surelock.decoding.recommended import recommended
+from surelock.decoding.rules import COMPUTE, UNMASK, flat_settings
 from surelock.decoding.settings import described, from_plain, to_plain
 from surelock.harness.asked import read_arguments, read_request
 from surelock.record import field_of

@@ -27,9 +27,9 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import surelock
-from surelock.decoding.choices import COMPUTE
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
+from surelock.decoding.rules import COMPUTE
 from surelock.decoding.run import NonFiniteLogits
 from surelock.decoding.settings import to_plain
 from surelock.errors import without_paths

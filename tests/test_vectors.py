@@ -10,7 +10,7 @@ import pytest
 from test_javascript import needs_node, node
 from vectors import vectors
 
-from surelock.decoding.choices import COMPUTE, UNMASK
+from surelock.decoding.rules import COMPUTE, UNMASK
 
 
 @needs_node

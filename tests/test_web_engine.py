@@ -17,7 +17,7 @@ from checkpoints import write_dream, write_llada
 from conftest import TINY
 from safetensors.torch import save_file
 from test_decode import RUNS
-from test_javascript import ROOT, needs_node, node
+from test_javascript import ROOT, needs_node, needs_packages, node
 
 import surelock
 from surelock.browser_parts import FILE, browser_parts
@@ -119,6 +119,7 @@ def test_logits_that_are_no_numbers_end_a_run(tmp_path: Path) -> None:
         in_node(lm, [model / "model.safetensors"], [5], [(decoder, 0)], tmp_path)
 
 
+@needs_packages
 def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) -> None:
     """`npm run runtime` and `python -m surelock.browser_parts stories` write them: stale ones would be served."""
     modules = {
@@ -133,6 +134,7 @@ def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) ->
     assert told["weights"] == [file.name for file in WEIGHTS]
 
 
+@needs_packages
 def test_the_licenses_of_what_is_bundled_come_with_it() -> None:
     own = Path(onnxruntime.__file__).parent
     files = [own / "LICENSE", own / "ThirdPartyNotices.txt"]

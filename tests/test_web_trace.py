@@ -14,11 +14,12 @@ from test_javascript import needs_node, node
 
 import surelock
 from surelock.quality.commit_error import Shadow
-from surelock.trace.frames import positions_of, read_trace, states_of
+from surelock.trace.frames import positions_of, read_trace
 from surelock.trace.lanes import Lane
 from surelock.trace.pieces import running_text
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
+from surelock.trace.table import lane_cells
 from surelock.trace.timing import clocked, speed_of
 
 MANY = 40
@@ -100,9 +101,9 @@ def test_python_and_the_page_read_the_same(recorder: Recorder) -> None:
 
 
 def compare(document: dict[str, Any], trace: surelock.trace.frames.Trace, own: str, lane: dict[str, Any]) -> None:
-    header, n = document["header"], document["header"]["length"]
+    n = document["header"]["length"]
     steps, values, positions = (each[each.lane == own] for each in (trace.steps, trace.values, trace.positions))
-    states = states_of(header, [r for r in document["records"] if r["lane"] == own])
+    states = lane_cells(document, own).states.T
     assert lane["states"] == states.T.tolist()
     for name in ("kl", "confidence"):
         cells = np.full((len(steps), n), np.nan)

@@ -1,4 +1,4 @@
-"""A decoder is two choices, a compute rule and an unmask policy: the tables of both, and their JSON forms.
+"""A decoder is two choices, a compute rule and an unmask policy: their JSON forms.
 
 Traces, links and the page's lanes hold the plain form: `{"kind": "lock", "epsilon": 5e-4, ...}` for one rule or policy,
 `{"kind": "both", "lock": ..., "select": ...}` for two rules together. A missing setting has its default.
@@ -10,44 +10,17 @@ two rules together. A missing setting has its default.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sized
+from collections.abc import Container, Mapping, Sized
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any
 
-from surelock.decoding.compute import BlockCache, Both, BudgetRule, ComputeRule, DelayedCache, Everything, SelectRule
+from surelock.decoding.compute import Both, ComputeRule, Everything
 from surelock.decoding.events import Event
-from surelock.decoding.locking import LockByAge, LockRule
-from surelock.decoding.own import OwnRule
-from surelock.decoding.settings import DecodeSettings, Setting, described, from_plain, read_value, to_plain
-from surelock.decoding.unmasking import (
-    Entropy,
-    EntropyBound,
-    Klass,
-    LowConfidence,
-    Margin,
-    Random,
-    Replay,
-    Threshold,
-    UnmaskPolicy,
-)
+from surelock.decoding.locking import LockRule
+from surelock.decoding.rules import COMPUTE, TYPED, UNMASK, check_kind, flat_names, flat_settings
+from surelock.decoding.settings import DecodeSettings, described, from_plain, read_value, to_plain
+from surelock.decoding.unmasking import LowConfidence, Replay, UnmaskPolicy
 from surelock.errors import cut, shown
-
-#: Every compute rule and every unmask policy by its kind. A new one is a class in its file and a line here.
-COMPUTE: dict[str, type[ComputeRule]] = {
-    rule.kind: rule for rule in (Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache)
-}
-#: Further rules of plain forms, which only a browser runs.
-TYPED: dict[str, type[ComputeRule]] = {OwnRule.kind: OwnRule}
-UNMASK: dict[str, type[UnmaskPolicy]] = {
-    policy.kind: policy for policy in (LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound)
-}
-#: The two choices of a flat form: what flags, `/decode` and agents say of them.
-CHOICES: dict[str, str] = {
-    "compute": f"Which rows a step computes: {', '.join(COMPUTE)}, or a locking and a selecting rule together as in "
-    f"lock+select (default: {LockRule.kind}).",
-    "unmask": f"Which masked positions a step commits: {', '.join(UNMASK)} (default: {LowConfidence.kind}).",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +87,7 @@ def read_compute(plain: Any) -> ComputeRule:
     return rule_of([plain], COMPUTE | TYPED)
 
 
-def rule_of(parts: list[Any], table: Mapping[str, type[ComputeRule]] = COMPUTE) -> ComputeRule:
+def rule_of(parts: list[Any], table: dict[str, type[ComputeRule]] = COMPUTE) -> ComputeRule:
     """Return the rule of one plain form, or of two. table: the rules by kind.
 
     Raises ValueError for any other number.
@@ -135,13 +108,12 @@ def read_unmask(plain: Any) -> UnmaskPolicy:
     return _read("unmask", {"kind": plain} if isinstance(plain, str) else plain, UNMASK)
 
 
-def _read(name: str, plain: Any, table: Mapping[str, type]) -> Any:
+def _read(name: str, plain: Any, table: dict[str, Any]) -> Any:
     values = dict(_mapping(name, plain))
     kind = values.pop("kind", None)
     if name == "unmask" and kind == Replay.kind:
         raise ValueError("unmask 'replay' needs the tokens themselves: it is for `surelock.decode` only")
-    if not isinstance(kind, str) or kind not in table:
-        raise ValueError(f"{name} must be one of {', '.join(table)}, not {shown(kind)}")
+    check_kind(name, kind, table)
     return from_plain(table[kind], values)
 
 
@@ -173,39 +145,6 @@ def read_event(plain: Any) -> Event:
 # --- the flat form ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FlatSetting:
-    """A setting in the flat form.
-
-    kind: the kind of the rule or policy that it belongs to; "" for DecodeSettings.
-    group: the field that holds its group; "" for none.
-    """
-
-    name: str
-    setting: Setting
-    default: Any
-    kind: str = ""
-    group: str = ""
-
-
-def flat_names(kind: type, kind_name: str = "", group: str = "") -> Iterator[tuple[str, FlatSetting]]:
-    """Yield (flat name, setting) of each setting of a class; a nested group comes before its own settings."""
-    defaults = kind()
-    for name, description in described(kind):
-        yield description.flat or name, FlatSetting(name, description, getattr(defaults, name), kind_name, group)
-        if description.group is not None:
-            yield from flat_names(description.group, kind_name, name)
-
-
-@cache
-def flat_settings() -> dict[str, FlatSetting]:
-    """Return the settings of DecodeSettings, of all rules and of all policies by their flat names."""
-    found = dict(flat_names(DecodeSettings))
-    for choice in (*COMPUTE.values(), *UNMASK.values()):
-        found |= dict(flat_names(choice, choice.kind))
-    return found
-
-
 def from_flat(values: Mapping[str, Any]) -> Decoder:
     """Return the decoder of a flat form. Without `compute` it is LockRule, without `unmask` LowConfidence.
 
@@ -218,6 +157,19 @@ def from_flat(values: Mapping[str, Any]) -> Decoder:
         compute=rule_of([_gather(kind, COMPUTE, values) for kind in rules]),
         unmask=read_unmask(_gather(policy, UNMASK, values)),
     )
+
+
+def to_flat(decoder: Decoder) -> dict[str, Any]:
+    """Return the flat form of a decoder without its events: what `from_flat` reads, as JSON values."""
+    found: dict[str, Any] = {"compute": decoder.compute.kinds, "unmask": decoder.unmask.kind}
+    rules = (decoder.compute.lock, decoder.compute.select) if isinstance(decoder.compute, Both) else (decoder.compute,)
+    for part in (decoder.settings, *rules, decoder.unmask):
+        plain = to_plain(part)
+        for flat, each in flat_names(type(part)):
+            group = plain[each.group] if each.group else plain
+            if group is not None:
+                found[flat] = group[each.name] if each.setting.group is None else group[each.name] is not None
+    return found
 
 
 def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:

@@ -4,11 +4,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from surelock.decoding.choices import COMPUTE, TYPED, UNMASK, plain_choice
+from surelock.decoding.choices import plain_choice
 from surelock.decoding.compute import ComputeRule
-from surelock.decoding.presets import PRESETS
+from surelock.decoding.presets import PRESETS, preset_of
+from surelock.decoding.rules import COMPUTE, TYPED, UNMASK, find_installed, outside
 from surelock.decoding.settings import DecodeSettings, Setting, described
-from surelock.decoding.unmasking import UnmaskPolicy
+from surelock.decoding.unmasking import LowConfidence, UnmaskPolicy
 
 
 def describe() -> dict[str, Any]:
@@ -18,10 +19,12 @@ def describe() -> dict[str, Any]:
     {"label", "sentence", "settings"}}}. A setting holds the fields of `Setting` and its default; a group also holds
     "settings".
     """
+    find_installed()
+    policies = {LowConfidence.kind: LowConfidence} | UNMASK  # the default first, wherever it stands in the table
     return {
         "settings": _settings(DecodeSettings),
         "compute": {kind: _choice(rule) | {"locks": rule.locks} for kind, rule in (COMPUTE | TYPED).items()},
-        "unmask": {kind: _choice(policy) for kind, policy in UNMASK.items()},
+        "unmask": {kind: _choice(policy) for kind, policy in policies.items()},
     }
 
 
@@ -30,7 +33,8 @@ def presets_for(generation: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     generation: the model's generation_config.json, in the flat form.
     """
-    made = [(preset, preset.decoder(generation)) for preset in PRESETS.values()]
+    presets = [*PRESETS.values(), *map(preset_of, outside())]
+    made = [(preset, preset.decoder(generation)) for preset in presets]
     return [
         {
             "id": preset.id,

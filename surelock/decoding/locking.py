@@ -3,13 +3,14 @@
 Decisions are made in numpy, from the KL and the uncertainty of each row, for each sequence by itself.
 """
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.compute import Changes, ComputeRule
-from surelock.decoding.settings import Described, setting
+from surelock.decoding.settings import Described, check, setting
 from surelock.decoding.state import NONE, Slots, State
 from surelock.decoding.step import Flags, Reading
 
@@ -148,6 +149,11 @@ class LockRule(LockingRule):
         "Compute the masks of later blocks only when a block begins; off: in every step, as the paper does.",
         advanced=True,
     )
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.percentile is not None and 0 < self.percentile < 1:
+            warnings.warn(f"percentile={self.percentile} is in percent: a fifth is 20", stacklevel=3)
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
         """Rows that may lock in this step or at their next computation: written rows, once they have been visible for

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -11,6 +10,7 @@ from operator import index
 from typing import TYPE_CHECKING
 
 import numpy as np
+from tqdm import tqdm
 
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import ComputeRule
@@ -113,18 +113,36 @@ def generate(
     compute: ComputeRule | None = None,
     unmask: UnmaskPolicy | None = None,
     events: Iterable[Event] = (),
+    batch: int | None = None,
 ) -> list[str]:
     """Decode to the end and return the generated texts, each cut at its first end; of a prompt with masks the whole
-    text, filled in. The arguments are those of `decode`.
+    text, filled in. The other arguments are `decode`'s.
 
-    Raises what `decode` raises, and ValueError for a model without a tokenizer.
+    batch: prompts decoded together; None is all. The seeds are the same: sequence b has seed + b.
+
+    What takes more than two seconds shows its progress in a terminal. Raises what `decode` raises before the first
+    step, and ValueError for a model without a tokenizer for a wrong batch and for events of several.
     """
-    settings = settings or DecodeSettings()
+    settings, events = settings or DecodeSettings(), tuple(events)
     lm.decode([])  # a model without a tokenizer is refused before the work, not after
     encoded = encode_prompts(lm, prompts, settings)
-    (final,) = deque(decode(lm, encoded, settings, compute=compute, unmask=unmask, events=events), maxlen=1)
-    found = zip(encoded, final.tokens.tolist(), strict=True)
-    return [written(lm, prompt, ids[-len(prompt) - settings.gen_length :]) for prompt, ids in found]
+    size = len(encoded) if batch is None else batch
+    if not isinstance(size, int) or size < 1:
+        raise ValueError(f"batch must be a whole number of at least 1, not {shown(batch)}")
+    if events and size < len(encoded):
+        raise ValueError("events are of one batch: leave batch out, or events")
+    texts, length, starts = [], settings.gen_length, range(0, len(encoded), size)
+    with tqdm(total=len(starts) * settings.total_steps, unit="step", delay=2, leave=False, disable=None) as progress:
+        for at in starts:
+            part = encoded[at : at + size]
+            own = replace(settings, seed=tuple(settings.seed_of(b) for b in range(at, at + len(part))))
+            tokens = np.empty((0, 0), dtype=np.int64)
+            for step in decode(lm, part, own, compute=compute, unmask=unmask, events=events):
+                progress.update()
+                tokens = step.tokens
+            found = zip(part, tokens.tolist(), strict=True)
+            texts += [written(lm, prompt, ids[-len(prompt) - length :]) for prompt, ids in found]
+    return texts
 
 
 def _steps(run: Run, engine: Engine, keep_logits: bool) -> Iterator[Step]:

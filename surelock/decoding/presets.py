@@ -1,11 +1,15 @@
 """Presets: the named decoders that the page, the arena and `--lane` offer."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from surelock.decoding.choices import Decoder, chosen_kinds, flat_settings
+from surelock.decoding.choices import Decoder, chosen_kinds
+from surelock.decoding.compute import Everything
 from surelock.decoding.recommended import recommended
+from surelock.decoding.rules import COMPUTE, TABLES, UNMASK, flat_settings, read_choice, resolved
+from surelock.errors import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,29 @@ class Preset:
         owners = {name: each.kind for name, each in flat_settings().items()}
         own = {name: value for name, value in (shared or {}).items() if owners.get(name) in ("", policy, *rules)}
         return recommended(values, own | self.given)
+
+
+def preset_of(name: str) -> Preset:
+    """Return the preset of a name: one of PRESETS, or one made for a rule or a policy, as `read_choice` reads it.
+
+    A policy's computes every position. Raises ValueError for any other name.
+    """
+    if name in PRESETS:
+        return PRESETS[name]
+    text, base = resolved(name), {}
+    kinds, pairs = re.findall(r"(?:^|\+)([a-z]\w*)", text), re.findall(r"\w+=[^,]*?(?=,|\+[a-z]|$)", text)
+    if kinds and kinds[0] in UNMASK:
+        choice, base = "unmask", {"compute": Everything.kind}
+    elif kinds and kinds[0] in COMPUTE:
+        choice = "compute"
+    else:
+        known = [*PRESETS, *COMPUTE, *UNMASK]
+        every = f"one of {', '.join(known)}, or package.module:Class"
+        raise ValueError(f"--lane must be {every}, not {name!r}{nearest(name, known)}")
+    given = read_choice(choice, text)
+    told = [TABLES[choice][kind] for kind in kinds]
+    label = " and ".join(each.label for each in told) + (f" ({', '.join(pairs)})" if pairs else "")
+    return Preset(name, label[:80], " ".join(each.sentence for each in told), base | given)
 
 
 PRESETS: dict[str, Preset] = {

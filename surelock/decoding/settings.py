@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from operator import index
 from typing import Any
 
-from surelock.errors import cut, shown
+from surelock.errors import cut, nearest, shown
 
 _KEY = "setting"
 _MOST_WHOLE = 2**53  # JSON readers that use float64 round larger numbers
@@ -73,6 +73,18 @@ class Setting:
             if above_low and number <= self.high and (self.kind == "number" or abs(number) <= _MOST_WHOLE):
                 return index(given) if self.kind == "whole" else float(given)
         raise ValueError(f"{name} must be {self.range}, not {shown(value)}")
+
+    def from_text(self, name: str, text: str) -> Any:
+        """Return the value that a text spells. Raises ValueError, which begins with `name`, for any other text."""
+        if self.spells_none(text):
+            return None
+        spelled = {"true": True, "1": True, "false": False, "0": False}.get(text.lower())
+        if self.kind in ("flag", "group") and spelled is not None:
+            return spelled
+        try:
+            return {"whole": int, "number": float}[self.kind](text)
+        except (KeyError, ValueError):
+            raise ValueError(f"{name} must be {self.range}, not {shown(text)}") from None
 
     def spells_none(self, value: Any) -> bool:
         """Whether a text, such as a flag's, spells None."""
@@ -142,7 +154,8 @@ def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
     """
     known = dict(described(kind))
     if unknown := [name for name in plain if name not in known]:
-        raise ValueError(f"{cut(unknown[0], 60)} is no setting of {kind.__name__}: it has {', '.join(known) or 'none'}")
+        has = f"it has {', '.join(known) or 'none'}{nearest(unknown[0], known)}"
+        raise ValueError(f"{cut(unknown[0], 60)} is no setting of {kind.__name__}: {has}")
     return kind(**{name: read_value(known[name], value) for name, value in plain.items()})
 
 

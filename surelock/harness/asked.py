@@ -4,7 +4,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from surelock.decoding.choices import CHOICES, flat_settings
+from surelock.decoding.flags import read_choices
+from surelock.decoding.rules import CHOICES, flat_settings
+from surelock.errors import nearest
 
 #: The names of the length in tasks; the first that is given counts, as in lm-eval.
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
@@ -14,10 +16,13 @@ _logged: set[str] = set()
 
 def read_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of `--model_args` in the flat form. Raises ValueError for a name that is no setting."""
-    settings = flat_settings()
-    if unknown := sorted(arguments.keys() - settings.keys() - CHOICES.keys()):
-        raise ValueError(f"{unknown[0]} is no argument of the model surelock, nor a setting of a decoder")
-    return {name: _value(name, value) for name, value in arguments.items()}
+    named = {name: text for name, text in arguments.items() if name in CHOICES and isinstance(text, str) and text}
+    choices = read_choices(named)  # first: it registers rules from outside
+    settings = flat_settings().keys() | CHOICES.keys()
+    if unknown := sorted(arguments.keys() - settings):
+        hint = nearest(unknown[0], settings)
+        raise ValueError(f"{unknown[0]} is no argument of the model surelock, nor a setting of a decoder{hint}")
+    return {name: _value(name, value) for name, value in arguments.items()} | choices
 
 
 def read_request(asked: Mapping[str, Any]) -> dict[str, Any]:

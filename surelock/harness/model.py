@@ -23,7 +23,6 @@ from surelock.harness.asked import read_arguments, read_request
 from surelock.harness.text import TextLM, before_stops
 from surelock.loading import load
 from surelock.model.bound import conditional_bound
-from surelock.model.flags import DTYPES
 from surelock.model.language_model import LanguageModel
 
 Pair = tuple[tuple[str, str], list[int], list[int]]
@@ -231,10 +230,7 @@ class SureLockLM(TextLM):
 def _load(name: str, device: str | None, dtype: str | None, **how: Any) -> LanguageModel:
     if device is not None and (how["device_map"] or (str(device).startswith("cuda") and not torch.cuda.is_available())):
         device = None
-    if dtype not in (None, *DTYPES):
-        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
-    asked = getattr(torch, dtype) if dtype else None
-    return load(name, device=device, dtype=asked, **how)
+    return load(name, device=device, dtype=dtype, **how)
 
 
 def _arguments(requests: Sequence[Instance]) -> list[tuple[Any, ...]]:

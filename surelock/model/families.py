@@ -120,16 +120,38 @@ def shape_of(family: Family, config: Mapping[str, Any], name: str) -> NetworkCon
 
     Raises CheckpointError.
     """
-    shape = family.read_config(config)
+    shape = _whole(family, config)
     kinds = re.findall("|".join(("mdlm", *family.named)), name.lower()) if family.named else []
     if shape.block_size is None and kinds and kinds[-1] in family.named:
         return replace(shape, block_size=family.named[kinds[-1]])
     return shape
 
 
+class _Missing(CheckpointError):
+    """config.json lacks a key, which is the message."""
+
+
+def _whole(family: Family, config: Mapping[str, Any]) -> NetworkConfig:
+    """The shape of a config.json. Raises CheckpointError, which names all missing keys."""
+    missing, filled, shape = [], dict(config), None
+    while True:
+        try:
+            shape = family.read_config(filled)
+        except _Missing as error:
+            missing.append(str(error))
+            filled[missing[-1]] = 2  # the next one is looked for
+            continue
+        except CheckpointError:
+            if not missing:
+                raise
+        if missing or shape is None:
+            raise CheckpointError(f"{CONFIG} has no {', '.join(map(repr, missing))}")
+        return shape
+
+
 def _require(config: Mapping[str, Any], key: str) -> Any:
     if config.get(key) is None:
-        raise CheckpointError(f"config.json has no {key!r}")
+        raise _Missing(key)
     return config[key]
 
 

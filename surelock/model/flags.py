@@ -24,8 +24,3 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokenizer", help="a hub id or a directory (default: the model's, else its family's)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: CUDA if there is one)")
     parser.add_argument("--dtype", choices=DTYPES, help="(default: the checkpoint's on CUDA, else float32)")
-
-
-def told_dtype(arguments: argparse.Namespace) -> torch.dtype | None:
-    """Return the dtype of --dtype; None if it was not given."""
-    return getattr(torch, arguments.dtype) if arguments.dtype else None

@@ -10,7 +10,7 @@ import pandas as pd
 
 from surelock.engines.flags import add_engine_flag
 from surelock.loading import load
-from surelock.model.flags import add_model_flags, set_threads, told_dtype
+from surelock.model.flags import add_model_flags, set_threads
 from surelock.research import paper, speed, theory
 from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_report
 from surelock.research.frontier import FRONTIER
@@ -37,7 +37,8 @@ EXPERIMENTS: dict[str, Experiment] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `experiment`; sets the parser's `run`."""
     add = parser.add_argument
-    add("name", metavar="NAME", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
+    add("name", metavar="NAME", nargs="?", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
+    add("--list", action="store_true", help="list the experiments with the tables and figures of the paper")
     add_model_flags(parser)
     add_engine_flag(parser, "torch")  # which the recorded results are of
     sizes = parser.add_mutually_exclusive_group()
@@ -55,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Run what is not finished yet of an experiment; the first process writes its table."""
+    if arguments.list:
+        for name, each in EXPERIMENTS.items():
+            print(f"{name:<12} {each.shows:<29} {each.title}")
+        return None
+    if arguments.name is None:
+        raise ValueError("name an experiment: --list shows them")
     with launched(arguments.device) as processes:
         return _run(arguments, processes)
 
@@ -70,7 +77,7 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
     lm = load(
         arguments.model,
         device=device,
-        dtype=told_dtype(arguments),
+        dtype=arguments.dtype,
         engine=arguments.engine,
         tokenizer=arguments.tokenizer,
     )

@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from surelock.bench import load_of_cores
-from surelock.decoding.choices import COMPUTE, Decoder, from_flat
+from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.compute import BlockCache, Changes, ComputeRule, DelayedCache
 from surelock.decoding.locking import LockingRule
 from surelock.decoding.loop import decode
+from surelock.decoding.rules import COMPUTE
 from surelock.model.machine import processor
 from surelock.quality.commit_error import Shadow
 from surelock.research import estimates, judged

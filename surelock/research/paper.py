@@ -16,6 +16,7 @@ _FIGURES += ("flops_ratio", "flops_ratio_padded")
 
 FLOPS = Experiment(
     title="Algorithmic FLOPs (Experiment 1, Table 1)",
+    shows="Table 1",
     note="""\
 f_base, f_locked: FLOPs of whole runs per position of the batch, as the paper's tables print them, with pads neither
 computed nor counted. f_base_padded: the baseline as the paper counts it, every sequence padded to N_b, the longest of
@@ -49,6 +50,7 @@ def _progress(records: list[Record]) -> pd.DataFrame:
 
 DYNAMICS = Experiment(
     title="Step-wise FLOPs ratio (Experiment 2)",
+    shows="Figures 2, 6 and 7",
     note="""\
 at_25 ... at_100: FLOPs of the step at that percentage of the run over the baseline's; mean: over the whole run; rises:
 steps in which the ratio was above the step before it (permanent locks allow none).""",
@@ -78,6 +80,7 @@ def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
 QUALITY = comparison(
     (*_QUALITY, "epsilon"),
     title="Quality and cost (Experiment 3)",
+    shows="Tables 2, 3 and 6",
     note=compare.NOTE,
     grids={
         "stories": _sized([(32, 16), (32, 32), (64, 32), (64, 64), (128, 64), (128, 128)])
@@ -96,6 +99,7 @@ _MANY = {"epsilon": [None, 5e-8, 5e-7, 5e-6, 5e-5, 5e-4, 5e-3, 5e-2]}
 EPSILON = comparison(
     ("gen_length", "epsilon"),
     title="Quality against epsilon (Experiment 6)",
+    shows="Table 5",
     note=compare.NOTE,
     grids={
         "stories": grid(gen_length=64, **_MANY),
@@ -115,6 +119,7 @@ def _probed(epsilons: list[float], periods: list[int | None], **fixed: object) -
 UNLOCK = comparison(
     ("epsilon", "unlock_period"),
     title="Optional unlocking (appendix)",
+    shows="appendix, Optional Unlocking",
     note=f"""\
 unlock_period: steps between probes of 8 locked positions per sequence; empty: locks are permanent.
 {compare.NOTE}""",

@@ -102,6 +102,7 @@ def _speeds(records: list[Record]) -> pd.DataFrame:
 
 RUNTIME = Experiment(
     title="Runtime (Experiment 4)",
+    shows="Figure 3",
     note="""\
 E2E-TPS: unmasked tokens over the wall-clock time of all decoding calls, from before the first to after the last.
 tps_ratio_min, tps_ratio_max: of single repeats; tps_ratio is empty where their quartiles lie further apart than it lies
@@ -139,6 +140,7 @@ def _method(cell: Cell) -> str:
 
 SELECTION = Experiment(
     title="Selection, locking, and both (Experiment 5)",
+    shows="Table 4",
     note="""\
 Selection computes ceil(k M) of the M active rows in a step, those longest uncomputed first; every FLOP of Sec. 2.4 is
 linear in the rows, so at k = 0.8 it costs 0.80 of the baseline (a little more: the first step computes all). The

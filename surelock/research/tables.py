@@ -22,6 +22,7 @@ from surelock.decoding.presets import PRESETS
 from surelock.research import estimates, runner
 from surelock.research.bench import report
 from surelock.research.compare import bits_per_character, sampler_of
+from surelock.research.frontier import EVERY
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
 JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
@@ -56,7 +57,12 @@ def read(folder: str) -> Any:
     frame = frame.astype(object)
     if "epsilon" in frame:
         frame["epsilon"] = [f"{value:.0e}".replace("e-0", "e-") for value in frame["epsilon"]]
-    return frame.where(frame.notna(), "")
+    return frame.where(frame.notna(), "").replace(EVERY, "baseline")
+
+
+def named(preset: str) -> str:
+    """The name of a preset in the documents, where the decoder that computes every position is the baseline."""
+    return "baseline" if preset == "everything" else PRESETS[preset].name
 
 
 def written(form: str, row: dict[str, Any]) -> str:
@@ -133,12 +139,12 @@ def believed() -> str:
 # --- speeds -----------------------------------------------------------------------------------------------------------
 
 
-SPEEDS = ["gen_length, batch", "step, unlocked and locked", "tokens/s", "speed-up", "FLOPs", "efficiency", "load"]
+SPEEDS = ["gen_length, batch", "step, baseline and SureLock", "tokens/s", "speed-up", "FLOPs", "efficiency", "load"]
 
 
 def speeds() -> str:
-    """For every machine and checkpoint what they are, and a table of their rows."""
-    records = cells("bench")
+    """For every machine and checkpoint what they are, and a table of their rows, of this edition's engines."""
+    records = [record for record in cells("bench") if "engine" in record["setup"]]
     setups = {json.dumps(record["setup"]): record["setup"] for record in records}
     parts = []
     for setup in setups.values():
@@ -148,8 +154,7 @@ def speeds() -> str:
         spans = " to ".join(dict.fromkeys(f"{day:%-d %B %Y}" for day in (days[0], days[-1])))
         where = setup["processor"] if setup["device"] == "cpu" else "{device}, {processor}".format(**setup)
         heading = "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, {engine}, "
-        named = {"engine": "torch {torch}".format(**setup), **setup}  # the oldest cells do not name it
-        parts.append(heading.format(where=where, s="s" * (setup["threads"] > 1), **named) + f"{spans}:")
+        parts.append(heading.format(where=where, s="s" * (setup["threads"] > 1), **setup) + f"{spans}:")
         parts.append(markdown(SPEEDS, [_speed(record["cell"], record["result"]) for record in measured]))
     return "\n\n".join(parts)
 
@@ -188,9 +193,9 @@ def laptop() -> str:
 
 
 def browser() -> str:
-    """Of each decoder alone in a browser, beside the one that computes every position."""
+    """Of each decoder alone in a browser, beside the baseline."""
     rows = [
-        found | {"length": length, "decoder": PRESETS[preset].name, "ratio": found["flops"] / found["baseline_flops"]}
+        found | {"length": length, "decoder": named(preset), "ratio": found["flops"] / found["baseline_flops"]}
         for line in printed("browser", "browser")
         for length, lanes in line["alone"].items()
         for preset, found in lanes.items()
@@ -198,33 +203,9 @@ def browser() -> str:
     columns = {
         "tokens": "{length}",
         "decoder": "{decoder}",
-        "time, of every word's": "{seconds:.1f} s, {time_ratio:.2f}",
+        "time, of the baseline's": "{seconds:.1f} s, {time_ratio:.2f}",
     }
     return listed(columns | {"of its FLOPs": "{ratio:.2f}", "efficiency": "{efficiency:.2f}"}, rows)
-
-
-def browser_page() -> str:
-    """What a visitor whose browser decodes waits for, and what the tab takes."""
-    rows = [
-        {"by": "{browser}, {processor}".format(**line), **line["first_step_s"], **line["frames"]}
-        | {"memory": ", ".join(f"{mb:.0f} MB at {length} tokens" for length, mb in line["tab_mb"].items())}
-        for line in printed("browser", "browser")
-    ]
-    columns = {"browser": "{by}", "first step, first visit": "{first_visit:.1f} s"}
-    columns |= {"second visit": "{second_visit:.1f} s", "memory": "{memory}"}
-    return listed(columns | {"frames, 95 % within": "{per_second:.0f} a second, {p95_ms:.0f} ms"}, rows)
-
-
-def browser_engines() -> str:
-    """Of each way to compute in a browser, the seconds of a run."""
-    rows = []
-    for line in printed("browser", "browser-engines"):
-        for engine, seconds in line["seconds"].items():
-            why_not = isinstance(seconds, str)
-            cells = [seconds, "", ""] if why_not else [f"{value:.1f} s" for value in seconds.values()]
-            rows.append([f"{line['browser']}, {line['processor']}", str(line["tokens"]), engine, *cells])
-    decoders = [PRESETS[name].name for name in ("everything", "surelock", "budget")]
-    return markdown(["browser", "tokens", "engine", *decoders], rows)
 
 
 def change(name: str, digits: int = 3) -> str:
@@ -303,9 +284,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "speeds": speeds,
     "laptop": laptop,
     "browser": browser,
-    "browser-page": browser_page,
-    "browser-engines": browser_engines,
-    "gpu-counts": lambda: by_heading(report.counts_before_and_now()),
     "gpu-times": lambda: by_heading(report.times()),
     "gpu-runs": lambda: by_heading(report.runs()),
 }

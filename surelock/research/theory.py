@@ -140,6 +140,7 @@ def _contraction_table(records: list[Record]) -> pd.DataFrame:
 
 CONTRACTION = Experiment(
     title="Geometric tail contraction (Assumption A2)",
+    shows="Figure 5",
     note="""\
 Unlocked runs. mean_rises: steps at which the KL averaged over positions and prompts (the paper's figure) is above the
 step before; rho_mean: fitted to that average. The tail of a position is what follows once the network has seen its
@@ -230,6 +231,7 @@ def _bounds(result: Record) -> list[dict[str, Any]]:
 _EPSILONS = [5e-4, 5e-3, 5e-2]
 BOUND = Experiment(
     title="The bound of Theorem 1",
+    shows="Theorem 1",
     note="""\
 error: max over the vocabulary of |log p_T - log p_hat_T| of every locked position: p_hat_T is its posterior at the lock
 in the locked run, p_T its posterior in the last step of an unlocked run that replays the same tokens. error_alone: the

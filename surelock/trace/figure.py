@@ -1,6 +1,6 @@
 """A run as a Plotly figure: the state of every position in every step, the texts, and the curves of KL and savings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from textwrap import wrap
@@ -14,31 +14,34 @@ from plotly.subplots import make_subplots
 from surelock.decoding.ends import cut_at_end
 from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
-from surelock.trace.format import load_document
-from surelock.trace.frames import STATES, read_trace, state_of, states_of
-from surelock.trace.pieces import Pieces, running_text
+from surelock.trace.format import load_document, opening
+from surelock.trace.frames import read_trace
+from surelock.trace.pieces import running_text
+from surelock.trace.table import STATES, Cells, Run, cells_of
 from surelock.trace.timing import paces
 
 # The page's colours (assets/css/base.css): of STATES, then of up to four lanes.
 _LIGHT = ["#e4e8ee", "#f0a24a", "#1f4e86", "#b6d2ee", "#f7f8fa", "#6b7280", "#1668c7", "#0f766e", "#a3360c"]
 _DARK = ["#232c3d", "#d98a2b", "#7db4f0", "#34567c", "#131a27", "#9aa5b8", "#62a8ff", "#45cdbd", "#f3946a"]
 _ROW, _EDGE = 270, 90  # pixels: of a lane; above the first, and below the curves
-_Run = str | Path | dict[str, Any] | Iterator[Step] | list[Step]
 
 
 class _Lane(NamedTuple):
     name: str
-    states: NDArray[np.uint8]  # [N, steps], indices of STATES
-    kl: NDArray  # [N, steps], NaN where none is known
+    cells: Cells
     saved: NDArray[np.float64]  # [steps], the share of the FLOPs so far
-    tokens: list[int]  # [N], at the end; -1 is masked
     given: NDArray[np.bool_]  # [N], the prompt
-    pieces: dict[str, Any]
-    ends: tuple[int, ...]
+    ends: Sequence[int]
     pace: str = ""  # in words, beside the reference
 
+    @property
+    def tokens(self) -> list[int]:
+        """At the end; -1 is masked."""
+        blank = np.array([[-1] * self.cells.tokens.shape[1]])
+        return np.concatenate([blank, self.cells.tokens])[-1].tolist()
 
-def figure(run: _Run, lm: LanguageModel | None = None, *, dark: bool = False) -> go.Figure:
+
+def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> go.Figure:
     """Return a Plotly figure of a run: of each lane a raster of its states and its text, and below the curves of all.
 
     run: a trace (a path, or a parsed document), or the steps of `surelock.decode`, of which each sequence is a lane.
@@ -49,7 +52,7 @@ def figure(run: _Run, lm: LanguageModel | None = None, *, dark: bool = False) ->
     ValueError without a step.
     """
     lanes = list(_of_trace(run) if isinstance(run, str | Path | dict) else _of_steps(list(run), lm))
-    if not any(lane.states.size for lane in lanes):
+    if not any(lane.cells.tokens.size for lane in lanes):
         raise ValueError("a figure needs a run of at least one step")
     last, height, colours = len(lanes) + 1, _ROW * (len(lanes) + 1), _DARK if dark else _LIGHT
     specs, columns = [[{}, None]] * len(lanes) + [[{}, {}]], {"column_widths": [0.6, 0.4], "horizontal_spacing": 0.08}
@@ -58,17 +61,17 @@ def figure(run: _Run, lm: LanguageModel | None = None, *, dark: bool = False) ->
     titles += ["Step-wise KL, median (nats)", "FLOPs saved so far"]
     drawn = make_subplots(last, 2, specs=specs, subplot_titles=titles, vertical_spacing=0.22 / last, **columns)
     for row, lane in enumerate(lanes, 1):
-        steps = np.arange(1, lane.states.shape[1] + 1)
+        steps = np.arange(1, len(lane.cells.steps) + 1)
         drawn.add_trace(_raster(lane, steps), row, 1)
         start, stop = int(lane.given.argmin()), int(np.flatnonzero(lane.given).max(initial=-1)) + 1
         drawn.add_hline(start - 0.5, line={"width": 1, "dash": "dot"}, row=row, col=1)  # pyright: ignore
         drawn.update_yaxes(type="category", nticks=14, autorange="reversed", row=row, col=1)
-        text = running_text(lane.pieces, lane.tokens[start:stop] + cut_at_end(lane.tokens[stop:], lane.ends))
+        text = running_text(lane.cells.pieces, lane.tokens[start:stop] + cut_at_end(lane.tokens[stop:], lane.ends))
         lines = wrap(escape(text, quote=False).strip(), 54, max_lines=12, placeholder=" …")
         place = {"xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "top", "row": row, "col": 1}
         drawn.add_annotation(text="<br>".join(lines), x=1.05, y=1, showarrow=False, align="left", **place)
         line = {"name": escape(lane.name), "legendgroup": row, "x": steps, "line_color": colours[5 + (row - 1) % 4]}
-        medians = [np.median(kl[np.isfinite(kl)]) if np.isfinite(kl).any() else None for kl in lane.kl.T]
+        medians = [np.median(kl[np.isfinite(kl)]) if np.isfinite(kl).any() else None for kl in lane.cells.kl]
         drawn.add_trace(go.Scatter(y=medians, **line), last, 1)
         drawn.add_trace(go.Scatter(y=lane.saved, showlegend=False, **line), last, 2)
     drawn.update_xaxes(title="step", row=last)
@@ -84,35 +87,24 @@ def figure(run: _Run, lm: LanguageModel | None = None, *, dark: bool = False) ->
 
 
 def _raster(lane: _Lane, steps: NDArray) -> go.Heatmap:
-    words = [escape(running_text(lane.pieces, [token]).strip()[:16], quote=False) for token in lane.tokens]
+    words = [escape(running_text(lane.cells.pieces, [token]).strip()[:16], quote=False) for token in lane.tokens]
     hover = "step %{x}, position %{y}<br>KL %{customdata:.2e} nats<extra></extra>"
-    more = {"customdata": lane.kl.astype(np.float32), "hovertemplate": hover, "coloraxis": "coloraxis"}
-    return go.Heatmap(x=steps, y=[f"{i} “{word}”" for i, word in enumerate(words)], z=lane.states, **more)
+    more = {"customdata": lane.cells.kl.T.astype(np.float32), "hovertemplate": hover, "coloraxis": "coloraxis"}
+    return go.Heatmap(x=steps, y=[f"{i} “{word}”" for i, word in enumerate(words)], z=lane.cells.states.T, **more)
 
 
 def _of_trace(source: str | Path | dict[str, Any]) -> Iterator[_Lane]:
     document = load_document(source)
     header, trace, pace = document["header"], read_trace(document), paces(document)
-    for lane, name in zip(trace.lanes["lane"], trace.lanes["name"], strict=True):
-        records = [each for each in document["records"] if each["lane"] == lane]
-        positions, values, steps = (each[each["lane"] == lane] for each in (trace.positions, trace.values, trace.steps))
-        states = states_of(header, records)
-        kl = np.full(states.shape, np.nan)
-        kl[values["position"].astype(int), values["step"].astype(int)] = values["kl"]
-        saved = (1 - steps["flops"].cumsum() / steps["baseline_flops"].cumsum()).to_numpy()
-        tokens, ends = positions["token"].fillna(-1).tolist(), header.get("ends", [header.get("eos_id")])
-        given = positions["prompt"].to_numpy()
-        yield _Lane(name, states, kl, saved, tokens, given, document["pieces"], ends, pace[lane])
+    ends = header.get("ends", [header.get("eos_id")])
+    for cells, name in zip(cells_of(document), trace.lanes["name"], strict=True):
+        steps = trace.steps[trace.steps["lane"] == cells.sequence]
+        saved = 1 - np.cumsum(np.asarray(steps["flops"])) / np.cumsum(np.asarray(steps["baseline_flops"]))
+        yield _Lane(name, cells, saved, opening(header) >= 0, ends, pace[str(cells.sequence)])
 
 
 def _of_steps(steps: list[Step], lm: LanguageModel | None) -> Iterator[_Lane]:
-    for b in range(len(steps[0].tokens) if steps else 0):
-        real = steps[0].computed[b]  # the first step computes all but pads
-        parts = [[getattr(step, name)[b, real] for step in steps] for name in ("masked", "locked", "computed", "kl")]
-        masked, locked, computed, kl = (np.stack(part, axis=1) for part in parts)
+    for b, cells in enumerate(cells_of(steps, lm)):
         flops, every = (np.cumsum([getattr(step, name)[b] for step in steps]) for name in ("flops", "baseline_flops"))
-        tokens = np.where(masked[:, -1], -1, steps[-1].tokens[b, real]).tolist()
-        pieces = Pieces(lm and lm.tokenizer).of(token for token in tokens if token >= 0)
-        given = steps[0].given[b, real]
-        states, saved = state_of(masked, locked, computed), 1 - flops / every
-        yield _Lane(f"Sequence {b + 1}", states, kl, saved, tokens, given, pieces, lm.ends if lm else ())
+        given = steps[0].given[b, -cells.tokens.shape[1] :]
+        yield _Lane(f"Sequence {b + 1}", cells, 1 - flops / every, given, lm.ends if lm else ())

@@ -6,23 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from surelock.decoding.step import Flags
-from surelock.trace.format import (
-    TraceError,
-    bytes_to_kl,
-    decode_bytes,
-    from_runs,
-    guesses_of,
-    load_document,
-    masked_before,
-    opening,
-)
+from surelock.trace.format import TraceError, load_document, opening
 from surelock.trace.lanes import Lane
+from surelock.trace.table import lane_cells, text_of_piece
 
-#: As in assets/js/trace/trace.js: a cell is masked or not, computed in this step or not, locked or not.
-STATES = ("masked", "active", "locked", "resting", "waiting")
+VALUES = ["lane", "step", "position", "kl", "confidence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +61,12 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
             "exact": [not any(_coded(r) for r in records if r["lane"] == c.id) for c in field],
         }
     )
-    values = _values(header, records)
+    cells = [lane_cells(document, lane.id) for lane in field]
+    found = pd.concat([each.frame().query("computed") for each in cells], ignore_index=True)
+    values: Any = pd.DataFrame(found.rename(columns={"sequence": "lane"}))[VALUES]
+    guess = np.concatenate([each.guess[each.computed] for each in cells])
+    values["guess"] = pd.array(guess, dtype="Int64")
+    values.loc[guess < 0, "guess"] = pd.NA
     return Trace(header, lanes, steps_of(records), pd.concat(positions, ignore_index=True), values)
 
 
@@ -123,7 +117,7 @@ def positions_of(
             "position": np.arange(n),
             "prompt": given >= 0,
             "token": pd.array(token, dtype="Int64"),
-            "piece": [None if t is pd.NA else _text(pieces.get(str(t))) for t in token],
+            "piece": [None if t is pd.NA else text_of_piece(pieces.get(str(t))) for t in token],
             "unmask_step": pd.array(unmasked, dtype="Int64"),
             "lock_step": pd.array(locked, dtype="Int64"),
             "commit_error": pd.array(error, dtype="Float64"),
@@ -131,56 +125,6 @@ def positions_of(
     )
 
 
-def _text(piece: str | list[int] | None) -> str | None:
-    return bytes(piece).decode("utf-8", "backslashreplace") if isinstance(piece, list) else piece
-
-
 def _coded(record: dict[str, Any]) -> bool:
     """Whether the values of a record are bytes."""
     return isinstance(record["kl"], str) or isinstance(record["confidence"], str)
-
-
-def _values(header: dict[str, Any], records: list[dict[str, Any]]) -> pd.DataFrame:
-    parts: dict[str, list[Any]] = {"lane": [], "step": [], "position": [], "kl": [], "confidence": [], "guess": []}
-    lanes = {each["id"]: [r for r in records if r["lane"] == each["id"]] for each in header["lanes"]}
-    masks = {lane: masked_before(header, each) for lane, each in lanes.items()}
-    for record in records:
-        where = from_runs(record["computed"], header["length"])
-        masked, guess = next(masks[record["lane"]])[where], np.full(len(where), -1)
-        if "guess" in record:
-            guess[masked] = guesses_of(record, int(masked.sum()))
-        parts["guess"].append(guess)
-        kl, confidence = record["kl"], record["confidence"]
-        parts["lane"].append(np.full(len(where), record["lane"], dtype=object))
-        parts["step"].append(np.full(len(where), record["step"]))
-        parts["position"].append(where)
-        parts["kl"].append(
-            bytes_to_kl(decode_bytes(kl)) if isinstance(kl, str) else np.array([np.inf if v is None else v for v in kl])
-        )
-        parts["confidence"].append(
-            decode_bytes(confidence) / 255 if isinstance(confidence, str) else np.array(confidence)
-        )
-    frame = pd.DataFrame({key: np.concatenate(part) if part else [] for key, part in parts.items()})
-    frame["guess"] = frame["guess"].astype("Int64").where(frame["guess"] >= 0)
-    return frame
-
-
-def states_of(header: dict[str, Any], records: list[dict[str, Any]]) -> NDArray[np.uint8]:
-    """Return the states [N, steps] after each of a lane's records, as indices of STATES."""
-    length = header["length"]
-    locked, found = np.zeros(length, dtype=bool), np.empty((length, len(records)), dtype=np.uint8)
-    for step, (record, masked) in enumerate(zip(records, masked_before(header, records), strict=True)):
-        masked[[position for position, _ in record["unmasked"]]] = False
-        locked[record.get("unlocked", [])] = False
-        locked[record["locked"]] = True
-        computed = np.zeros(length, dtype=bool)
-        computed[from_runs(record["computed"], length)] = True
-        found[:, step] = state_of(masked, locked, computed)
-    return found
-
-
-def state_of(masked: Flags, locked: Flags, computed: Flags) -> NDArray[np.uint8]:
-    """Return the states of positions after a step, as indices of STATES, in the shape of the flags."""
-    masked_, active, locked_, resting, waiting = range(len(STATES))
-    written = np.where(locked, locked_, np.where(computed, active, resting))
-    return np.where(masked, np.where(computed, masked_, waiting), written).astype(np.uint8)

@@ -13,8 +13,9 @@ import gradio as gr
 import numpy as np
 from gradio.context import LocalContext
 
-from surelock.decoding.choices import CHOICES, Decoder, check_owners, chosen_kinds, flat_settings, from_flat, read_event
+from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, from_flat, read_event
 from surelock.decoding.ends import written
+from surelock.decoding.rules import CHOICES, flat_settings
 from surelock.errors import reason_of, shown
 from surelock.trace.lanes import StepsOver, alone
 from surelock.ui.device import Runner

@@ -15,6 +15,8 @@ from gradio.tunneling import CURRENT_TUNNELS
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
+from surelock.arguments import Parser
+from surelock.decoding.rules import register_all
 from surelock.engines.flags import add_engine_flag, add_weights_flag
 from surelock.errors import first_line
 from surelock.ui.agents import Agents
@@ -38,7 +40,7 @@ FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 def parser() -> argparse.ArgumentParser:
     """Return the argument parser of app.py."""
     about = "Watch a masked diffusion language model decode with and without SureLock."
-    made = argparse.ArgumentParser(prog="app.py", description=about)
+    made = Parser(prog="app.py", description=about)
     add_page_arguments(made)
     return made
 
@@ -73,6 +75,8 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keep-mb", type=float, default=limits.keep_mb, help=kept)
     seconds = "longest computation of one run (default: %(default).0f)"
     add("--run-seconds", type=float, default=limits.run_seconds, help=seconds)
+    rules = "modules whose rules and policies the form offers, too"
+    add("--rules", nargs="+", default=[], metavar="PACKAGE.MODULE", help=rules)
     names = "further host names of the server ('*' for any)"
     add("--allow-host", nargs="+", default=[], metavar="NAME", help=names)
     agents = "also serve /decode to agents as a tool (Model Context Protocol, at /gradio_api/mcp/)"
@@ -105,6 +109,8 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     if given.mcp and find_spec("mcp") is None:
         refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
     try:
+        for name in given.rules:
+            register_all(name)
         limits = Limits(given.keep_mb, given.run_seconds)
         models = Models(given.model, given.device_map, given.engine, given.weights, not in_browsers, given.tokenizer)
     except ValueError as error:
@@ -143,6 +149,8 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     except OSError as error:  # the port is taken, or the address is not this machine's
         refuse(f"{first_line(error).partition('. ')[0]}.")
     models.start_loading(models.labels[0])
+    if why := models.failure(models.labels[0]):
+        refuse(f"--model {models.labels[0]} cannot be loaded: {why}")
     page.block_thread()
 
 

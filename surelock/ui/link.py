@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from surelock.decoding.choices import flat_settings
+from surelock.decoding.rules import flat_settings
 from surelock.trace.lanes import MOST
 from surelock.ui.request import MOST_CHARACTERS
 from surelock.ui.schedule import SHARED, Fitted

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surelock.errors import without_paths
+from surelock.errors import nearest, without_paths
 from surelock.model.families import CONFIG, family_of, read_json, shape_of
 from surelock.model.generation import generation_of
 from surelock.model.trial import check_tokenizer
@@ -65,8 +65,9 @@ class Models:
         self._names: dict[str, str] = {}
         for name in dict.fromkeys(names):
             label = label_of(name)
+            hint = nearest(name, [EMBEDDED])
             if not (name == EMBEDDED or Path(name).is_dir() or is_hub_id(name)):
-                raise ValueError(f"--model {name}: no directory, and no hub id of the form owner/model either")
+                raise ValueError(f"--model {name}: no directory, and no hub id of the form owner/model either{hint}")
             if label in self._names:
                 raise ValueError(f"--model {name}: the page offers another model as {label!r}; rename one of the two")
             self._names[label] = name
@@ -117,6 +118,12 @@ class Models:
         self.start_loading(label)
         waited = time.monotonic() - self._started[label]
         raise Loading(f"The model {label} is still loading ({waited:.0f} s so far)")
+
+    def failure(self, label: str) -> str:
+        """Wait until a model that is being loaded is or cannot be, and return why it cannot; "" for one that is."""
+        while label in self._started and label not in self._loaded and label not in self._failed:
+            time.sleep(0.1)
+        return self._failed.get(label, "")
 
     def ready(self, label: str) -> LanguageModel | None:
         """Return the model if it is loaded, else None. The call does not load it."""

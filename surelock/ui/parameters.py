@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from surelock.decoding.choices import CHOICES, UNMASK, FlatSetting, flat_settings
 from surelock.decoding.events import KINDS
+from surelock.decoding.rules import CHOICES, UNMASK, FlatSetting, flat_settings
 from surelock.errors import shown
 from surelock.ui.limits import MOST_CELLS
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from surelock.decoding.choices import TYPED
+from surelock.decoding.rules import TYPED
 from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings, described, from_plain, to_plain
 from surelock.errors import shown

@@ -46,6 +46,8 @@ WRITTEN = """async () => {
 @pytest.fixture
 def replay(page: Page, tmp_path: Path) -> Page:
     """The recorded run as a file, at rest, at its exports; the network is off."""
+    if not (ROOT / "node_modules").is_dir():
+        pytest.skip("no node_modules: npm ci")
     page.context.set_offline(True)
     replayed(page, tmp_path, recorded())
     page.evaluate("surelock.stage.timeline.pause()")

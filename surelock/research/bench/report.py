@@ -1,4 +1,4 @@
-"""The tables of docs/gpu.md: counts before and now, and times predicted beside those that `bench gpu` measured."""
+"""The tables of docs/gpu.md: times predicted beside those that `bench gpu` measured."""
 
 import json
 from collections import defaultdict
@@ -8,7 +8,7 @@ from typing import Any
 from surelock.engines.captured import bucket_of
 from surelock.engines.fused import worth_fusing
 from surelock.places import ASSETS
-from surelock.research.bench.counts import SIZES, Counts, count_step, line_of, meta_engine, plan_of
+from surelock.research.bench.counts import SIZES, Counts, count_step, meta_engine, plan_of
 from surelock.research.bench.prediction import predicted
 
 _FOLDER = ASSETS / "results" / "gpu"
@@ -28,19 +28,6 @@ def _counted(gen_length: int, batch: int, locked: bool) -> tuple[int, int, Count
     engine = meta_engine()
     layout, plan = plan_of(engine, gen_length, batch, locked)
     return len(plan.slots), len(plan.read), count_step(engine, layout, plan)
-
-
-def counts_before_and_now() -> list[Row]:
-    """Return a row for each size, unlocked and half locked. Those before are of the engine of edition 3."""
-    rows = []
-    for before in _lines("before.jsonl"):
-        size = before["gen"], before["batch"], before["locked"]
-        now = line_of(*size, _counted(*size)[2])
-        row = {"generated, batch": f"{size[0]}, {size[1]}", "rows": "half locked" if size[2] else "all"}
-        for name in ("kernels_a_layer", "kernels", "uploads", "downloads"):
-            row[name.replace("_", " ")] = f"{before[name]} -> {now[name]}"
-        rows.append(row)
-    return rows
 
 
 def times() -> list[Row]:
