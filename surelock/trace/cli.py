@@ -18,7 +18,7 @@ import surelock
 from surelock.decoding.choices import Decoder, to_flat
 from surelock.decoding.ends import written
 from surelock.decoding.flags import add_decoder_flags, given_settings
-from surelock.decoding.loop import decode, encode_prompts
+from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
@@ -127,7 +127,7 @@ def _task(lm: LanguageModel, prompt: Prompt, number: int, given: dict[str, Any],
     try:
         decoder = recommended(lm.generation, given | seed | prompt.given)
         tokens = lm.encode(prompt.text, **how)
-        encode_prompts(lm, [tokens], decoder.settings)
+        decode(lm, [tokens], **decoder.keywords())  # what it cannot decode is refused at the call
     except ValueError as error:
         told = str(error).removeprefix("prompt 0 ")
         if prompt.given or told != str(error):
