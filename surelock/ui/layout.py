@@ -41,8 +41,8 @@ from surelock.ui.wording import in_words
 
 TITLE = (
     "<h1>SureLock</h1><p>A diffusion language model writes by filling in blanks over many steps. "
-    '<span class="sl-wide-only">On the right</span><span class="sl-narrow-only">Below</span>, words that have settled '
-    "are locked and never computed again.</p>"
+    '<span class="sl-wide-only">On the right</span><span class="sl-narrow-only">Below</span>, what has settled '
+    "is locked and never computed again.</p>"
 )
 STATUS_SECONDS = 2.0  # between two messages about a place in the queue
 LOAD_SECONDS = 30.0  # that a run waits for its model; others wait behind it

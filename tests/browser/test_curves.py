@@ -36,7 +36,7 @@ def locked_shown(page: Page) -> int:
 
 def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     drawn(page, app)
-    assert "changed since it was last computed" in page.inner_text(".sl-figure >> nth=0")
+    assert "A diamond is where" in page.inner_text(".sl-figure >> nth=0")
     locks = "(p) => p > 16 && surelock.stage.trace.lanes[1].lockStep(p, 127) >= 0"
     page.evaluate(
         f"""() => {{ const {{ stage }} = surelock;

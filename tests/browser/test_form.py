@@ -79,7 +79,7 @@ def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: 
     page.goto(app.url)
     page.wait_for_function("window.surelock?.stage.trace && document.querySelector('#sl-gen-length')")
     page.click("text=More settings")
-    shows(page, 128, 128, 32)
+    shows(page, 64, 64, 32)
     for length, block in ((32, 32), (28, 28), (16, 16), (64, 32)):
         set_length(page, length)
         shows(page, length, length, block)

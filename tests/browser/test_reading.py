@@ -36,7 +36,7 @@ def test_cells_are_coloured_by_what_is_chosen(page: Page, app: App) -> None:
     state = fill(page, 0, 20)
     for label, told in ends.items():
         page.get_by_label("Colours").select_option(label=label)
-        assert page.locator(".sl-scale > span").all_inner_texts() == [told[0], "", told[1]]
+        assert page.locator(".sl-scale > span").all_inner_texts() == [f"{label}:", told[0], "", told[1]]
         assert page.evaluate("surelock.stage.colouring.name") == label.lower()
         assert fill(page, 0, 20) != state
     newest = page.evaluate("surelock.stage.trace.lanes[0].steps[60 - 4].unmasked[0]")  # no longer lit
@@ -91,7 +91,7 @@ def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App
     page.keyboard.press("End")
     assert page.evaluate("document.querySelector('.sl-window').scrollTop") > 100, "the focused cell is in sight"
     page.click("role=tab[name='Numbers']")
-    page.get_by_label("Long text").select_option(label="The whole canvas, without its words")
+    page.get_by_label("Long text").select_option(label="The whole canvas, without its tokens")
     assert page.evaluate(
         "[...document.querySelectorAll('.sl-window')].every((box) => box.scrollHeight <= box.clientHeight)"
     )

@@ -201,4 +201,4 @@ def test_likely_words_stay_when_the_visitor_turns_to_another_lane_and_back(stage
         return whatIf.likely.childElementCount;
       });
     }""")
-    assert offered == [1, 2, 1]
+    assert offered == [2, 3, 2], "with the end of the text"

@@ -20,7 +20,7 @@ test("cells are laid out in the columns that fit, with their words up to a lengt
   assert.deepEqual(told(10, 100), [5, 2, 20, 26, 3, true]);
   assert.deepEqual(told(256, 600, { whole: true }), [10, 26, 60, 23, 3, true], "what fits is always readable");
   assert.deepEqual(told(142, 590, { tall: 330 }), [10, 15, 59, 22, 3, true], "rows shrink to what is there");
-  assert.deepEqual(told(142, 590, { tall: 900 }), [7, 21, 84.3, 34, 3, true], "what is there is filled");
+  assert.deepEqual(told(142, 590, { tall: 900 }), [7, 21, 84.3, 42, 3, true], "what is there is filled");
   assert.deepEqual(told(78, 590, { tall: 405 }), [7, 12, 84.3, 33, 3, true], "by a short text, too");
   assert.deepEqual(told(142, 358, { tall: 215 }), [10, 15, 35.8, 14, 2, true], "then there are more columns");
   assert.deepEqual(told(140, 600, { tall: 196 }), [10, 14, 60, 14, 2, true], "and no more than have to be");

@@ -121,5 +121,6 @@ test("a fork has the first token that differs, and both words", () => {
     words: ["cat,", "cats"],
   });
   assert.deepEqual(found([1, 0, 0], [1, 2, 0]), { position: 2, spans: [[2], [2]], words: ["cat", "nothing more"] });
+  assert.deepEqual(found([1, 7, 2, 0], [1, 2, 0, 0]).words, ["cat", "⏎"], "what cannot be seen is shown by its sign");
   assert.equal(found([1, 2], [1, 2]), null);
 });

@@ -95,8 +95,9 @@ export class Drawer {
   /** A sheet stands above the player, at the window's upper edge where it would cover the cell that it speaks of: nothing
    * moves under a finger. at: {top, bottom} in the window. */
   #lift(at) {
-    const { node, player } = this;
-    node.style.setProperty("--sl-player", `${player.offsetHeight + 10}px`);
+    const { node, player, stage } = this;
+    stage.root.style.setProperty("--sl-player", `${player.offsetHeight + 10}px`);
+    stage.root.style.setProperty("--sl-dock", `${player.parentElement.offsetHeight + 10}px`);
     node.dataset.edge = at.bottom > innerHeight - player.offsetHeight - node.offsetHeight - 2 * EDGE ? "top" : "bottom";
   }
 

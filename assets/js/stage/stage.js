@@ -93,7 +93,6 @@ export class Stage {
     const { root } = this;
     this.announceLater = throttle(() => this.#announce(), 4000);
     this.drawRasters = throttle(() => this.#drawRasters(), 700);
-    this.learn = throttle(() => this.#learn(), 300);
     watchView(this.grids, () => this.drawRasters());
     new ResizeObserver(() => this.drawRasters()).observe(this.grids);
     this.sight.watch([this.teller.node, this.gauges.node]);
@@ -199,7 +198,7 @@ export class Stage {
     this.colouring.load(trace);
     this.#learn();
     this.teller.load();
-    this.teller.node.style.setProperty("--sl-lines", 1 + trace.others.length);
+    this.teller.node.style.setProperty("--sl-lines", Math.max(2, trace.others.length));
     this.numbers.load(trace);
     this.gauges.load(trace);
     this.drawer?.load(trace);
@@ -226,14 +225,17 @@ export class Stage {
 
   /** What the trace tells as far as it has come. */
   #learn() {
+    this.learned = this.trace.count;
     this.chapters = chapters(this.trace);
     this.moments = moments(this.trace, this.chapters);
   }
 
   tell(step) {
-    const { trace, moments: all, timeline } = this;
+    const { trace, timeline, teller } = this;
+    if (this.learned < trace.count && !teller.left) this.#learn(); // no sooner than it can be told
     const now = () => narrate(trace, step, this.chapters);
-    this.teller.follow(step, { moments: all, now, held: timeline.held, moves: timeline.moving || timeline.playing });
+    const { moments: all } = this;
+    teller.follow(step, { moments: all, now, held: timeline.held, moves: timeline.moving || timeline.playing });
   }
 
   #drawRasters() {
@@ -251,7 +253,6 @@ export class Stage {
   }
 
   grew() {
-    this.learn();
     this.timeline.grew();
     this.curves?.redraw();
     this.panels?.analysis.redraw();
@@ -279,7 +280,8 @@ export class Stage {
   say(text, kind = "note") {
     if (this.drawer?.tells(text)) return;
     setText(this.status, text);
-    this.status.dataset.kind = kind;
+    const passes = kind === "note" && (page.now.waits !== null || text.endsWith("…"));
+    this.status.dataset.kind = passes ? "passing" : kind; // that moves nothing
   }
 
   #pinned() {

@@ -2,6 +2,7 @@
 // Texts are aligned word by word, never position by position.
 
 import { h } from "../dom.js";
+import { visible } from "./pieces.js";
 
 const latest = new WeakMap(); // by lane: the step last asked for, and its words; several lanes are laid beside one
 
@@ -115,7 +116,10 @@ export function forkOf(trace, lane, step) {
   const spans = [own, other].map((list) => spanOf(trace, list, which));
   const differs = (p) => lane.token(p, at[0]) !== trace.reference.token(p, at[1]);
   const position = spans[0].find(differs) ?? spans[0][0];
-  return { position, spans, words: [own[which].text.trim(), other[which]?.text.trim() ?? "nothing more"] };
+  const texts = [own, other].map((list) => list[which]?.text ?? "nothing more");
+  const [a, b] = texts.map((text) => text.trim());
+  const shown = a === b || !a || !b ? texts.map((text) => visible(text, { trim: true })) : [a, b]; // white space may be all that differs
+  return { position, spans, words: shown };
 }
 
 /** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "fork" (the first word that differs) or "other". */
