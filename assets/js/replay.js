@@ -26,7 +26,7 @@ async function begin(root) {
   const race = (trace, lanes) => parts.starting.raceLike(trace, lanes);
   const document = (run) => source.document(run);
   parts.stage = new Stage(root, LOADS, { ...asking(parts), source: { document }, lessons: { race } });
-  parts.live = new Running({ stage: parts.stage, source, seconds: async () => null });
+  parts.live = new Running({ stage: parts.stage, source });
   parts.starting = new Starting(parts);
   return parts;
 }

@@ -33,7 +33,6 @@ begin({
   source: new Sources(none, new BrowserDoor()),
   fill: (settings) => form.fill(settings),
   refuses: (model) => (model === told.model ? "" : ALONE),
-  seconds: async () => null,
 });
 form.fill(readAddress(location.search, location.hash).settings);
 page.set({ prompt: form.prompt.value });

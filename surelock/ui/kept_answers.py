@@ -1,17 +1,12 @@
-"""The page and its configuration, made once for all visitors. The page begins with two scripts of its own."""
+"""The page and its configuration, made once for all visitors."""
 
 import asyncio
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from surelock.places import ASSETS
 
 MOST = 8  # answers that are kept; of more the least used makes room
 _PATHS = ("/", "/config")
-#: The first scripts of the page: Gradio 6.31 puts its argument `head` behind its own scripts. `frames.js` ends a frame
-#: loop of Gradio's loading screen, `hold.js` keeps an early press of Run until the page is ready.
-_FIRST = [ASSETS / "js" / "load" / name for name in ("frames.js", "hold.js")]
 _ADDRESS = ("host", "x-forwarded-host", "x-forwarded-proto", "x-gradio-server")  # what Gradio reads addresses from
 Key = tuple[object, ...]
 
@@ -28,7 +23,6 @@ class KeptAnswers:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self._head = "".join(["<head>", *(f"<script>{path.read_text('utf-8')}</script>" for path in _FIRST)]).encode()
         self._kept: dict[Key, list[Message]] = {}
         self._uses: dict[Key, int] = {}
         self._making = asyncio.Lock()
@@ -56,11 +50,7 @@ class KeptAnswers:
             messages.append(message)
 
         await self.app(scope, receive, take)
-        start, page = messages[:2]
-        if scope["path"] == "/" and b"<head>" in page["body"]:
-            page["body"] = page["body"].replace(b"<head>", self._head, 1)
-            MutableHeaders(scope=start)["content-length"] = str(len(page["body"]))
-        if start["status"] == 200:
+        if messages[0]["status"] == 200:
             if len(self._kept) >= MOST:
                 least = min(self._uses, key=self._uses.__getitem__)
                 del self._kept[least], self._uses[least]

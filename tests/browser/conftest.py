@@ -12,8 +12,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from tests.browser.server import FLAGS, chromium_path
 
 OPEN_FORM = """window.opensForm = innerWidth > 768;
-if (opensForm) addEventListener("sl-ready", () =>
-  document.querySelector(".sidebar:not(.open) .toggle-button")?.click(), true);
+const openForm = () => window.surelock?.page.now.arrived
+  ? document.querySelector(".sidebar:not(.open) .toggle-button")?.click() : setTimeout(openForm, 20);
+if (opensForm) addEventListener("DOMContentLoaded", openForm);
 addEventListener("DOMContentLoaded", () => {
   const still = document.createElement("style");
   still.textContent = ".sidebar, .sidebar ~ * { transition: none !important; }";

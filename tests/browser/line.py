@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 
 
@@ -14,12 +15,14 @@ class Line:
     def __init__(self, to: int) -> None:
         self.to = to
         self._links: list[socket.socket] = []
+        self._until = 0.0
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._door.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut(self) -> None:
-        """Reset every connection; new ones are taken."""
+    def cut(self, seconds: float = 0.0) -> None:
+        """Reset every connection; new ones are taken after so many seconds, and reset until then."""
+        self._until = time.monotonic() + seconds
         links, self._links = self._links, []
         for link in links:
             with suppress(OSError):  # it has ended by itself
@@ -35,6 +38,9 @@ class Line:
         with suppress(OSError):  # closed
             while True:
                 near, _ = self._door.accept()
+                if time.monotonic() < self._until:
+                    near.close()
+                    continue
                 try:
                     far = socket.create_connection(("127.0.0.1", self.to), 5)
                 except OSError:  # nobody is there

@@ -1,4 +1,4 @@
-"""A connection that is reset and a server that is started anew: the tab keeps its runs and says what became of them."""
+"""A connection that is cut and a server that is started anew: a run goes on by itself, or the tab keeps what it has."""
 
 from __future__ import annotations
 
@@ -7,58 +7,88 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import run_to_end, visit
+from tests.browser.actions import run_to_end, until, visit, wait_for_run
 from tests.browser.line import Line
-from tests.browser.server import free_port, serve, wait_for_model
+from tests.browser.server import App, free_port, serve, wait_for_model
+
+GOES_ON = "The connection to the server was lost: the run goes on by itself when it is back."
+STEPS = "surelock.stage.trace.lanes.map(({ steps }) => steps.map(({ unmasked }) => [...unmasked]))"
 
 
 @pytest.fixture
-def line() -> Iterator[Line]:
-    made = Line(free_port())
+def line(app: App) -> Iterator[Line]:
+    made = Line(int(app.url.rpartition(":")[2]))
     yield made
     made.close()
 
 
 def begin(page: Page) -> None:
     """Press Run, and wait until the run that this starts has some steps."""
+    before = page.evaluate("surelock.live.run?.id ?? null")
     page.click("#sl-run")
-    page.wait_for_function(
-        "surelock.page.now.phase === 'running' && surelock.live.run.trace.count >= 5", timeout=60_000
-    )
+    until(page, f"(surelock.live.run?.id ?? null) !== {before!r}".replace("None", "null"), 60)
+    wait_for_run(page, 5)
 
 
-def interrupted(page: Page, runs: int) -> None:
-    """The page tells that the run on its way was cut off, and has that many runs."""
-    told = "The connection to the server was lost. What was computed is kept."
-    expect(page.locator(".sl-status")).to_have_text(told, timeout=60_000)
-    assert page.evaluate("[surelock.stage.trace.race.live, surelock.page.now.phase]") == [False, "idle"]
-    assert page.evaluate("surelock.stage.trace.count") >= 5
-    assert page.evaluate("surelock.stage.runs.entries.length") == runs
-    assert page.evaluate("surelock.stage.runs.entries.at(-1).source") == "interrupted"
+def test_a_run_goes_on_by_itself_after_three_seconds_without_a_network(page: Page, line: Line) -> None:
+    visit(page, f"http://127.0.0.1:{line.port}", gen_length=96, steps=96)
+    begin(page)
+    line.cut(3.0)
+    expect(page.locator(".sl-status")).to_have_text(GOES_ON)
+    until(page, "surelock.stage.root.dataset.state === 'idle'", 60)
+    assert page.inner_text(".sl-status") == "" and page.evaluate("surelock.stage.runs.entries.at(-1).source") == "live"
+    whole = page.evaluate(STEPS)
+    run_to_end(page)
+    assert page.evaluate(STEPS) == whole and len(whole[0]) == 96
 
 
 @pytest.mark.long
-def test_what_the_tab_has_outlives_connection_and_server(page: Page, line: Line) -> None:
-    url = f"http://127.0.0.1:{line.port}"
+def test_what_the_tab_has_outlives_the_server(page: Page) -> None:
+    line = Line(free_port())
+    url, status = f"http://127.0.0.1:{line.port}", page.locator(".sl-status")
     with serve(port=line.to) as app:
         wait_for_model(app)
         visit(page, url, gen_length=300, steps=300)
         begin(page)
-        line.cut()
-        interrupted(page, 2)  # with the recorded one
-        begin(page)
         app.process.kill()
         app.process.wait()
         line.cut()
-        interrupted(page, 3)
-        page.click("#sl-run")
-        expect(page.locator(".sl-status")).to_have_text("The connection to the server was lost.")
+        expect(status).to_have_text(GOES_ON)
     with serve(port=line.to) as app:
+        gone = "This run is no longer kept on the server; press Run to start a new one. What was computed is kept."
+        expect(status).to_have_text(gone, timeout=30_000)
+        assert page.evaluate("[surelock.page.now.phase, surelock.stage.runs.entries.at(-1).source]") == [
+            "idle",
+            "interrupted",
+        ]
         wait_for_model(app)
         begin(page)
-        page.click(".sl-control-stop")
-        expect(page.locator(".sl-status")).to_contain_text("Stopped after step")
         page.reload()
-        page.wait_for_function("window.surelock?.stage.runs.entries.length === 4")
+        until(page, "window.surelock?.stage.runs.entries.length === 3")  # with the recorded one
+        app.process.kill()
+        app.process.wait()
+        line.cut()
+        page.click(".sl-action-run")
+        expect(status).to_have_text("The connection to the server was lost.")
+    with serve(port=line.to) as app:
+        wait_for_model(app)
         visit(page, url)
         run_to_end(page)
+    line.close()
+
+
+def test_a_page_pauses_steps_and_stops(page: Page, app: App) -> None:
+    visit(page, app.url, gen_length=200, steps=200)
+    begin(page)
+    page.click(".sl-control-pause")
+    expect(page.locator(".sl-status")).to_contain_text("Paused after step")
+    count = page.evaluate("surelock.stage.trace.count")
+    page.click(".sl-control-step")
+    until(page, f"surelock.stage.trace.count === {count} + 1 && surelock.page.now.waits === null")
+    page.wait_for_timeout(500)
+    assert page.evaluate("[surelock.stage.trace.count, surelock.page.now.phase]") == [count + 1, "paused"]
+    page.click(".sl-control-pause")
+    wait_for_run(page, count + 3)
+    page.click(".sl-control-stop")
+    expect(page.locator(".sl-status")).to_contain_text("Stopped after step")
+    assert page.evaluate("surelock.stage.trace.lanes[1].steps.length === surelock.stage.trace.count")

@@ -39,7 +39,7 @@ const RUN = liveRun();
 /** What a page's run is at, by what was pressed and answered. */
 class Model {
   asked = null; // what waits, not open yet
-  run = null; // {handle, sent, over, stepping: one step is asked for, again: Play was pressed while it pauses, waits: for more}
+  run = null; // {handle, sent, over, stepping: one step is asked for, waits: for more}
   phase = "idle";
   pending = null;
   place = 0; // in the queue, of what waits
@@ -100,9 +100,9 @@ const MOVES = {
     (page, model) => {
       if (model.going) model.end();
       const { header, pieces } = structuredClone(RUN);
-      model.asked.send({ run: `r${page.source.asked.length}`, seq: 0, open: { header, pieces }, pausable: true });
+      model.asked.send({ run: `r${page.source.asked.length}`, open: { header, pieces }, pausable: true });
       Object.assign(model, {
-        run: { handle: model.asked, sent: 0, over: false, again: false },
+        run: { handle: model.asked, sent: 0, over: false },
         asked: null,
         phase: "running",
       });
@@ -114,15 +114,14 @@ const MOVES = {
       const { run } = model;
       const until = run.stepping ? run.sent + 1 : Math.min(STEPS, run.sent + 1 + (n % 4));
       const records = RUN.records.filter(({ step }) => step >= run.sent && step < until);
-      run.handle.send({ run: "r", seq: 1, pieces: {}, records: structuredClone(records) });
-      if (run.stepping) model.phase = "paused";
+      run.handle.send({ pieces: {}, records: structuredClone(records) });
       Object.assign(run, { sent: until, stepping: false, waits: false });
     },
   ],
   finish: [
     (model) => model.going && model.run.sent === STEPS,
     (_, model) => {
-      model.run.handle.send({ run: "r", end: "finished", problem: null });
+      model.run.handle.send({ end: "finished", problem: null });
       model.end();
     },
   ],
@@ -134,11 +133,22 @@ const MOVES = {
     },
   ],
   place: [
-    (model) => model.asked !== null || model.run?.waits,
-    (_, model, n) => {
+    (model) => model.asked !== null || model.going,
+    (page, model, n) => {
       const place = n % 3;
-      (model.asked ?? model.run.handle).send({ place });
+      (model.asked ?? model.run.handle).send({ place, seconds: n % 7 ? n : null });
       model.place = place;
+      if (place && !model.asked) model.run.waits = true; // its stream was cut
+      const waiting = place ? /^Waiting for the device: \d runs? before yours/ : /^$/;
+      if (model.waits) assert.match(page.surelock.page.now.waiting, waiting);
+    },
+  ],
+  cut: [
+    (model) => model.going,
+    (page, model, n) => {
+      const status = n % 2 ? "The run goes on by itself." : "";
+      model.run.handle.send({ status });
+      if (status) assert.equal(page.find(".sl-status").textContent, status);
     },
   ],
   held: [
@@ -147,13 +157,6 @@ const MOVES = {
       model.run.handle.send({ refused: "The queue is full." });
       model.rests();
       assert.equal(page.find(".sl-status").textContent, "The queue is full.");
-    },
-  ],
-  dropped: [
-    (model) => model.going && model.run.waits && model.asked === null,
-    (_, model) => {
-      model.run.handle.send({ run: null, refused: "The run is not there any more." });
-      model.end();
     },
   ],
   refuse: [
@@ -166,9 +169,8 @@ const MOVES = {
   pause: [
     (model) => model.phase === "running",
     (page, model) => {
-      const { waits } = model.run;
       page.live.pause();
-      if (!waits) model.pending = "pause";
+      model.pending = "pause";
       model.rests();
     },
   ],
@@ -176,11 +178,7 @@ const MOVES = {
     (_, page) => waiting(page, "pause").length > 0,
     (page, model, n) => {
       const { run } = model;
-      if (answer(page, "pause", n) !== run?.handle || run.over || model.pending !== "pause") return;
-      model.pending = null;
-      if (run.again) model.phase = "running";
-      if (run.again) model.waitsForMore();
-      run.again = false;
+      if (answer(page, "pause", n) === run?.handle && !run.over && model.pending === "pause") model.pending = null;
     },
   ],
   resume: [
@@ -188,9 +186,10 @@ const MOVES = {
     (page, model) => {
       const { run } = model;
       page.live.resume();
-      if (model.pending) run.again = !run.again;
-      else if (!run.stepping) model.phase = "running";
-      if (model.phase === "running") model.waitsForMore();
+      if (model.pending === "stop") return;
+      Object.assign(model, { phase: "running", pending: null });
+      run.stepping = false;
+      model.waitsForMore();
     },
   ],
   step: [
@@ -206,9 +205,10 @@ const MOVES = {
     (model) => model.going || model.asked !== null,
     (page, model) => {
       page.live.stop();
-      if (model.asked) model.asked = null;
-      else if (model.run.waits && model.place) model.rests();
-      else model.pending = "stop";
+      const rests = !model.asked && model.run.waits && model.place;
+      if (rests) model.rests();
+      if (!model.asked) model.pending = rests ? "pause" : "stop";
+      model.asked = null;
     },
   ],
   stopped: [

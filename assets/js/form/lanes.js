@@ -8,6 +8,8 @@ import { MISSING, Part } from "../stage/part.js";
 import { described, namesApart, presetName, ruleName, rulesOf, unnumbered } from "../trace/described.js";
 import { codesOf, putCodes } from "../trace/typed.js";
 
+const FORM_MS = 60; // the other fields of the same answer
+
 class Lanes {
   constructor({ element, props, watch }) {
     Object.assign(this, { props, lanes: [], presets: [] });
@@ -30,7 +32,7 @@ class Lanes {
     Object.assign(this, { lanes, presets });
     for (const lane of lanes) this.#recognize(lane);
     page.set({ presets, examples, knows, typed: codesOf(lanes).length > 0 });
-    if (arrived) page.set({ arrived });
+    if (arrived) setTimeout(() => page.set({ arrived }), FORM_MS);
     const named = namesApart(lanes.map((lane) => this.nameOf(lane)));
     if (lanes.some(({ name }, i) => name !== named[i])) this.send();
     else this.shown.made?.draw();

@@ -80,7 +80,7 @@ export class SiteForm {
     const follows = "gen_length" in values ? others : first;
     this.set({ prompt: values.prompt ?? prompt, values: { ...follows, ...values } });
     const held = JSON.parse(this.told.lanes);
-    this.value = JSON.stringify({ ...held, lanes: lanes ?? held.lanes, arrived: { said, session: null } });
+    this.value = JSON.stringify({ ...held, lanes: lanes ?? held.lanes, arrived: { said } });
     this.onLanes();
   }
 

@@ -1,3 +1,1 @@
-import(new URL("surelock/scripts/page.js", document.baseURI).href).then((page) =>
-  page.stage({ element, trigger, server }),
-);
+import(new URL("surelock/scripts/page.js", document.baseURI).href).then((page) => page.stage({ element, trigger }));

@@ -19,3 +19,10 @@ export const fileOf = async (name) => (packed.has(name) ? new Response(await blo
 
 export const addressOf = async (name) =>
   packed.has(name) ? URL.createObjectURL(await blobOf(name)) : beside(name).href;
+
+/** Whether the server has another edition of the page's script than this page. */
+export async function isOutdated() {
+  const tag = async (cache) => (await fetch(beside("scripts/page.js"), { cache })).headers.get("etag");
+  const [here, there] = await Promise.all(["force-cache", "no-store"].map(tag));
+  return here !== there;
+}

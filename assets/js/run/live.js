@@ -11,9 +11,8 @@ import { Arriving } from "./arriving.js";
 import { asking } from "./asking.js";
 import { BrowserDoor } from "./browser_door.js";
 import { embed } from "./embed.js";
-import { addressOf, fileOf } from "./files.js";
+import { addressOf, beside, fileOf } from "./files.js";
 import { Kept } from "./kept.js";
-import { newSession, Queue } from "./queue.js";
 import { readRun } from "./recorded.js";
 import { Running } from "./running.js";
 import { ServerSource } from "./server_source.js";
@@ -21,21 +20,11 @@ import { Sources } from "./sources.js";
 import { Starting } from "./starting.js";
 import { page } from "./state.js";
 import { Tab } from "./tab.js";
+import { FILLING } from "./wording.js";
 
-const FORM_MS = 60; // the other fields of the same answer
+const PATIENCE_MS = 6000; // with a form whose load event does not come: it holds its first settings
 
-/** Run can be taken from now on: stage and buttons are there, and the form holds what the page's load event brought. It is
- * told to the script in the page's head (load/hold.js), too. */
-const formIsReady = new Promise((then) => {
-  const end = page.follow(["live", "arrived"], ({ live, arrived }) => {
-    if (!live || !arrived) return;
-    setTimeout(() => {
-      end();
-      dispatchEvent(new Event("sl-ready"));
-      then();
-    }, FORM_MS);
-  });
-});
+const formIsFilled = new Promise((then) => page.follow(["arrived"], ({ arrived }) => arrived && then()));
 
 /** The first Tab stop of the page: past the sidebar's many fields, to the grids. */
 function addSkipLink(grids) {
@@ -77,26 +66,9 @@ function makeStage(root, { parts, tab, onUse }) {
   });
 }
 
-function queueOf() {
-  const { dependencies } = window.gradio_config;
-  const functions = Object.fromEntries(dependencies.map(({ api_name, id }) => [api_name, id]));
-  const queue = new Queue({ root: new URL("gradio_api/", document.baseURI), functions, session: newSession() });
-  page.follow(["arrived"], ({ arrived }) => {
-    if (arrived?.session) queue.session = arrived.session; // its heartbeat tells the server when the page is left
-  });
-  return queue;
-}
-
-/** The sources that the server offers (see surelock/ui/stage.py), the chosen one first. */
-function sourcesOf({ root, server }) {
-  const offered = root.dataset.sources.split(" ");
-  page.set({ sources: offered, source: offered[0] });
-  return new Sources(new ServerSource({ queue: queueOf(), server }), new BrowserDoor());
-}
-
 /** Shows the stage in an empty element, and all that follows it. source: see Sources. fill(settings) puts a query's into
- * the form. refuses(model): why that model cannot run here, a sentence, or "". seconds: see Running. */
-export function begin({ root, source, fill, refuses, seconds }) {
+ * the form. refuses(model): why that model cannot run here, a sentence, or "". */
+export function begin({ root, source, fill, refuses }) {
   const tab = new Tab();
   const parts = { source };
   const onUse = async (trace) => {
@@ -107,14 +79,15 @@ export function begin({ root, source, fill, refuses, seconds }) {
   };
   const stage = makeStage(root, { parts, tab, onUse });
   const kept = new Kept({ onProblem: (text) => stage.say(text), tab });
-  const live = new Running({ stage, source, seconds });
+  const live = new Running({ stage, source });
   const addressing = new Addressing({ stage, kept });
   addEventListener("pagehide", () => kept.leave(live));
-  const fillOnceReady = (settings) => formIsReady.then(() => fill(settings));
-  const arriving = new Arriving({ stage, live, kept, fill: fillOnceReady });
+  const fillAgain = (settings) => formIsFilled.then(() => fill(settings));
+  const arriving = new Arriving({ stage, live, kept, fill: fillAgain });
   Object.assign(parts, { stage, live, addressing, kept, arriving, starting: new Starting({ stage, live }) });
   const decodes = (model) => source.browser.decodes(model);
-  root.before(actions({ press: pressRun, toggleForm: toggleSidebar, lessons: stage.lessonsButton, decodes }));
+  const press = () => (page.now.arrived ? pressRun() : stage.say(FILLING));
+  root.before(actions({ press, toggleForm: toggleSidebar, lessons: stage.lessonsButton, decodes }));
   addSkipLink(stage.grids);
   embed(root);
   window.surelock = { ...parts, page }; // for the form's events, the browser's console and the tests
@@ -132,16 +105,20 @@ export function begin({ root, source, fill, refuses, seconds }) {
   });
 }
 
-export function connect({ element, trigger, server }) {
+export function connect({ element, trigger }) {
   const root = element.querySelector(".sl-stage");
+  const sources = root.dataset.sources.split(" "); // see surelock/ui/stage.py
+  page.set({ sources, source: sources[0] });
+  setTimeout(() => page.set({ arrived: page.now.arrived ?? {} }), PATIENCE_MS);
+  const server = new ServerSource(beside(""));
+  addEventListener("pagehide", () => server.leave());
   begin({
     root,
-    source: sourcesOf({ root, server }),
+    source: new Sources(server, new BrowserDoor()),
     fill: (settings) => trigger("select", Object.fromEntries(new URLSearchParams(settings))),
     refuses: async (model) => {
-      const state = await server.model_state(model);
+      const state = await server.state(model);
       return ["ready", "loading"].includes(state) ? "" : state;
     },
-    seconds: (place, run) => server.wait(place, run),
   });
 }

@@ -4,36 +4,18 @@ import { closeSidebarIfNarrow } from "../form/controls.js";
 import { Trace } from "../trace/trace.js";
 import { cursorBefore, partedAt, repeats, whatIf } from "./branching.js";
 import { page } from "./state.js";
-import { Waiting } from "./waiting.js";
+import { FILLING, fetching, lookedFor, ONE_WAITS, waitingText, warning } from "./wording.js";
 
-const ONE_WAITS = "One of your runs waits for the device already: cancel it first.";
-
-/** What to expect of a prompt that the model cannot know, in a sentence, or "". */
-function warning({ pieces, header: { prompt_tokens: tokens } }) {
-  if (!pieces.isForeign(tokens)) return "";
-  const { knows } = page.now;
-  return `${knows ? `This model knows ${knows}. It` : "This model"} reads this prompt almost byte by byte: expect nonsense.`;
-}
-
-/** A link's step, in a sentence: the run that it asked for is shown at its end. */
-function pointedAt({ step }, { race: { last } }) {
-  if (step === undefined || step === last) return "";
-  return `The link points at step ${step + 1}${step > last ? `, and this run has ${last + 1}` : ""}.`;
-}
-
-const megabytes = (bytes) => Math.round(bytes / 1e6);
-const fetching = ({ got, all }) =>
-  got < all ? `Fetching the decoder: ${megabytes(got)} of ${megabytes(all)} MB` : "Starting the decoder …";
+/** what: "run", the form's own; "branch", a what-if or a lesson's run; "more", of a paused run; null: nothing waits. */
+const waitFor = (what) => page.set({ waits: what, place: 0, waiting: "" });
 
 export class Running {
   run = null;
   branching = null; // what waits, where it is a branch, see branchOf
   #queued = null; // what waits, a run of the source's that has not opened
 
-  /** source: see ServerSource. seconds(place, run) asks the server for how long it takes; run: of it more is wanted. */
-  constructor({ stage, source, seconds }) {
-    const more = () => (page.now.waits === "more" ? this.run.id : null);
-    this.waiting = new Waiting({ seconds: (place) => seconds(place, more()) });
+  /** source: see ServerSource. */
+  constructor({ stage, source }) {
     Object.assign(this, { stage, source });
     page.follow(["waiting"], ({ waiting }) => waiting && stage.say(waiting));
     page.follow(["phase"], ({ phase }) => {
@@ -43,9 +25,9 @@ export class Running {
 
   /** A run of the form's, at once in the place of the visitor's older one, whatever that is at. */
   press({ lanes, ...values }) {
+    if (!page.now.arrived) return this.stage.say(FILLING);
     closeSidebarIfNarrow();
-    if (page.now.waits === "more") this.run.handle.leave();
-    else if (page.now.waits) this.#leaveQueue();
+    if (["run", "branch"].includes(page.now.waits)) this.#leaveQueue();
     this.leave(null);
     this.#begin("run", { ...values, lanes: JSON.parse(lanes).lanes });
   }
@@ -72,7 +54,7 @@ export class Running {
 
   #begin(what, request) {
     this.submitted = what === "run" ? page.now.edited : undefined;
-    this.waiting.begin(what);
+    waitFor(what);
     this.stage.say("Starting …");
     const handle = this.source.start(request, (messages) => this.#hear(handle, messages));
     this.#queued = handle;
@@ -83,9 +65,9 @@ export class Running {
     this.#showNew();
   }
 
-  /** What is said of the present run, and again at its end. */
+  /** Of the present run, and again at its end. */
   #note(text) {
-    if (this.run) this.run.note = text;
+    this.run.note = text;
     this.stage.say(text);
   }
 
@@ -97,24 +79,30 @@ export class Running {
   }
 
   #message(handle, message) {
-    const { run } = this;
-    const isOwn = run?.handle === handle && !run.over;
-    if (!isOwn && handle !== this.#queued) return;
-    if (message.place !== undefined) return this.waiting.at(message.place);
-    if (message.loading) return this.stage.say(fetching(message.loading));
-    if (message.note) return this.#note(message.note);
+    const goesOn = this.run?.handle === handle && !this.run.over;
+    if (!goesOn && handle !== this.#queued) return;
+    const { place, loading, status, note, refused, lost } = message;
+    if (place !== undefined) return this.#placed(message);
+    if (loading) return this.stage.say(fetching(loading));
+    if (status !== undefined) return this.stage.say(status || page.now.waiting || this.run?.note || "");
+    if (note) return this.#note(note);
     if (message.open) return this.#open(handle, message);
-    if (!isOwn) return this.#refused(message.refused ?? message.lost);
-    if (message.lost) return this.#end({ end: "interrupted", problem: `${message.lost} What was computed is kept.` });
-    if (message.refused && message.run === undefined) return this.#held(message.refused, "error"); // by the queue
+    if (!goesOn) return this.#refused(refused ?? lost);
+    if (lost) return this.#end({ end: "interrupted", problem: `${lost} What was computed is kept.` });
+    if (refused) return this.#rest(refused, "error");
     if (page.now.waits === "more") {
-      this.waiting.end();
+      waitFor(null);
       this.stage.say("");
     }
-    if (message.refused) return this.#end({ end: "stopped", problem: message.refused });
     if (message.end) return this.#end(message);
     if (message.errors) return this.#errors(message.errors);
     this.#records(message);
+  }
+
+  /** A run that was cut off waits anew. */
+  #placed(message) {
+    const waits = page.now.waits ?? (message.place ? "more" : null);
+    page.set({ waits, place: message.place, waiting: waits ? waitingText(message) : "" });
   }
 
   #records({ pieces, records }) {
@@ -131,10 +119,7 @@ export class Running {
       run.behind = 1;
       this.stage.say(run.branching?.parted ?? "");
     }
-    if (run.steps !== undefined && --run.steps <= 0) {
-      run.steps = undefined;
-      page.set({ phase: "paused" });
-    }
+    run.stepping = false;
   }
 
   /** A step that is on show came again as another one: all that grows is computed anew, the parent with it. */
@@ -162,7 +147,7 @@ export class Running {
 
   #forgetQueued() {
     this.#queued = null;
-    this.waiting.end();
+    waitFor(null);
     this.#undo(this.branching);
     this.stage.lessons?.gone();
   }
@@ -170,7 +155,7 @@ export class Running {
   #open(handle, { run: id, open, pausable }) {
     const { branching } = this;
     this.#queued = this.branching = null;
-    this.waiting.end();
+    waitFor(null);
     if (this.run && !this.run.over) this.#end({ end: "stopped" }); // its last message was not sent
     const trace = branching?.trace ?? new Trace(open);
     branching?.trace.timed(open.header);
@@ -196,23 +181,23 @@ export class Running {
 
   #end({ end, problem }) {
     this.#showNew();
-    const { trace, branching } = this.run;
+    const { trace, branching, note, lacks } = this.run;
     const { wanted, waits } = page.now;
     this.run.over = true;
     page.set({ pending: null, phase: "idle", wanted: null });
-    if (waits === "more") this.waiting.end();
+    if (waits === "more") waitFor(null);
     trace.race.live = false;
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
-    const finished = branching ? "what if" : "live";
     let sentence =
-      problem ?? (end === "stopped" ? `Stopped after ${trace.race.done}.` : (branching?.parted ?? this.run.note ?? ""));
+      problem ?? (end === "stopped" ? `Stopped after ${trace.race.done}.` : (branching?.parted ?? note ?? ""));
     if (this.stage.trace !== trace) this.stage.drawer?.forget(trace);
     if (inVain) this.#undo(branching);
     else if (this.stage.trace === trace) {
       this.stage.finish();
-      if (wanted) sentence ||= [pointedAt(wanted, trace), this.run.lacks].filter(Boolean).join(" ");
+      if (wanted) sentence ||= [lookedFor(wanted, trace), lacks].filter(Boolean).join(" ");
     }
     if (!page.now.waits) this.stage.say(sentence, problem ? "error" : "note"); // else it is the next one's
+    const finished = branching ? "what if" : "live";
     if (trace.count && !inVain) this.stage.add(trace, end === "finished" ? finished : end);
   }
 
@@ -241,60 +226,46 @@ export class Running {
 
   async pause() {
     if (page.now.phase !== "running") return;
-    if (page.now.waits === "more") return this.#takeBack();
+    if (this.run.pausable) return this.#pause();
+    this.stage.timeline.seek(page.now.step - 1);
+    this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
+  }
+
+  async #pause() {
     const { run } = this;
-    if (!run.pausable) {
-      this.stage.timeline.seek(page.now.step - 1);
-      return this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
-    }
-    page.set({ phase: "paused", pending: "pause" });
-    this.stage.say("Pausing after this step …");
+    this.#rest("Pausing after this step …");
+    page.set({ pending: "pause" });
     await run.handle.pause();
     if (this.run !== run || page.now.pending !== "pause") return;
     page.set({ pending: null });
-    if (run.again) {
-      run.again = false;
-      return this.resume();
-    }
     this.stage.say(`Paused after ${run.trace.race.done}.`);
   }
 
-  resume() {
-    const { run } = this;
-    if (page.now.phase !== "paused") return;
-    if (page.now.pending) {
-      run.again = !run.again; // once it has paused
-      return;
-    }
-    if (run.steps !== undefined) return this.stage.say("A step is being computed: wait for it first.");
-    this.stage.say("");
-    page.set({ phase: "running" });
-    this.stage.timeline.followLive();
-    this.waiting.begin("more");
-    run.handle.resume();
-  }
-
-  /** What was asked of a paused run does not come: it stays paused. */
-  #held(sentence, kind) {
-    this.run.steps = undefined;
-    this.waiting.end();
+  /** Of the run nothing is computed or waits any more. */
+  #rest(sentence, kind) {
+    this.run.stepping = false;
+    if (page.now.waits === "more") waitFor(null);
     page.set({ phase: "paused" });
     this.stage.say(sentence, kind);
   }
 
-  /** Play or Step, pressed while another run has the device, leaves the queue. */
-  #takeBack() {
-    this.run.handle.leave();
-    this.#held(`Still paused after ${this.run.trace.race.done}.`);
+  resume() {
+    if (page.now.phase !== "paused" || page.now.pending === "stop") return;
+    this.run.stepping = false;
+    this.stage.say("");
+    page.set({ phase: "running", pending: null });
+    this.stage.timeline.followLive();
+    waitFor("more");
+    this.run.handle.resume();
   }
 
-  /** One more step on the server, if a run is paused there. Says whether it asked for one. */
+  /** One more step where it is computed, if a run is paused there. Says whether it asked for one. */
   step() {
     const { run } = this;
     if (!run || this.stage.trace !== run.trace || page.now.phase !== "paused") return false;
-    if (run.steps === undefined && !page.now.pending) {
-      run.steps = 1;
-      this.waiting.begin("more");
+    if (!run.stepping && !page.now.pending) {
+      run.stepping = true;
+      waitFor("more");
       run.handle.step();
     }
     return true;
@@ -303,7 +274,7 @@ export class Running {
   /** Ends the run after its present step; one that still waits for the device leaves the queue. */
   stop() {
     const { waits, place } = page.now;
-    if (waits === "more" && place) return this.#takeBack();
+    if (waits === "more" && place) return this.#pause();
     if (!waits || waits === "more") return this.#stopRun();
     this.#leaveQueue();
     this.stage.say("Cancelled: nothing waits for the device any more.");

@@ -1,99 +1,94 @@
-// Runs that the server computes. A source is the page's one door to runs, wherever they come from:
+// The server's routes (see docs/api.md). A source is the page's one door to runs, wherever they come from:
 // start(request, hear) -> {pause, resume, step, stop, leave}, top(lane, cell, step), token(text, model),
 // attended(trace, lane, cell, step), document(run).
 
-const ASK_MS = 120;
-const GRACE_MS = 1000;
-const later = (ms) => new Promise((then) => setTimeout(then, ms));
+import { isText } from "../trace/damage.js";
+import { unlessCut } from "./events.js";
+import { LOST, ServerRun, UPDATED } from "./server_run.js";
+
+/** A name for the page that no other has; crypto.randomUUID is not there where the page came over plain http. */
+export const newVisitor = () =>
+  Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
+
+/** On a Space, what tells ZeroGPU whose time a run takes: the page around this one gives it out. */
+async function spaceHeaders() {
+  const outer = window.parent !== window && location.hostname.endsWith(".hf.space") && window.supports_zerogpu_headers;
+  if (!outer) return {};
+  const { port1, port2 } = new MessageChannel();
+  return new Promise((then) => {
+    port1.onmessage = ({ data }) => {
+      port1.close();
+      then(data ?? {});
+    };
+    window.parent.postMessage("zerogpu-headers", "https://huggingface.co", [port2]);
+  });
+}
+
+/** {answer} of the server; {status, refused: a sentence, loading}; null where the connection is cut, or a proxy says that no server is there. */
+async function answerTo(url, options) {
+  const answer = await fetch(url, options).catch(unlessCut);
+  if (!answer || answer.ok) return answer && { answer };
+  const { status } = answer;
+  const { detail, loading } = (await answer.json().catch(unlessCut)) ?? {};
+  if (isText(detail) && detail.split(" ").length > 3) return { status, refused: detail, loading }; // not “Not Found”
+  if (status === 429) return { status, refused: "The server has too much to do: try again in a moment." };
+  return status >= 500 ? null : { status, refused: UPDATED };
+}
 
 export class ServerSource {
-  /** queue: see Queue. server: the stage's functions that wait for nothing, see surelock/ui/stage.py. */
-  constructor({ queue, server }) {
-    Object.assign(this, { queue, server });
+  visitor = newVisitor();
+  runs = new Set(); // those on their way
+
+  /** root: the address of the server's routes. */
+  constructor(root) {
+    this.root = root;
   }
 
-  /** Asks for a run. hear(messages): {place} of it in the queue, {refused} or {lost}, a sentence, or the run's own. */
+  /** See `answerTo`. after: the number of the last message that the page has. */
+  async ask(path, { after = -1, body, signal } = {}) {
+    const headers = { "x-surelock-visitor": this.visitor, ...(await spaceHeaders()) };
+    if (after >= 0) headers["last-event-id"] = `${after}`;
+    if (body !== undefined) headers["content-type"] = "application/json";
+    const post = body !== undefined && { method: "POST", body: JSON.stringify(body) };
+    return answerTo(new URL(path, this.root), { headers, signal, ...post });
+  }
+
+  async #json(path, body) {
+    const { answer } = (await this.ask(path, { body })) ?? {};
+    return answer ? answer.json().catch(unlessCut) : null;
+  }
+
+  /** Asks for a run. hear(messages): {place, seconds} of it in the queue, {status} ("": as before), {refused} or {lost}, a sentence, or the run's own. */
   start(request, hear) {
     return new ServerRun(this, request, hear);
   }
 
+  /** The page is left: nobody is there for its runs. */
+  leave() {
+    for (const { id } of this.runs) navigator.sendBeacon(new URL(`runs/${id}/stop`, this.root));
+  }
+
   /** What the server has of the run with that id, or null. */
   document(run) {
-    return this.server.export(run);
+    return this.#json(`runs/${run}/trace`);
   }
 
   /** [[id, piece, p], ...]: likely tokens at a position, or null. */
-  async top({ source }, cell, step) {
+  async top({ source }, position, step) {
     if (!source?.run || step < 0) return null;
-    return (await this.server.top(source.run, cell, step))?.[source.id] ?? null;
+    return (await this.#json(`runs/${source.run}/top?step=${step}&position=${position}`))?.[source.id] ?? null;
   }
 
-  token(text, model) {
-    return this.server.token(model, text);
+  /** Whether a model can run here: "ready", "loading", or a sentence why not. */
+  async state(model) {
+    return (await this.#json(`models/${encodeURIComponent(model)}/state`))?.state ?? `${LOST}.`;
   }
 
-  attended(trace, lane, cell, step) {
-    return this.server.attended(trace.header.model.name, [...lane.tokens(step - 1)], cell);
-  }
-}
-
-class ServerRun {
-  #asked = null; // of the queue
-  #seq = -1;
-
-  constructor({ queue, server }, request, hear) {
-    Object.assign(this, { queue, server, hear, id: null });
-    this.#ask("start", [request]);
+  async token(text, model) {
+    return (await this.#json("token", { model, text })) ?? { problem: `${LOST}.` };
   }
 
-  #ask(name, data) {
-    this.#asked = this.queue.ask(name, data, ({ text, over, ...told }) => {
-      if (text !== undefined) this.#take(JSON.parse(text));
-      else if (!over) this.hear([told]);
-    });
-  }
-
-  /** Those of the run's own messages that were not here yet. */
-  #take(messages) {
-    const fresh = messages.filter(({ run, seq }) => run === null || seq > this.#seq);
-    for (const message of fresh)
-      if (message.run) {
-        this.id = message.run;
-        this.#seq = message.seq;
-      }
-    if (fresh.length) this.hear(fresh);
-  }
-
-  leave() {
-    this.#asked.leave();
-  }
-
-  /** Resolves once no step of it is computed any more. */
-  async pause() {
-    await this.server.pause(this.id);
-    await this.#rests();
-  }
-
-  resume() {
-    this.#ask("follow", [this.id, this.#seq, null]);
-  }
-
-  step() {
-    this.#ask("follow", [this.id, this.#seq, 1]);
-  }
-
-  /** Ends it after its present step. Resolves when its last message must have come; a run that the server has dropped has none. */
-  async stop() {
-    const last = await this.server.stop(this.id);
-    if (last) {
-      this.leave(); // Play, pressed just before
-      return this.#take([JSON.parse(last)]);
-    }
-    await this.#rests();
-    await later(GRACE_MS);
-  }
-
-  async #rests() {
-    while ((await this.server.state(this.id)) === "running") await later(ASK_MS);
+  attended(trace, lane, position, step) {
+    return this.#json("attended", { model: trace.header.model.name, tokens: [...lane.tokens(step - 1)], position });
   }
 }

@@ -1,0 +1,36 @@
+// Sentences about a run on its way.
+
+import { count } from "../dom.js";
+import { page } from "./state.js";
+
+export const ONE_WAITS = "One of your runs waits for the device already: cancel it first.";
+export const FILLING = "The settings are still on their way: press Run again in a moment.";
+
+/** What to expect of a prompt that the model cannot know, in a sentence, or "". */
+export function warning({ pieces, header: { prompt_tokens: tokens } }) {
+  if (!pieces.isForeign(tokens)) return "";
+  const { knows } = page.now;
+  return `${knows ? `This model knows ${knows}. It` : "This model"} reads this prompt almost byte by byte: expect nonsense.`;
+}
+
+/** A link's step, in a sentence: the run that it asked for is shown at its end. */
+export function lookedFor({ step }, { race: { last } }) {
+  if (step === undefined || step === last) return "";
+  return `The link points at step ${step + 1}${step > last ? `, and this run has ${last + 1}` : ""}.`;
+}
+
+const megabytes = (bytes) => Math.round(bytes / 1e6);
+export const fetching = ({ got, all }) =>
+  got < all ? `Fetching the decoder: ${megabytes(got)} of ${megabytes(all)} MB` : "Starting the decoder …";
+
+/** "about 40 s": no estimate is better than to five seconds. */
+export function about(seconds) {
+  if (!Number.isFinite(seconds)) return "";
+  if (seconds < 5) return ", a few seconds";
+  if (seconds < 90) return `, about ${5 * Math.round(seconds / 5)} s`;
+  return `, about ${Math.round(seconds / 60)} min`;
+}
+
+/** A sentence, or "" where it begins. place: runs before it. */
+export const waitingText = ({ place, seconds }) =>
+  place ? `Waiting for the device: ${count(place, "run")} before yours${about(seconds)}.` : "";
