@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from test_javascript import needs_node, node
 
 import surelock
 from surelock.quality.commit_error import Shadow
+from surelock.record import record_run
 from surelock.trace.frames import positions_of, read_trace
 from surelock.trace.lanes import Lane
 from surelock.trace.pieces import running_text
@@ -81,6 +83,7 @@ def test_python_and_the_page_read_the_same(recorder: Recorder) -> None:
         ids = trace.lanes.lane.tolist()
         assert trace.lanes.exact.tolist() == exact and [lane["id"] for lane in page["lanes"]] == ids
         assert (page["clocked"], page["reference"]) == (clocked(header), header["reference"])
+        assert page["again"] == written_again(document)
         together = {own: group["lanes"] for group in header["timed_together"] for own in group["lanes"]}
         seconds = {own: trace.steps[trace.steps.lane == own].seconds.tolist() for own in ids}
         for own, lane in zip(ids, page["lanes"], strict=True):
@@ -98,6 +101,46 @@ def test_python_and_the_page_read_the_same(recorder: Recorder) -> None:
             speeds += sum(speed is not None for speed in expected)
         kinds.add(tuple(sorted(set(exact))))
     assert kinds == {(False,), (True,), (False, True)} and speeds > MANY / 2
+
+
+def written_again(document: dict[str, Any]) -> dict[str, Any]:
+    """A document as the page writes it: records in order, and of timing groups those of several lanes."""
+    header = document["header"]
+    ids = [lane["id"] for lane in header["lanes"]]
+    groups = [group | {"lanes": [own for own in ids if own in group["lanes"]]} for group in header["timed_together"]]
+    groups = [group for group in groups if len(group["lanes"]) > 1]
+    groups.sort(key=lambda group: ids.index(group["lanes"][0]))
+    known = {name: value for name, value in header.items() if name != "timed_together"}
+    records = sorted(document["records"], key=lambda record: (record["step"], ids.index(record["lane"])))
+    return document | {"header": known | ({"timed_together": groups} if groups else {}), "records": records}
+
+
+@needs_node
+@pytest.mark.parametrize("visible", [1, 2, 4])
+def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(stories: surelock.LanguageModel, visible: int) -> None:
+    """Also where positions were masked again and written a second time, and where rows were left out."""
+    rule = surelock.LockRule(epsilon=0.3, percentile=None, visible_steps=visible)
+    settings = surelock.DecodeSettings(gen_length=24, seed=1)
+    *_, half = islice(surelock.decode(stories, [PROMPT], settings, compute=rule), 12)
+    prompt = half.tokens.shape[1] - 24
+    written = [at for at in range(prompt, prompt + 24) if not half.masked[0, at]]
+    events = [surelock.Event(12, "mask", at) for at in written[::3]]
+    events += [surelock.Event(13, "write", at, 400) for at in written[1::3]]
+    lanes = [
+        Lane(id=name, name=name, decoder=surelock.Decoder(settings=settings, **more))
+        for name, more in (
+            ("masked again", {"compute": rule, "events": tuple(events)}),
+            ("selected", {"compute": rule & surelock.SelectRule(0.6)}),
+        )
+    ]
+    document = record_run(stories, PROMPT, lanes)
+    (page,) = json.loads(node("tests/js/read.js", given=json.dumps([document])))
+    for lane, found in zip(lanes, page["lanes"], strict=True):
+        first: dict[int, int] = {}
+        for record in document["records"]:
+            for position in record["locked"] if record["lane"] == lane.id else ():
+                first.setdefault(position, record["step"])
+        assert found["estimate"] == [first.get(position, "inf") for position in range(prompt + 24)]
 
 
 def compare(document: dict[str, Any], trace: surelock.trace.frames.Trace, own: str, lane: dict[str, Any]) -> None:

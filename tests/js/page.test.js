@@ -239,6 +239,10 @@ const MOVES = {
       hidden[gone ? "add" : "delete"](box);
     },
   ],
+  estimate: [
+    (_, { stage }) => stage.drawer?.isOpen && stage.drawer.epsilon.lane,
+    ({ stage }, _, n) => stage.drawer.epsilon.put([null, 1e-6, 1][n % 3]),
+  ],
   close: [(_, { stage }) => stage.drawer.isOpen, ({ stage }) => stage.drawer.close()],
   rest: [
     () => true,
@@ -271,6 +275,9 @@ function agrees(page, model, rests) {
   if (pending === "pause") assert.equal(find(".sl-control-pause").textContent, "Pausing …");
   const { trace } = stage;
   const at = (lane) => trace.race.reached(lane, step);
+  const { pins } = surelock.page.now;
+  assert.equal(new Set(pins.values()).size, pins.size, "each pin has a colour of its own");
+  if (trace.race.live && stage.timeline.follow) assert.equal(step, trace.race.front, "who follows is at the front");
   for (const side of stage.sides) {
     if (rests) assert.equal(side.canvas.getAttribute("aria-label"), gridName(side.lane, at(side.lane)));
     if (!side.grid.view || (!rests && hidden.has(side.box))) continue;
@@ -286,6 +293,8 @@ function agrees(page, model, rests) {
   const told = find(".sl-narrator").textContent;
   if (step >= 0) assert.ok([narrate(trace, step, stage.chapters), ...own].includes(told), told);
   const { drawer } = stage;
+  for (const lane of trace.lanes)
+    if (drawer?.epsilon?.value === null) assert.equal(drawer.epsilon.states(lane, step), undefined, "no estimate");
   if (!drawer.isOpen) return;
   const { cell } = drawer;
   assert.ok(find(".sl-inspector-title").textContent.startsWith(`Position ${cell}`));

@@ -2,6 +2,7 @@
 // with `surelock.read_trace`.
 
 import { readFileSync } from "node:fs";
+import { lockRule, locksAt } from "../../assets/js/trace/estimate.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
 import { clocked, speedOf, timedTogether } from "../../assets/js/trace/timing.js";
 
@@ -41,6 +42,7 @@ function laneOf(trace, lane) {
     bands: lane.steps.map(({ low, median, high }) => finite([low, median, high])),
     totals: lane.steps.map(({ totalSeconds, totalFlops, totalBaseline }) => [totalSeconds, totalFlops, totalBaseline]),
     text: trace.pieces.text(Array.from(lane.tokens(last))),
+    estimate: lockRule(lane) ? finite(locksAt(lane, lockRule(lane).epsilon)) : null,
     speeds: trace.lanes.map((other) =>
       timedTogether(lane, other) ? speedOf(lane.secondsOf(last), other.secondsOf(other.count - 1)) : null,
     ),
@@ -50,6 +52,7 @@ function laneOf(trace, lane) {
 const told = JSON.parse(readFileSync(0, "utf-8")).map((document) => {
   const trace = readTrace(document);
   const lanes = trace.lanes.map((lane) => laneOf(trace, lane));
-  return { clocked: clocked(trace.lanes).map(({ id }) => id), reference: trace.reference.id, lanes };
+  const again = trace.toDocument();
+  return { clocked: clocked(trace.lanes).map(({ id }) => id), reference: trace.reference.id, lanes, again };
 });
 process.stdout.write(JSON.stringify(told));

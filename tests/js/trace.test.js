@@ -235,6 +235,7 @@ test("a document has its view and its lanes, and whatever it was made of", () =>
   );
   const names = ({ header }) => header.lanes.map(({ id }) => id);
   assert.deepEqual(names(trace.withLanes([locks])), ["b"]);
+  assert.equal(Object.assign(readTrace(small()), { key: "kept" }).withLanes([]).key, null, "it is kept as another run");
   const whole = readTrace(small());
   whole.branch(decoder("c", "Child", { kind: "everything" }), 0);
   assert.deepEqual(names(whole), ["a", "b", "c"]);

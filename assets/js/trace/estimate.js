@@ -19,14 +19,16 @@ export function locksAt(lane, epsilon, full = null) {
   const when = new Array(n).fill(Infinity);
   const seen = new Int32Array(n); // passes that had the position's token as input
   for (let t = 0; t < lane.count; t++) {
-    const locked = new Set(lane.steps[t].locked);
+    const step = lane.steps[t];
+    const [locked, written, masked] = [step.locked, step.written, step.masked].map((list) => new Set(list));
     const [before, states] = [lane.row(t - 1), lane.row(t)];
     const candidates = [];
     for (let p = 0; p < n; p++) {
       const at = t * n + p;
       const source = Number.isNaN(lane.confidence[at]) && states[p] === LOCKED ? full : lane;
       if (!source || !(at < source.kl.length) || Number.isNaN(source.confidence[at])) continue;
-      seen[p] = isMasked(before[p]) ? 0 : seen[p] + 1;
+      if (written.has(p)) seen[p] = 1;
+      else seen[p] = masked.has(p) || isMasked(before[p]) ? 0 : seen[p] + 1;
       if (isMasked(states[p]) || seen[p] < wait || when[p] < t) continue;
       const kl = source.kl[at];
       const did = locked.has(p);
