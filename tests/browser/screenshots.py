@@ -57,12 +57,12 @@ def live(page: Page, url: str, folder: Path) -> None:
     page.wait_for_function("window.surelock?.stage.trace")
     page.wait_for_timeout(4000)  # the browser loads and draws on the cores that the decoders are timed on
     page.click(".sl-action-run")
-    wait_for_run(page, 64)
+    wait_for_run(page)
     page.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=300_000)
     page.evaluate("surelock.stage.timeline.seek(Infinity)")
     settle(page)
     page.screenshot(path=folder / "verdict.png")
-    seek(page, 60)
+    seek(page, 40)
     inspect(page, 40)
     page.screenshot(path=folder / "drawer.png")
 
@@ -76,7 +76,7 @@ def four(page: Page, url: str, folder: Path) -> None:
     page.wait_for_timeout(3000)
     page.click(".sl-action-run")
     page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'", timeout=300_000)
-    seek(page, 84)
+    seek(page, 42)
     settle(page)
     page.screenshot(path=folder / "four.png")
 

@@ -82,6 +82,8 @@ test("a tab keeps what can be kept under a name of its own", () => {
   assert.deepEqual([tab.get("run-a"), tab.set("run-a", { b: 1 }), tab.get("run-a")], [null, true, { b: 1 }]);
   assert.deepEqual(Object.keys(tab.storage), ["surelock:run-a"]);
   assert.equal(tab.set("run-c", { x: "x".repeat(99) }), false);
+  assert.deepEqual([tab.set("source", "browser"), tab.get("source")], [true, "browser"], "where runs are computed");
+  tab.remove("source");
   tab.remove("run-a");
   tab.storage["surelock:run-torn"] = "{torn";
   assert.deepEqual([tab.get("run-a"), tab.get("run-torn")], [null, null]);

@@ -10,7 +10,7 @@ const MOST_SAID = 48; // characters of the prompt: all of it would be the button
 const WHERE = { browser: "this browser", server: "this server" };
 
 /** Where Run computes: a choice, and what each means in a word, where there are two for the form's model. */
-function where(decodes) {
+export function where(decodes) {
   const options = page.now.sources.map((name) => h("option", { value: name }, ""));
   const change = ({ target }) => page.set({ source: target.value });
   const choice = h("select.sl-action-where", { "aria-label": "Where Run computes", onchange: change }, options);

@@ -13,12 +13,17 @@ export function chapters(trace) {
   return all.sort((a, b) => a.step - b.step);
 }
 
-/** What the narrator tells of a race as far as it has come, in order: the blanks, the chapters that stop it, the verdict. */
+/** What the narrator tells of a race as far as it has come, in order: the blanks, the chapters that stop it, the
+ * verdict once all is measured. */
 export function moments(trace, found) {
   const stops = found.filter(({ stop }) => stop);
   const own = stops.map((each) => ({ ...each, sentence: () => chapterText(trace, each) }));
   const end = { step: trace.race.last, name: "Verdict", sentence: () => verdict(trace, trace.race.last) };
-  return [{ step: -1, name: "Blanks", sentence: () => BLANKS }, ...own, ...(trace.complete ? [end] : [])];
+  return [
+    { step: -1, name: "Blanks", sentence: () => BLANKS },
+    ...own,
+    ...(trace.complete && !trace.race.live ? [end] : []),
+  ];
 }
 
 function firstLock(trace, lane) {
