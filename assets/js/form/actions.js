@@ -37,7 +37,10 @@ export function actions({ press, toggleForm, lessons, decodes }) {
   const stop = button("stop", () => page.now.live.stop());
   const group = { role: "group", "aria-label": "Run" };
   const others = [button("prompt", () => box.toggle(), own), lessons, button("form", toggleForm, "Settings"), box.node];
-  page.follow(["prompt"], ({ prompt }) => setText(text, prompt.trim().slice(0, MOST_SAID)));
+  page.follow(["prompt"], ({ prompt }) => {
+    const all = prompt.trim();
+    setText(text, all.length > MOST_SAID ? `${all.slice(0, all.lastIndexOf(" ", MOST_SAID))} …` : all);
+  });
   page.follow(["phase", "pending", "waits", "place"], (now) => {
     const { text: told, disabled } = stopButton(now);
     setText(stop, told);

@@ -13,12 +13,13 @@ export function tallest(stage) {
   return room(stage) / rows - Math.max(...shown.map((side) => side.around)) - GAP;
 }
 
-/** How much of the first screen, or of that of a lesson's page, all grids may take. */
+/** How much of the first screen all grids may take; beneath a lesson's card at least half of one. */
 function room(stage) {
-  const { open = false, card } = stage.lessons ?? {};
+  const { open = false } = stage.lessons ?? {};
   if (stage.presenter.on) return open ? stage.grids.clientHeight : Infinity;
-  const first = open ? card.getBoundingClientRect().top : -scrollY;
-  return innerHeight - (stage.grids.getBoundingClientRect().top - first) - stage.timeline.node.offsetHeight - 3 * GAP;
+  const { top } = stage.grids.getBoundingClientRect();
+  const left = innerHeight - (top + scrollY) - stage.timeline.node.offsetHeight - 3 * GAP;
+  return open ? Math.max(left, innerHeight / 2) : left;
 }
 
 /** Everything at one step, or while the cursor moves what is in sight. Cheap: a canvas a lane and a few text nodes. */
