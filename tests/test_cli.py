@@ -133,9 +133,9 @@ def test_a_percentile_below_one_is_warned_of_and_a_dtype_has_a_name():
         surelock.load("stories", dtype="bfloat61")
 
 
-def rule(**own):
+def rule(**attributes):
     """A rule of one setting, whose class has these attributes."""
-    text = {"kind": "odd", "label": "Odd", "sentence": "Odd."} | own
+    text = {"kind": "odd", "label": "Odd", "sentence": "Odd."} | attributes
     field = setting("whole", 3, "Gap", "Steps.", low=1)
     return make_dataclass(
         "Odd", [(text.pop("name", "gap"), int, field)], bases=(surelock.ComputeRule,), namespace=text, frozen=True
@@ -230,15 +230,15 @@ def test_a_file_of_prompts_is_decoded_in_batches_and_goes_on_after_a_kill(capsys
         steps = list(surelock.decode(stories, [line["prompt"]], **decoder.keywords(), observe=True))
         assert line["text"] == surelock.generate(stories, [line["prompt"]], **decoder.keywords())[0]
         assert line["rows"] == sum(int(step.computed.sum()) for step in steps)
-        own = surelock.table(steps, stories).drop(columns="sequence")
+        alone = surelock.table(steps, stories).drop(columns="sequence")
         read = pd.read_csv(sheet, dtype={"id": str}, keep_default_na=False, na_values={"token": [""], "kl": [""]})
         read = read[read["id"] == str(line["id"])]
         for name in ("step", "position", "masked", "computed", "locked"):
-            assert np.array_equal(read[name], own[name]), name
+            assert np.array_equal(read[name], alone[name]), name
         traced = surelock.table(tmp_path / "t" / f"{str(line['id']).replace('/', '_')}.json")
         for name in ("token", "text", "masked", "computed", "locked"):
-            assert traced[name].astype(str).equals(own[name].astype(str)), name
-        np.testing.assert_allclose(traced["kl"], own["kl"], rtol=1e-4, atol=1e-9)
+            assert traced[name].astype(str).equals(alone[name].astype(str)), name
+        np.testing.assert_allclose(traced["kl"], alone["kl"], rtol=1e-4, atol=1e-9)
     content = out.read_bytes()
     out.write_bytes(content[: content.index(b"\n") + 40])  # as a kill leaves it: the table has more than the lines
     assert "1 of 5 prompts are in" in run(capsys, *words)[2]

@@ -92,9 +92,9 @@ def test_every_command_is_known_to_these_tests() -> None:
 def test_each_experiment_has_its_command_for_llada() -> None:
     """In its section of the results, with the variables that stand there."""
     variables = dict(shlex.split(line)[0].split("=", 1) for line in blocks("sh", TEXTS["results.md"])[1].splitlines())
-    told = " ".join(TEXTS["results.md"].split())
+    text = " ".join(TEXTS["results.md"].split())
     named = set()
-    for command in re.findall(r"`surelock (experiment [^`]*)`", told):
+    for command in re.findall(r"`surelock (experiment [^`]*)`", text):
         for name, value in variables.items():
             command = command.replace(f"${name}", value)
         if "--list" not in command:
@@ -106,7 +106,7 @@ def test_each_experiment_has_its_command_for_llada() -> None:
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the guide's rule as a module, and a file of prompts; the tables are then as before."""
     (tmp_path / "my_rules.py").write_text(RULE, "utf-8")
     (tmp_path / "prompts.txt").write_text("Tom found a key. He\nOnce upon a time\n", "utf-8")
@@ -119,7 +119,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("command", SURELOCK, ids=" ".join)
-def test_surelock_commands(command: list[str], capsys: pytest.CaptureFixture[str], own: Path) -> None:
+def test_surelock_commands(command: list[str], capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     arguments = _parser().parse_args(command or ["page"])
     if {"--model", "--shape"} & set(command) or not command:
         return  # needs the hub, takes minutes, or does not end
@@ -131,7 +131,7 @@ def test_surelock_commands(command: list[str], capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("command", starting("python", "-m", "surelock.harness"), ids=lambda command: command[-1])
-def test_harness_commands(command: list[str], stories: LanguageModel, own: Path) -> None:
+def test_harness_commands(command: list[str], stories: LanguageModel, folder: Path) -> None:
     given = HarnessCLI()._parser.parse_args(command[3:])
     named = dict(given.model_args)
     assert given.model == "surelock" and named.pop("pretrained", "stories")
@@ -163,9 +163,9 @@ def test_curl_commands(app: App) -> None:
     assert last[0]["done"] and last[0]["steps"] == 16
 
 
-def test_the_guides_rule_computes_what_it_says(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (own / "guide.py").write_text(GUIDE, "utf-8")
-    steps = runpy.run_path(str(own / "guide.py"))["steps"]
+def test_the_guides_rule_computes_what_it_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "guide.py").write_text(GUIDE, "utf-8")
+    steps = runpy.run_path(str(folder / "guide.py"))["steps"]
     printed = re.fullmatch(r"(\d+) rows, (\S+) nats\n", capsys.readouterr().out)
     assert printed and float(printed[2]) > 0
     prompt = steps[0].tokens.shape[1] - 32

@@ -135,9 +135,9 @@ def generate(
     with tqdm(total=len(starts) * settings.total_steps, unit="step", delay=2, leave=False, disable=None) as progress:
         for at in starts:
             part = encoded[at : at + size]
-            own = replace(settings, seed=tuple(settings.seed_of(b) for b in range(at, at + len(part))))
+            seeded = replace(settings, seed=tuple(settings.seed_of(b) for b in range(at, at + len(part))))
             tokens = np.empty((0, 0), dtype=np.int64)
-            for step in decode(lm, part, own, compute=compute, unmask=unmask, events=events):
+            for step in decode(lm, part, seeded, compute=compute, unmask=unmask, events=events):
                 progress.update()
                 tokens = step.tokens
             found = zip(part, tokens.tolist(), strict=True)

@@ -55,9 +55,9 @@ def preset_of(name: str) -> Preset:
         every = f"one of {', '.join(known)}, or package.module:Class"
         raise ValueError(f"--lane must be {every}, not {name!r}{nearest(name, known)}")
     given = read_choice(choice, text)
-    told = [TABLES[choice][kind] for kind in kinds]
-    label = " and ".join(each.label for each in told) + (f" ({', '.join(pairs)})" if pairs else "")
-    return Preset(name, label[:80], " ".join(each.sentence for each in told), base | given)
+    chosen = [TABLES[choice][kind] for kind in kinds]
+    label = " and ".join(each.label for each in chosen) + (f" ({', '.join(pairs)})" if pairs else "")
+    return Preset(name, label[:80], " ".join(each.sentence for each in chosen), base | given)
 
 
 PRESETS: dict[str, Preset] = {

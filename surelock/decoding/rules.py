@@ -105,14 +105,14 @@ def register(kind: Any) -> Any:
     if before is not None and (before.__module__, before.__qualname__) != (kind.__module__, kind.__qualname__):
         raise ValueError(f"{what} has the kind {name!r} of {before.__module__}.{before.__qualname__}: give it another")
     try:
-        own = dict(flat_names(kind, name))
+        names = dict(flat_names(kind, name))
     except TypeError as error:
         raise ValueError(f"{what} cannot be made without arguments: each setting needs a default ({error})") from error
     if before is None:
         every = [
             each for choice in (DecodeSettings, *COMPUTE.values(), *UNMASK.values()) for each in flat_names(choice)
         ]
-        if twice := sorted(own.keys() & {flat for flat, _ in every}):
+        if twice := sorted(names.keys() & {flat for flat, _ in every}):
             flat = f'flat="{name}_{twice[0]}"'
             raise ValueError(f"{what} has a setting {twice[0]!r} as another kind has: add {flat} to its setting(...)")
     table[name] = kind

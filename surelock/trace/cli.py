@@ -129,10 +129,8 @@ def _task(lm: LanguageModel, prompt: Prompt, number: int, given: dict[str, Any],
         tokens = lm.encode(prompt.text, **how)
         decode(lm, [tokens], **decoder.keywords())  # what it cannot decode is refused at the call
     except ValueError as error:
-        told = str(error).removeprefix("prompt 0 ")
-        if prompt.given or told != str(error):
-            raise ValueError(f"prompt {prompt.id}{': ' if told == str(error) else ' '}{told}") from error
-        raise
+        why = re.sub("^prompt 0 ", f"prompt {prompt.id} ", str(error))
+        raise ValueError(f"prompt {prompt.id}: {why}" if prompt.given and why == str(error) else why) from error
     head = {"id": prompt.id, "model": lm.name, "prompt": prompt.text, **how, "settings": to_flat(decoder)}
     return Task(prompt, tokens, decoder, head)
 
@@ -142,8 +140,8 @@ def _batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
     kinds: dict[str, list[Task]] = {}
     for task in tasks:
         kinds.setdefault(json.dumps(task.head["settings"] | {"seed": 0}), []).append(task)
-    for own in kinds.values():
-        yield from (own[at : at + size] for at in range(0, len(own), size))
+    for same in kinds.values():
+        yield from (same[at : at + size] for at in range(0, len(same), size))
 
 
 def _decoded(
@@ -158,9 +156,11 @@ def _decoded(
     runs: list[list[Step]] = [[] for _ in batch]
     sizes = [len(task.tokens) + settings.gen_length for task in batch]
     for step in decode(lm, [task.tokens for task in batch], **decoder.keywords(), observe=observe):
-        for run, counter, own in zip(runs, counters, split_step(step, sizes), strict=True):
-            counter.add(own)
-            run[:] = [*run, own] if observe else [own]
+        for run, counter, part in zip(runs, counters, split_step(step, sizes), strict=True):
+            counter.add(part)
+            if not observe:
+                run.clear()  # the last one is enough
+            run.append(part)
         bar.set_postfix_str(f"{int(step.computed.sum())} rows a step, {left}", refresh=False)
         bar.update(int(step.newly_unmasked.sum()))
     for task, run in zip(batch, runs, strict=True):
@@ -219,10 +219,10 @@ class Sheet:
             for part in self._parts:
                 part.to_csv(self._file, index=False)
 
-    def add(self, own: int | str, frame: pd.DataFrame) -> None:
+    def add(self, prompt: int | str, frame: pd.DataFrame) -> None:
         """Add the table of a prompt."""
         frame = frame.drop(columns="sequence")
-        frame.insert(0, "id", str(own))
+        frame.insert(0, "id", str(prompt))
         if self._csv:
             frame.to_csv(self._file, mode="a", index=False, header=not self._file.exists())
         else:

@@ -54,7 +54,7 @@ def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
     found = [_read(name, *each) if objects else Prompt(*each, {}) for each in numbered]
     if not found:
         raise ValueError(f"{name} holds no prompt")
-    if twice := [own for own, times in Counter(str(each.id) for each in found).items() if times > 1]:
+    if twice := [name for name, times in Counter(str(each.id) for each in found).items() if times > 1]:
         raise ValueError(f"{name} has two prompts of the id {twice[0]!r}")
     return found
 
@@ -68,13 +68,13 @@ def _read(source: str, number: int, line: str) -> Prompt:
     if not isinstance(values, dict) or not isinstance(values.get("prompt"), str):
         hint = nearest("prompt", values) if isinstance(values, dict) else ""
         raise ValueError(f"{where} must be an object with a text `prompt`{hint}")
-    text, own = values.pop("prompt"), values.pop("id", number)
-    if not isinstance(own, int | str) or own == "":
-        raise ValueError(f"{where}: id must be a text or a whole number, not {shown(own)}")
+    text, name = values.pop("prompt"), values.pop("id", number)
+    if not isinstance(name, int | str) or name == "":
+        raise ValueError(f"{where}: id must be a text or a whole number, not {shown(name)}")
     known = flat_settings().keys() | CHOICES.keys()
-    if unknown := [name for name in values if name not in known]:
+    if unknown := [key for key in values if key not in known]:
         raise ValueError(f"{where}: {unknown[0]!r} is no setting{nearest(unknown[0], known)}")
-    return Prompt(own, text, values)
+    return Prompt(name, text, values)
 
 
 def read_results(file: Path) -> dict[str, dict[str, Any]]:
@@ -104,5 +104,5 @@ def check_same(file: Path, done: dict[str, Any], now: dict[str, Any]) -> None:
             if isinstance(old, dict) and isinstance(new, dict):
                 name = next(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
                 old, new = old.get(name), new.get(name)
-            told = f"{name} {shown(old)}, and now it is {shown(new)}"
-            raise ValueError(f"--out: {file} has prompt {now['id']} with {told}: choose another file")
+            change = f"{name} {shown(old)}, and now it is {shown(new)}"
+            raise ValueError(f"--out: {file} has prompt {now['id']} with {change}: choose another file")

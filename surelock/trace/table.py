@@ -60,7 +60,7 @@ class Cells:
         """Return the cells as a table, see `table`."""
         count, size = self.tokens.shape
         token = self.tokens.ravel()
-        texts = {int(own): text_of_piece(self.pieces.get(str(own))) for own in np.unique(token) if own >= 0}
+        texts = {each: text_of_piece(self.pieces.get(str(each))) for each in np.unique(token).tolist() if each >= 0}
         return pd.DataFrame(
             {
                 "step": np.repeat(self.steps, size),
@@ -103,7 +103,7 @@ def cells_of(run: Run, lm: LanguageModel | None = None) -> list[Cells]:
     steps = list(run)
     sizes = (steps[0].computed | steps[0].resting).sum(axis=1).tolist() if steps else []  # without pads
     runs = zip(*(split_step(step, sizes) for step in steps), strict=True)
-    return [_step_cells(b, own, lm) for b, own in enumerate(runs)]
+    return [_step_cells(b, run, lm) for b, run in enumerate(runs)]
 
 
 def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
@@ -114,9 +114,9 @@ def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
     batch, step = len(step.tokens), replace(step, commit_logits=None)
     part = {each.name: value for each in fields(Step) if isinstance(value := getattr(step, each.name), np.ndarray)}
     for b, size in enumerate(sizes):
-        own = {name: value[b : b + 1] for name, value in part.items()}
-        own = {name: value[:, -size:] if value.ndim > 1 else value for name, value in own.items()}
-        yield replace(step, **own, seconds=step.seconds / batch)
+        row = {name: value[b : b + 1] for name, value in part.items()}
+        row = {name: value[:, -size:] if value.ndim > 1 else value for name, value in row.items()}
+        yield replace(step, **row, seconds=step.seconds / batch)
 
 
 def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Cells:
@@ -149,8 +149,8 @@ def lane_cells(document: dict[str, Any], lane: str) -> Cells:
         where = from_runs(record["computed"], size)
         computed[row, where] = True
         if "guess" in record:
-            own = where[masked[where]]
-            guess[row, own] = guesses_of(record, len(own))
+            masks = where[masked[where]]
+            guess[row, masks] = guesses_of(record, len(masks))
         kl[row, where], confidence[row, where] = _values(record)
     steps = np.array([record["step"] for record in records], dtype=np.int64)
     return Cells(lane, steps, tokens, computed, locked, kl, confidence, guess, document["pieces"])
