@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -185,13 +184,7 @@ def test_a_quantised_checkpoint_is_refused_by_what_it_is(
 
 
 @pytest.mark.parametrize(
-    ("names", "word"),
-    [
-        (["adapter_config.json", "adapter_model.safetensors"], "PEFT"),
-        (["config.json", "adapter_config.json", "adapter_model.bin"], "PEFT"),
-        (["model-Q4_K_M.gguf"], "GGUF"),
-        (["config.json", "tokenizer.json", "model.gguf"], "GGUF"),
-    ],
+    ("names", "word"), [(["config.json", "adapter_model.bin"], "PEFT"), (["config.json", "model.gguf"], "GGUF")]
 )
 def test_another_kind_of_checkpoint_is_named(tmp_path: Path, names: list[str], word: str) -> None:
     for name in names:
@@ -210,10 +203,6 @@ def test_of_two_sets_of_weights_the_single_file_is_read(tmp_path: Path, engine: 
     with pytest.warns(UserWarning, match=r"model\.safetensors is read.*model\.safetensors\.index\.json") as warned:
         lm = load(tmp_path / "both", engine=engine)
     assert torch.equal(lm.network(HEAD), expected) and len(warned) == 1
-    index = {"weight_map": dict.fromkeys(load_file(tmp_path / "both" / "model.safetensors"), "model.safetensors")}
-    (tmp_path / "both" / "model.safetensors.index.json").write_text(json.dumps(index))
-    with warnings.catch_warnings(action="error"):
-        load(tmp_path / "both")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -242,12 +231,6 @@ def test_a_spoilt_file_is_named(tmp_path: Path, shards: int, name: str, content:
     refuses(tmp_path, str(tmp_path), word)
 
 
-def test_a_pickle_is_never_read(llada: Path) -> None:
-    (llada / "model.safetensors").unlink()
-    torch.save({}, llada / "pytorch_model.bin")
-    refuses(llada, str(llada), "safetensors")
-
-
 def test_a_shard_without_its_tensor_is_named(tmp_path: Path) -> None:
     write_llada(tmp_path, **TINY, shards=3)
     save_file({"other": torch.zeros(1)}, tmp_path / SHARD)
@@ -267,7 +250,7 @@ made.PreTrainedTokenizerFast = made.Qwen2Tokenizer = None
 sys.modules[__name__] = made"""
     )
     monkeypatch.syspath_prepend(package.parent)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers"]:
+    for name in [*filter(lambda name: name.partition(".")[0] == "transformers", sys.modules)]:
         monkeypatch.delitem(sys.modules, name)
     (tmp_path / "tokenizer.json").write_text("no tokenizer")
     with ThreadPoolExecutor(2) as pool:
@@ -281,15 +264,12 @@ sys.modules[__name__] = made"""
 
 def test_a_text_at_which_a_pattern_gives_up_is_one_error(llada: Path) -> None:
     """Many ways to read it, though not without end: the library's panic is no Exception."""
-    write_tokenizer(llada)
+    write_tokenizer(llada, chat_template="{{ messages[0].content }}")
     split = {"type": "Split", "pattern": {"Regex": r"\s*\s*\s*[\r\n]b"}, "behavior": "Isolated", "invert": False}
     edit_json(llada / "tokenizer.json", pre_tokenizer=split)
-    edit_json(llada / "tokenizer_config.json", chat_template="{{ messages[0].content }}")
-    lm = load(llada)
     for chat in (False, True):
         with pytest.raises(ValueError, match=r"the tokenizer of .* cannot read this text: Onig"):
-            lm.encode(" " * 500 + "ab\n", chat=chat)
-    assert lm.encode("a") == [4]
+            load(llada).encode(" " * 500 + "ab\n", chat=chat)
 
 
 def test_nothing_that_is_loaded_is_a_compiler() -> None:
@@ -328,10 +308,7 @@ UNSCALED: list[dict[str, Any]] = [
 
 
 def write_layout(directory: Path, layout: str) -> None:
-    if layout == "llada":
-        write_llada(directory, **TINY)
-    else:
-        write_hf(directory, layout, **DREAM | {"tied": layout != "coda"}, block_size=8 if layout == "sdar" else None)
+    write_llada(directory, **TINY) if layout == "llada" else write_hf(directory, layout, **DREAM)
 
 
 LLADA: dict[str, Any] = {
@@ -348,12 +325,8 @@ SENSELESS += [
     (f"{token}_token_id", value) for token in ("mask", "eos", "pad") for value in (41, -2, "1", True, [0, 41])
 ]
 QWEN = {
-    "attention_bias": True,
-    "hidden_act": "gelu",
-    "use_sliding_window": True,
-    "rope_theta": None,
-    "hidden_size": None,
-}
+    "attention_bias": True, "hidden_act": "gelu", "use_sliding_window": True, "rope_theta": None, "hidden_size": None,
+}  # fmt: skip
 CONFIGURED: list[tuple[str, str, Any, str]] = [
     *(("llada", key, value, key) for key, value in LLADA.items()),
     *(("llada", key, value, repr(value)) for key, value in SENSELESS),
@@ -450,17 +423,6 @@ def test_every_end_that_a_file_names_ends_a_text(llada: Path, config: Any, gener
     assert load(llada).pad_id == (ends[0] if ends else lm.mask_id)
 
 
-def test_padding_is_the_end_of_the_text_and_not_of_a_turn(tmp_path: Path) -> None:
-    """Where nothing names the padding, and the EOS of a configuration ends a turn."""
-    write_chat_model(tmp_path)
-    edit_json(tmp_path / "tokenizer_config.json", pad_token=None)
-    for config, generation in ((4097, None), ([4097, 0], None), (None, 4097), (None, [4097, 0]), (None, None)):
-        edit_json(tmp_path / "config.json", eos_token_id=config)
-        edit_json(tmp_path / "generation_config.json", eos_token_id=generation)
-        lm = load(tmp_path)
-        assert (lm.ends, lm.pad_id) == ((0, 4097), 0), (config, generation)
-
-
 def test_mask_tokens_that_disagree_are_refused(tmp_path: Path) -> None:
     write_hf(tmp_path / "illada", "illada", **QWEN3 | {"mask_id": 4})
     edit_json(tmp_path / "illada" / "config.json", mask_token_id=4)
@@ -469,14 +431,6 @@ def test_mask_tokens_that_disagree_are_refused(tmp_path: Path) -> None:
     write_tokenizer(tmp_path / "llada")
     edit_json(tmp_path / "llada" / "config.json", mask_token_id=2)
     refuses(tmp_path / "llada", "2 by config.json", "1 by the tokenizer")
-
-
-def test_missing_eos_and_pad(llada: Path) -> None:
-    edit_json(llada / "config.json", eos_token_id=None, pad_token_id=None)
-    lm = load(llada)
-    assert (lm.mask_id, lm.ends, lm.pad_id) == (1, (), 1)
-    settings = surelock.DecodeSettings(gen_length=4, suppress_eos=True, suppress_eos_confidence=True)
-    assert len(list(surelock.decode(lm, [[5], [6, 7]], settings))) == 4
 
 
 # --- arguments and the hub --------------------------------------------------------------------------------------------
@@ -497,14 +451,12 @@ def test_bad_arguments_are_named(llada: Path, options: dict) -> None:
         load(llada, **options)
 
 
-def test_a_gpu_is_one_of_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [str(find_device(each)) for each in ("cuda", "cuda:1", "cpu")] == ["cuda", "cuda:1", "cpu"]
-    with pytest.raises(ValueError, match="'cuda:2' is not there: this machine has 2 CUDA devices"):
-        find_device("cuda:2")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(ValueError, match="'cuda' is not there"):
-        find_device("cuda")
+@pytest.mark.parametrize(("count", "missing"), [(2, "cuda:2"), (0, "cuda")])
+def test_a_gpu_is_one_of_those_that_are_there(monkeypatch: pytest.MonkeyPatch, count: int, missing: str) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    assert [str(find_device(f"cuda:{i}")) for i in range(count)] == ["cuda:0", "cuda:1"][:count]
+    with pytest.raises(ValueError, match=f"'{missing}' is not there: this machine has {count} CUDA devices"):
+        find_device(missing)
 
 
 @pytest.mark.parametrize("device_map", ["auto", {"": "cpu"}])
@@ -543,11 +495,6 @@ def test_a_hub_model_is_read_from_its_snapshot(monkeypatch: pytest.MonkeyPatch, 
     assert [file for file in (*code, *files) if any(fnmatch(file, pattern) for pattern in patterns)] == [*files]
 
 
-def test_offline_without_a_cached_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    refuses("some-owner/some-model", "some-owner/some-model", "reached")
-
-
 @pytest.mark.parametrize("name", ["no-such-directory", "~/no", "a/b/c", "", "x" * 1000])
 def test_names_that_are_neither_directory_nor_hub_id(name: str) -> None:
     refuses(name, "no directory", repr(name))
@@ -558,26 +505,13 @@ def test_names_that_are_neither_directory_nor_hub_id(name: str) -> None:
 
 def test_code_of_a_checkpoint_is_never_run(llada: Path) -> None:
     write_tokenizer(llada)
-    marker = llada / "marker"
-    for module in ("configuration_llada", "modeling_llada", "tokenization_llada"):
-        (llada / f"{module}.py").write_text(f"open({str(marker)!r}, 'w')\nclass Anything: pass\n")
-    auto_map = {
-        "AutoConfig": "configuration_llada.Anything",
-        "AutoModel": "modeling_llada.Anything",
-        "AutoTokenizer": ["tokenization_llada.Anything", "tokenization_llada.Anything"],
-    }
+    (llada / "anything.py").write_text(f"open({str(llada / 'marker')!r}, 'w')\nclass Anything: pass\n")
+    auto_map: dict[str, Any] = dict.fromkeys(("AutoConfig", "AutoModel"), "anything.Anything")
+    auto_map["AutoTokenizer"] = ["anything.Anything"] * 2
     edit_json(llada / "config.json", auto_map=auto_map)
     edit_json(llada / "tokenizer_config.json", auto_map=auto_map, tokenizer_class="Anything")
     lm = load(llada)
-    assert lm.decode(lm.encode("a b")) == "a b"
-    assert not marker.exists()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
-def test_dtypes(tmp_path: Path, dtype: torch.dtype) -> None:
-    write_llada(tmp_path, **TINY, dtype=torch.bfloat16)
-    assert {p.dtype for p in load(tmp_path, dtype=dtype).network.parameters()} == {dtype}
-    assert load(tmp_path).network.dtype == torch.float32
+    assert lm.decode(lm.encode("a b")) == "a b" and not (llada / "marker").exists()
 
 
 @pytest.mark.parametrize(
@@ -591,15 +525,13 @@ def test_dtypes(tmp_path: Path, dtype: torch.dtype) -> None:
         ({"do_sample": False, "temperature": 0.5}, {}),
     ],
 )
-@pytest.mark.parametrize("family", ["dream", "a2d-qwen3"])
-def test_a_generation_config_of_a_user_of_transformers(tmp_path: Path, family: str, own: dict, found: dict) -> None:
+def test_a_generation_config_of_a_user_of_transformers(tmp_path: Path, own: dict, found: dict) -> None:
     """The library and the page agree, also before the model is loaded."""
-    write_hf(tmp_path, family, **DREAM | {"max_length": 1024})
+    write_hf(tmp_path, "a2d-qwen3", **DREAM | {"max_length": 1024})
     (tmp_path / "generation_config.json").write_text(json.dumps(own))
     models, lm = Models([str(tmp_path)]), load(tmp_path)
     assert models.recommended(tmp_path.name) == lm.generation
-    blocks = {"block_length": 32} if family == "a2d-qwen3" else {}
-    settings = surelock.DecodeSettings(**{"gen_length": 128} | blocks | found)
+    settings = surelock.DecodeSettings(**{"gen_length": 128, "block_length": 32} | found)
     assert replace(recommended(lm.generation, {}).settings, steps=settings.steps) == settings
     assert recommended(lm.generation, {}).settings.total_steps == settings.total_steps
 
@@ -607,11 +539,9 @@ def test_a_generation_config_of_a_user_of_transformers(tmp_path: Path, family: s
 @pytest.mark.parametrize(
     ("own", "word"),
     [
-        ({"max_new_tokens": -1}, "max_new_tokens"), ({"max_new_tokens": "64"}, "max_new_tokens"),
-        ({"max_new_tokens": 64, "gen_length": 32}, "max_new_tokens"), ({"temperature": -0.5}, "temperature"),
-        ({"gen_length": 100, "block_length": 32}, "block_length"), ({"steps": 0}, "steps"), ({"steps": [1]}, "steps"),
-        ({"steps": 512, "max_new_tokens": 128}, "steps"), ({"unmask": "best"}, "unmask"), ({"epsilon": "x"}, "epsilon"),
-        ({"max_new_tokens": 1024}, "no room"), ({"gen_length": 4000}, "no room"),
+        ({"max_new_tokens": "64"}, "max_new_tokens"), ({"max_new_tokens": 64, "gen_length": 32}, "max_new_tokens"),
+        ({"gen_length": 100, "block_length": 32}, "block_length"), ({"steps": 512, "max_new_tokens": 128}, "steps"),
+        ({"unmask": "best"}, "unmask"), ({"epsilon": "x"}, "epsilon"), ({"max_new_tokens": 1024}, "no room"),
     ],
 )  # fmt: skip
 def test_what_a_generation_config_cannot_ask_for_names_the_file(tmp_path: Path, own: dict, word: str) -> None:
@@ -623,7 +553,6 @@ def test_what_a_generation_config_cannot_ask_for_names_the_file(tmp_path: Path, 
 
 
 def test_without_a_tokenizer(lm: surelock.LanguageModel) -> None:
-    assert lm.tokenizer is None
     for call in (lambda: lm.encode("a"), lambda: lm.decode([2]), lambda: surelock.generate(lm, [[2]])):
         with pytest.raises(ValueError, match="no tokenizer"):
             call()
@@ -644,37 +573,25 @@ def test_encode_decode_and_ids_from_the_tokenizer(llada: Path) -> None:
     edit_json(llada / "config.json", mask_token_id=None, eos_token_id=None, pad_token_id=None)
     lm = load(llada)
     assert (lm.mask_id, lm.ends, lm.pad_id) == (1, (0, 3), 2)
-    assert lm.encode("a b a") == [4, 5, 4]
-    assert lm.decode(torch.tensor([4, 0, 5])) == "a b"
+    assert lm.encode("a b a") == [4, 5, 4] and lm.decode(torch.tensor([4, 0, 5])) == "a b"
     with pytest.raises(ValueError, match="chat template"):
         lm.encode("a", chat=True)
-    assert isinstance(surelock.generate(lm, ["a b"], surelock.DecodeSettings(gen_length=4))[0], str)
 
 
-@pytest.mark.parametrize("single", ["$A </s>", "<s> $A </s>", "<s> $A </s> </s>", "<s> $A", "$A"])
+@pytest.mark.parametrize("single", ["$A </s>", "<s> $A </s> </s>", "<s> $A"])
 def test_special_tokens_behind_a_text_are_no_part_of_it(llada: Path, single: str) -> None:
     """Neither of a prompt nor of a context of lm-eval; those in front of it are."""
     write_tokenizer(llada)
     edit_json(llada / "tokenizer_config.json", bos_token="<pad>")
-    template = processors.TemplateProcessing(
-        single=single.replace("<s>", "<pad>"), special_tokens=[("</s>", 0), ("<pad>", 2)]
-    )
-    whole = Tokenizer.from_file(str(llada / "tokenizer.json"))
-    whole.post_processor = template
+    whole, special = Tokenizer.from_file(str(llada / "tokenizer.json")), [("</s>", 0), ("<pad>", 2)]
+    whole.post_processor = processors.TemplateProcessing(single=single.replace("<s>", "<pad>"), special_tokens=special)
     whole.save(str(llada / "tokenizer.json"))
     lm, before = load(llada), [2] if "<s>" in single else []
-    for text, ids in (("a b", [4, 5]), ("a", [4]), ("a b a", [4, 5, 4]), ("", [])):
-        assert lm.encode(text) == [*before, *ids], text
+    assert (lm.encode("a b"), lm.encode("")) == ([*before, 4, 5], before)
     harness = SureLockLM(lm)
     assert harness.tok_encode("a b") == [*before, 4, 5]
     assert harness.tok_encode("a", add_special_tokens=False) == [4]
     assert harness._encode_pair("a", " b a") == ([*before, 4], [5, 4])
-
-
-def test_chat_template(llada: Path) -> None:
-    template = "{% for m in messages %}{{ m.role }} asks : {{ m.content }} <|eot_id|>{% endfor %}"
-    write_tokenizer(llada, chat_template=template)
-    assert load(llada).encode("b a", chat=True) == [6, 7, 8, 5, 4, 3]
 
 
 def test_a_tokenizer_of_vocabulary_and_merges_alone_is_qwens(tmp_path: Path) -> None:
@@ -684,17 +601,12 @@ def test_a_tokenizer_of_vocabulary_and_merges_alone_is_qwens(tmp_path: Path) -> 
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>"]
     (tmp_path / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\nt h\nth e\nĠ the\no n\n")
-    described = {
-        "tokenizer_class": "DreamTokenizer",
-        "auto_map": {"AutoTokenizer": ["tokenization_dream.DreamTokenizer", None]},
-        "added_tokens_decoder": {
-            str(len(words) + i): {"content": token, "special": True} for i, token in enumerate(special)
-        },
-        "eos_token": special[0],
-        "mask_token": special[3],
-        "chat_template": "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}",
-    }
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(described))
+    added = {str(len(words) + i): {"content": token, "special": True} for i, token in enumerate(special)}
+    edit_json(
+        tmp_path / "tokenizer_config.json", tokenizer_class="DreamTokenizer", added_tokens_decoder=added,
+        auto_map={"AutoTokenizer": ["tokenization_dream.DreamTokenizer", None]}, eos_token=special[0],
+        chat_template="{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}", mask_token=special[3],
+    )  # fmt: skip
     edit_json(tmp_path / "config.json", mask_token_id=None, eos_token_id=None, pad_token_id=None)
     lm = load(tmp_path)
     assert (lm.ends, lm.mask_id) == ((260, 262), 263)
@@ -713,13 +625,14 @@ def test_the_traps_of_a_qwen3_chat_model(tmp_path: Path) -> None:
     """
     write_chat_model(tmp_path)
     lm = load(tmp_path)
-    assert (lm.mask_id, lm.ends, lm.pad_id) == (1, (0, 4097), 0)
+    edit_json(tmp_path / "tokenizer_config.json", pad_token=None)  # the end of the text, then, and not of a turn
+    for config, generation in ((4097, None), ([4097, 0], None), (None, 4097), (None, None)):
+        edit_json(tmp_path / "config.json", eos_token_id=config)
+        edit_json(tmp_path / "generation_config.json", eos_token_id=generation)
+        lm = load(tmp_path)
+        assert (lm.mask_id, lm.ends, lm.pad_id) == (1, (0, 4097), 0), (config, generation)
     assert lm.decode(lm.encode("Hello", chat=True)).endswith("assistant\n<think>\n\n</think>\n\n")
-    hello = lm.encode("Hello there")
-    assert [text_of(lm, [*hello, end, 9, 9]) for end in (0, 4097)] == ["Hello there"] * 2
+    assert [text_of(lm, [*lm.encode("Hello there"), end, 9, 9]) for end in (0, 4097)] == ["Hello there"] * 2
     settings = recommended(lm.generation, {}).settings
     assert (settings.temperature, settings.gen_length, settings.block_length) == (0.0, 128, 32)
     assert recommended(lm.generation, {"gen_length": 8}).settings.block_length is None
-
-
-# --- saving -----------------------------------------------------------------------------------------------------------
