@@ -1,0 +1,93 @@
+"""What nginx holds off: connections that send or read slowly, and floods. The page behind it serves on."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.browser.server import App
+from tests.browser.visitor import Visitor
+from tests.nginx import NGINX, front
+
+pytestmark = pytest.mark.skipif(
+    NGINX is None, reason="no nginx on this machine: on Debian, apt-get install nginx-light"
+)
+SHORT = {"gen_length": 16, "steps": 16, "block_length": 16}
+POST = (
+    "POST /surelock/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+)
+
+
+@pytest.fixture
+def behind(app: App, tmp_path: Path) -> Iterator[App]:
+    limits = dict.fromkeys(("client_header_timeout", "client_body_timeout", "send_timeout"), "2s")
+    with front(app, tmp_path, **limits) as served:
+        yield served
+
+
+def linked(app: App, stack: ExitStack) -> socket.socket:
+    """A connection of another client than the visitors."""
+    link = stack.enter_context(socket.socket())
+    link.bind(("127.0.0.2", 0))
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    link.connect((str(urlsplit(app.url).hostname), urlsplit(app.url).port))
+    link.settimeout(10)
+    return link
+
+
+def runs(app: App) -> None:
+    visitor = Visitor(app.url)
+    assert list(visitor.run(**SHORT))[-1]["end"] == "finished"
+    visitor.close()
+
+
+def test_a_run_is_streamed_through_it_as_it_is_computed(behind: App) -> None:
+    visitor = Visitor(behind.url)
+    begun, came = time.monotonic(), []
+    for _ in visitor.run(gen_length=128, steps=128, block_length=32):
+        came.append(time.monotonic() - begun)
+    visitor.close()
+    assert came[1] < came[-1] / 2, "the first step does not wait for the last"
+
+
+@pytest.mark.parametrize("sent", ["GET / HTTP/1.1\r\nHost: localhost\r\n", "", f"{POST}{{"])
+def test_what_does_not_end_its_request_is_cut_off(behind: App, sent: str) -> None:
+    with ExitStack() as stack:
+        links = [linked(behind, stack) for _ in range(150)]
+        for link in links:
+            link.sendall(sent.encode())
+        runs(behind)
+        begun = time.monotonic()
+        for link in links:
+            with suppress(ConnectionResetError):
+                assert not link.recv(1000).startswith(b"HTTP/1.1 2")
+        assert time.monotonic() - begun < 8
+
+
+def test_what_does_not_read_holds_nothing_up(behind: App) -> None:
+    with ExitStack() as stack:
+        for _ in range(100):
+            link = linked(behind, stack)
+            link.sendall(b"GET /surelock/plotly.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        runs(behind)
+
+
+def test_of_a_flood_so_many_are_served_and_the_others_are_refused_at_once(behind: App) -> None:
+    transport = httpx.HTTPTransport(local_address="127.0.0.2")
+    with httpx.Client(base_url=behind.url, transport=transport, timeout=30) as http:
+        statuses = Counter(http.get("/surelock/models/stories/state").status_code for _ in range(1500))
+    assert set(statuses) == {200, 429} and statuses[200] >= 800, statuses
+    runs(behind)
+    with ExitStack() as stack:
+        links = [linked(behind, stack) for _ in range(260)]
+        for link in links:
+            link.sendall(b"GET /surelock/models/stories/state HTTP/1.1\r\nHost: localhost\r\n")
+        runs(behind)
