@@ -23,6 +23,5 @@ export const addressOf = async (name) =>
 /** Whether the server has another edition of the page's script than this page. */
 export async function isOutdated() {
   const tag = async (cache) => (await fetch(beside("scripts/page.js"), { cache })).headers.get("etag");
-  const [here, there] = await Promise.all(["force-cache", "no-store"].map(tag));
-  return here !== there;
+  return (await tag("force-cache")) !== (await tag("no-store")); // what this page got is kept by the browser
 }
