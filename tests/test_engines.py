@@ -207,11 +207,6 @@ def test_links_into_several_folders_are_torchs_to_read(tmp_path: Path) -> None:
         surelock.load(tmp_path / "snapshot", engine="onnx")
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_everything_but_float32_is_torchs(llada: Path, dtype: torch.dtype) -> None:
-    assert isinstance(surelock.load(llada, device="cpu", dtype=dtype).engine, TorchEngine)
-
-
 WITHOUT_TORCH = """
 import pickle, sys
 for name in ("torch", "transformers", "safetensors"):

@@ -22,14 +22,13 @@ from checkpoints import write_chat_model, write_dream, write_hf, write_llada, wr
 from conftest import TINY
 from huggingface_hub import errors as hub_errors
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import surelock
 from surelock import CheckpointError
 from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
-from surelock.harness.model import SureLockLM
 from surelock.loading import find_device
 from surelock.model.families import family_of
 from surelock.model.tokenizer import load_tokenizer
@@ -576,22 +575,6 @@ def test_encode_decode_and_ids_from_the_tokenizer(llada: Path) -> None:
     assert lm.encode("a b a") == [4, 5, 4] and lm.decode(torch.tensor([4, 0, 5])) == "a b"
     with pytest.raises(ValueError, match="chat template"):
         lm.encode("a", chat=True)
-
-
-@pytest.mark.parametrize("single", ["$A </s>", "<s> $A </s> </s>", "<s> $A"])
-def test_special_tokens_behind_a_text_are_no_part_of_it(llada: Path, single: str) -> None:
-    """Neither of a prompt nor of a context of lm-eval; those in front of it are."""
-    write_tokenizer(llada)
-    edit_json(llada / "tokenizer_config.json", bos_token="<pad>")
-    whole, special = Tokenizer.from_file(str(llada / "tokenizer.json")), [("</s>", 0), ("<pad>", 2)]
-    whole.post_processor = processors.TemplateProcessing(single=single.replace("<s>", "<pad>"), special_tokens=special)
-    whole.save(str(llada / "tokenizer.json"))
-    lm, before = load(llada), [2] if "<s>" in single else []
-    assert (lm.encode("a b"), lm.encode("")) == ([*before, 4, 5], before)
-    harness = SureLockLM(lm)
-    assert harness.tok_encode("a b") == [*before, 4, 5]
-    assert harness.tok_encode("a", add_special_tokens=False) == [4]
-    assert harness._encode_pair("a", " b a") == ([*before, 4], [5, 4])
 
 
 def test_a_tokenizer_of_vocabulary_and_merges_alone_is_qwens(tmp_path: Path) -> None:

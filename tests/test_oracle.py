@@ -760,7 +760,7 @@ def test_oracle_and_library_networks_equal_transformers(models, kind: str) -> No
         number = torch.arange(n) // (model.network.block_size or n)
         opened[0, 0, number[:, None] < number] = -torch.inf
         ours = model.lm.network(tokens)[0]
-        twin = None if kind in ("mdlm", "bd3lm-owt", "lfm2") else transformers_twin(model).double().eval()
+        twin = transformers_twin(model)
         theirs = logits if twin is None else twin(input_ids=tokens, attention_mask=opened).logits[0]
     if model.network.shifted:  # transformers has the block; the shift is Dream's own: its first row predicts two
         theirs = theirs[[0, *range(n - 1)]]
@@ -769,42 +769,15 @@ def test_oracle_and_library_networks_equal_transformers(models, kind: str) -> No
     assert 1 < logits.std() < 4
 
 
-def transformers_twin(model: Model) -> torch.nn.Module:
+def transformers_twin(model: Model) -> torch.nn.Module | None:
+    """None where transformers has no such layout; LLaDA's own is held beside its Llama by `tests/test_bench.py`."""
     config, tensors = model.config, model.network.tensors
-    if model.network.names is oracle.QWEN3:
-        norms, biases = (any(part in name for name in tensors) for part in ("q_norm", "q_proj.bias"))
-        network, shape = (Qwen3ForCausalLM, Qwen3Config) if norms else (LlamaForCausalLM, LlamaConfig)
-        network, shape = (Qwen2ForCausalLM, Qwen2Config) if biases else (network, shape)
-        named = {name: value for name, value in config.items() if name not in ("model_type", "architectures")}
-        twin = network(shape(**named, attn_implementation="eager"))
-        twin.load_state_dict({"lm_head.weight": tensors["model.embed_tokens.weight"], **tensors})
-        return twin
-    renamed = {}
-    for name, tensor in tensors.items():
-        part, kind = name.rsplit(".", 1)
-        inner = {v: k for k, v in oracle.LLADA.items()}
-        prefix = f"model.layers.{part.split('.')[3]}." if ".blocks." in part else ""
-        role = part.split(".")[-1] if prefix else part
-        key = "down" if prefix and role == "ff_out" else inner[role]
-        renamed[f"{prefix}{oracle.QWEN3[key]}.{kind}"] = tensor
-    renamed.setdefault("lm_head.weight", renamed["model.embed_tokens.weight"])
-    if config["include_qkv_bias"]:
-        for layer in range(config["n_layers"]):  # its attention_bias gives the output projection one as well
-            renamed[f"model.layers.{layer}.self_attn.o_proj.bias"] = torch.zeros(config["d_model"])
-    twin = LlamaForCausalLM(
-        LlamaConfig(
-            hidden_size=config["d_model"],
-            num_hidden_layers=config["n_layers"],
-            num_attention_heads=config["n_heads"],
-            num_key_value_heads=config["n_kv_heads"],
-            intermediate_size=config["mlp_hidden_size"],
-            vocab_size=config["vocab_size"],
-            rope_theta=config["rope_theta"],
-            rms_norm_eps=config["rms_norm_eps"],
-            tie_word_embeddings=config["weight_tying"],
-            attention_bias=config["include_qkv_bias"],
-            attn_implementation="eager",
-        )
-    )
-    twin.load_state_dict(renamed)
-    return twin
+    if model.network.names is not oracle.QWEN3:
+        return None
+    norms, biases = (any(part in name for name in tensors) for part in ("q_norm", "q_proj.bias"))
+    network, shape = (Qwen3ForCausalLM, Qwen3Config) if norms else (LlamaForCausalLM, LlamaConfig)
+    network, shape = (Qwen2ForCausalLM, Qwen2Config) if biases else (network, shape)
+    named = {name: value for name, value in config.items() if name not in ("model_type", "architectures")}
+    twin = network(shape(**named, attn_implementation="eager"))
+    twin.load_state_dict({"lm_head.weight": tensors["model.embed_tokens.weight"], **tensors})
+    return twin.double().eval()
