@@ -13,6 +13,7 @@ from surelock.loading import load
 from surelock.model.flags import add_model_flags, set_threads
 from surelock.research import paper, speed, theory
 from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_report
+from surelock.research.fill import FILL
 from surelock.research.frontier import FRONTIER
 from surelock.research.judge import Judge
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
@@ -31,6 +32,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "bound": theory.BOUND,
     "unlock": paper.UNLOCK,
     "frontier": FRONTIER,
+    "fill": FILL,
 }
 
 

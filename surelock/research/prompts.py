@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -19,6 +20,7 @@ FILES = {
     "wikitext": "WikiText as text, one record per line",
     "mt_bench": "MT-Bench's question.jsonl",
     "humaneval": "HumanEval.jsonl or HumanEval.jsonl.gz",
+    "sentences": "stories as text, each closed by a line <|endoftext|>",
 }
 
 
@@ -110,6 +112,15 @@ def _openings(lm: LanguageModel, path: Path) -> list[Prompt]:
     return _texts(lm, path.read_text(encoding="utf-8").splitlines())
 
 
+def _sentences(lm: LanguageModel, path: Path) -> list[Prompt]:
+    """Of each story the first sentence of 12 to 40 tokens behind its first one."""
+    found = []
+    for story in path.read_text(encoding="utf-8").split("<|endoftext|>"):
+        later = _texts(lm, re.split(r"(?<=[.!?])\s+", story.strip())[1:])
+        found += [each for each in later if 12 <= len(each.ids) <= 40][:1]
+    return found
+
+
 def _wikitext(lm: LanguageModel, path: Path) -> list[Prompt]:
     """Experiment 3: the first 64 tokens of each record; shorter ones are kept (decoding pads them on the left)."""
     cut = [lm.encode(text)[:64] for text in wikitext_records(path)]
@@ -134,6 +145,7 @@ def _texts(lm: LanguageModel, texts: Iterable[str], chat: bool = False) -> list[
 #: The subset is Experiment 1's: the first four questions of each category, 32 in all.
 _SOURCES: dict[str, Callable[..., list[Prompt]]] = {
     "openings": _openings,
+    "sentences": _sentences,
     "wikitext": _wikitext,
     "mt_bench": _mt_bench,
     "mt_bench_subset": partial(_mt_bench, per_category=4),

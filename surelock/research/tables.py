@@ -281,6 +281,16 @@ TABLES: dict[str, Callable[[], str]] = {
     "unlock": Table(
         "unlock", {"ε": "{epsilon}", "probes every": "{unlock_period:.0f}"} | OWN | KEPT, "epsilon == '5e-3'"
     ),
+    "fill": Table(
+        "fill",
+        {"blank": "{blank}"}
+        | {
+            f"{head}, {side}": plain(f"{left}{name}")
+            for head, name in (("filled", "filled"), ("tokens", "tokens"))
+            for side, left in (("both sides", ""), ("left alone", "left_"))
+        }
+        | {"bits, both sides": plain("bits"), "left alone": plain("left_bits"), "gain": plain("gain")},
+    ),
     "speeds": speeds,
     "laptop": laptop,
     "browser": browser,
