@@ -234,8 +234,8 @@ export class Stage {
     const { trace, timeline, teller } = this;
     if (this.learned < trace.count && !teller.left) this.#learn(); // no sooner than it can be told
     const now = () => narrate(trace, step, this.chapters);
-    const { moments: all } = this;
-    teller.follow(step, { moments: all, now, held: timeline.held, moves: timeline.moving || timeline.playing });
+    const moves = (timeline.moving || timeline.playing) && this.root.dataset.over !== "true"; // the verdict is a moment
+    teller.follow(step, { moments: this.moments, now, held: timeline.held, moves });
   }
 
   #drawRasters() {
