@@ -27,10 +27,12 @@ from transformers import PreTrainedTokenizerFast
 
 import surelock
 from surelock import CheckpointError
+from surelock.config import LLADA_8B
 from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
 from surelock.loading import find_device
-from surelock.model.families import family_of
+from surelock.model.families import FAMILIES, Family, family_of
+from surelock.model.generation import generation_of
 from surelock.model.tokenizer import load_tokenizer
 from surelock.ui.models import Models
 
@@ -619,3 +621,12 @@ def test_the_traps_of_a_qwen3_chat_model(tmp_path: Path) -> None:
     settings = recommended(lm.generation, {}).settings
     assert (settings.temperature, settings.gen_length, settings.block_length) == (0.0, 128, 32)
     assert recommended(lm.generation, {"gen_length": 8}).settings.block_length is None
+
+
+@pytest.mark.parametrize("family", [each for each in FAMILIES if "gen_length" in each.generation])
+def test_steps_without_a_length_are_beside_the_familys(family: Family, tmp_path: Path) -> None:
+    length = family.generation["gen_length"]
+    for steps, expected in ((length + 1, length + 1), (length // 2, length)):
+        (tmp_path / "generation_config.json").write_text(json.dumps({"steps": steps, "block_length": None}))
+        family = replace(family, generation={"gen_length": length})
+        assert generation_of(family, LLADA_8B, tmp_path)["gen_length"] == expected

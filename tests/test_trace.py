@@ -218,6 +218,12 @@ def test_the_stream_names_every_piece_once(lm: LanguageModel) -> None:
     assert used <= set(sent)
 
 
+def test_more_records_than_steps_are_refused(document: dict[str, Any]) -> None:
+    document["header"]["steps"] -= 1
+    with pytest.raises(fmt.TraceError, match="not one per step and lane, in order"):
+        read_trace(document)
+
+
 @pytest.mark.parametrize("value", [[1, 2], None, 7, "trace", {"format": "surelock-trace", "version": None}])
 def test_what_is_no_trace_is_refused(value: Any, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"

@@ -22,7 +22,7 @@ from surelock.trace.pieces import running_text
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.table import lane_cells
-from surelock.trace.timing import clocked, speed_of
+from surelock.trace.timing import clocked, paces, speed_of
 
 MANY = 40
 
@@ -84,6 +84,9 @@ def test_python_and_the_page_read_the_same(recorder: Recorder) -> None:
         assert trace.lanes.exact.tolist() == exact and [lane["id"] for lane in page["lanes"]] == ids
         assert (page["clocked"], page["reference"]) == (clocked(header), header["reference"])
         assert page["again"] == written_again(document)
+        timed = clocked(header)
+        beside = {own for own in timed if own != header["reference"] and header["reference"] in timed}
+        assert {own for own, words in paces(document).items() if words} == beside
         together = {own: group["lanes"] for group in header["timed_together"] for own in group["lanes"]}
         seconds = {own: trace.steps[trace.steps.lane == own].seconds.tolist() for own in ids}
         for own, lane in zip(ids, page["lanes"], strict=True):
