@@ -230,7 +230,7 @@ from surelock.ui.request import read_lanes, read_shared
 models = Models(["stories"])
 flags = vars(_parser().parse_args("decode x --compute age --lag 0.25".split()))
 rule = vars(_parser().parse_args("decode x --compute now_and_then --period 2".split()))
-endpoint = inspect.signature(make_endpoint(models, None, 512)).parameters
+endpoint = inspect.signature(make_endpoint(None)).parameters
 with gr.Blocks():
     form = Form(models, 512)
 lanes = [{"id": "a", "name": "a", "compute": {"kind": "age", "lag": 0.25}}]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.visits import Visit, holding
+from tests.browser.visitor import Visitor, held
 
 if TYPE_CHECKING:
     from tests.browser.server import App
@@ -21,13 +21,13 @@ def shape(messages: list[dict[str, Any]]) -> list[str]:
 
 
 def test_a_run_is_read_by_its_events(app: App) -> None:
-    visit = Visit(app.url)
+    visit = Visitor(app.url)
     events = list(visit.read(run := visit.open(**SHORT)))
     kinds = [kind for kind, _, _ in events]
     assert kinds == ["place", "open", *["records"] * 16, "errors", "errors", "end"]
     assert events[0][1] == {"place": 0, "seconds": 0.0} and events[-1][1] == {"end": "finished", "problem": None}
     assert [number for _, _, number in events[1:]] == [str(n) for n in range(20)]
-    trace = visit.http.get(f"/surelock/runs/{run}/trace").json()
+    trace = visit.trace(run)
     assert len(trace["records"]) == 32 and trace["header"] == events[1][1]["open"]["header"]
     top = visit.http.get(f"/surelock/runs/{run}/top", params={"step": 3, "position": 14}).json()
     assert set(top) == {"lane-1", "lane-2"} and all(len(bars) == 5 for bars in top.values())
@@ -35,7 +35,7 @@ def test_a_run_is_read_by_its_events(app: App) -> None:
 
 @pytest.mark.parametrize("cut", [0, 5, 16, 18])
 def test_a_cut_stream_goes_on_behind_the_last_message(app: App, cut: int) -> None:
-    visit = Visit(app.url)
+    visit = Visitor(app.url)
     run, seen = visit.open(**SHORT), []
     for kind, data, number in (stream := visit.read(run)):
         seen += [(number, data)] if kind != "place" else []
@@ -48,18 +48,18 @@ def test_a_cut_stream_goes_on_behind_the_last_message(app: App, cut: int) -> Non
 
 
 def test_a_run_rests_after_so_many_steps(app: App) -> None:
-    visit = Visit(app.url)
+    visit = Visitor(app.url)
     run = visit.open(**SHORT)
     first = [kind for kind, *_ in visit.read(run, steps=3)]
     second = [number for kind, _, number in visit.read(run, after=3, steps=2) if kind != "place"]
     assert (first[-4:], second) == (["open", *["records"] * 3], ["4", "5"])
-    assert len(visit.http.get(f"/surelock/runs/{run}/trace").json()["records"]) == 10
+    assert len(visit.trace(run)["records"]) == 10
     assert visit.stop(run) == 204
     assert [data for _, data, _ in visit.read(run, after=5)] == [{"end": "stopped", "problem": None}]
 
 
 def test_thirty_readers_of_one_prompt_share_its_computation(app: App) -> None:
-    visits = [Visit(app.url) for _ in range(30)]
+    visits = [Visitor(app.url) for _ in range(30)]
     form = visits[0].form(prompt="Thirty children read", **SHORT)
     runs = [visit.open(form) for visit in visits]
     with ThreadPoolExecutor(30) as pool:
@@ -69,17 +69,17 @@ def test_thirty_readers_of_one_prompt_share_its_computation(app: App) -> None:
 
 
 def test_who_waits_learns_the_place_and_may_leave(app: App) -> None:
-    with holding(app.url) as (first, run):
-        visit = Visit(app.url)
+    with held(app.url) as leave:
+        visit = Visitor(app.url)
         waiting = visit.open(prompt="After the other", **SHORT)
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(lambda: list(visit.read(waiting)))
-            second = Visit(app.url)
+            second = Visitor(app.url)
             events = second.read(second.open(prompt="Last of all", **SHORT))
             assert next(events)[1]["place"] == 2
             visit.stop(waiting)
             assert [data for _, data, _ in reading.result(10)][-1] == {"end": "stopped", "problem": None}
-        first.stop(run)
+        leave()
         assert [data["place"] for kind, data, _ in events if kind == "place"][-1] == 0
 
 
@@ -96,13 +96,13 @@ def test_who_waits_learns_the_place_and_may_leave(app: App) -> None:
 def test_what_cannot_be_done_is_refused_in_a_sentence(
     app: App, method: str, path: str, status: int, sentence: str
 ) -> None:
-    visit = Visit(app.url)
+    visit = Visitor(app.url)
     answer = visit.http.request(method, path.format(visit.open(**SHORT)))
     assert answer.status_code == status and answer.json()["detail"].startswith(sentence)
 
 
 def test_a_job_is_refused_in_the_pages_words(app: App) -> None:
-    visit = Visit(app.url)
+    visit = Visitor(app.url)
     with pytest.raises(httpx.HTTPStatusError) as caught:
         visit.open(seed=-3)
     assert caught.value.response.status_code == 422

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from unittest.mock import Mock
 
 import gradio as gr
 import pytest
@@ -16,7 +15,6 @@ from surelock.ui.link import read_link
 from surelock.ui.models import Models
 from surelock.ui.request import MOST_CHARACTERS
 from surelock.ui.schedule import NAMES, Wants, fit
-from surelock.ui.session import Sessions
 from surelock.ui.wording import in_words
 
 LENGTHS = st.integers(1, 600)
@@ -77,7 +75,7 @@ def test_what_does_not_fit_is_shortened_to_what_is_offered() -> None:
 
 def test_the_block_comes_back_when_it_fits_again(form: Form) -> None:
     assert walked(form, [32, 28, 16, 64]) == [(32, 32, 32), (28, 28, 28), (16, 16, 16), (64, 64, 32)]
-    steps = [form.refit("gen_length", "stories", "Once", True, Wants(64), n, n, n)[1] for n in (1, 2, 3)]
+    steps = [form.refit("gen_length", "stories", "Once", True, Wants(64).text, n, n, n)[1] for n in (1, 2, 3)]
     assert [each["maximum"] for each in steps] == [2, 2, 3], "a slider has two places"
 
 
@@ -109,7 +107,7 @@ def test_every_length_that_is_offered_can_run(form: Form, stories: surelock.Lang
     form.models._loaded["stories"] = stories
     try:
         longest = form.longest("stories", prompt, True)
-        (length, *_), info = form.refit_to_prompt("stories", prompt, True, Wants(512), 512, 512, 512)[1:], 0
+        (length, *_), info = form.refit_to_prompt("stories", prompt, True, Wants(512).text, 512, 512, 512)[1:], 0
     finally:
         form.models._loaded.clear()
     tokens = len(stories.encode(prompt))
@@ -121,7 +119,7 @@ def test_a_prompt_fits_while_the_shortest_answers_do(form: Form, lm: surelock.La
     """Of this model's 64 positions 16 are for the answer."""
 
     def about(prompt: str) -> tuple[str, int]:
-        info, length, *_ = form.refit_to_prompt("stories", prompt, True, Wants(512), 512, 512, 512)
+        info, length, *_ = form.refit_to_prompt("stories", prompt, True, Wants(512).text, 512, 512, 512)
         return info["info"], length["maximum"]
 
     form.models._loaded["stories"] = lm
@@ -194,16 +192,3 @@ def test_a_links_lengths_that_do_not_fit_are_told(form: Form) -> None:
     link = read_link({"gen_length": "64", "steps": "100"}, ["stories"], form.suits)
     link.fitted(fit(Wants.of(link.settings), 512))
     assert "Steps 100 does not fit (64 taken instead)" in link.sentence
-
-
-def test_the_wait_is_what_is_left_of_the_present_run_and_the_usual_time_of_those_between() -> None:
-    sessions = Sessions(lambda *_: iter(()))
-    assert sessions.wait(1) == 0.0
-    present, ended = Mock(running=True, left=lambda: 7.0), Mock(running=False, left=lambda: 90.0)
-    sessions._runs |= {"ended": Mock(computation=ended), "a": Mock(computation=present)}
-    sessions._took.extend([10.0, 30.0, 20.0])
-    assert (sessions.wait(1), sessions.wait(3)) == (7.0, 47.0)
-    present.left = lambda: None  # its first step is not over
-    assert sessions.wait(2) == 40.0
-    sessions._took.clear()
-    assert sessions.wait(2) is None

@@ -7,41 +7,32 @@ import json
 import os
 import re
 import signal
-import threading
 import time
-from collections.abc import AsyncGenerator, Iterator
-from itertools import cycle, repeat
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 from urllib.parse import quote
 
-import gradio as gr
 import httpx
 import pytest
-from gradio.queueing import EventQueue
-from gradio.state_holder import SessionState
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
+from starlette.types import Message, Receive, Scope, Send
 
 from surelock.places import ASSETS
 from surelock.trace.replay import TEMPLATE
-from surelock.ui import gate, gradio_patches, launch, site
+from surelock.ui import gate, launch, site
 from surelock.ui.addresses import client_of, is_local
 from surelock.ui.gate import Gate, own_names
 from surelock.ui.models import EMBEDDED
-from surelock.ui.readers import Readers, following
-from surelock.ui.serving import WORKER_POLICY
-from surelock.ui.shares import DEVICE_SLOT, Shares
+from surelock.ui.serving import WORKER_POLICY, KeptAnswers
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
 from tests.loops import finished
-from tests.soak.abuse import raw_get
 
 SECURITY = Path(__file__).resolve().parents[1] / "docs" / "security.md"
 
@@ -51,7 +42,7 @@ CLOSED = (
     "gradio_api/stream/a/b/1/playlist.m3u8", "gradio_api/proxy=https://example.org", "gradio_api/file=app.py",
     "gradio_api/upload_progress", "gradio_api/token", "login_check", "monitoring", "docs",
     "pwa_icon", "pwa_icon/20000",
-    "gradio_api/run/decode", "gradio_api/api/decode", "gradio_api/run/start", "gradio_api/call/start",
+    "gradio_api/run/decode", "gradio_api/api/decode", "gradio_api/component_server", "gradio_api/heartbeat/x",
 )  # fmt: skip
 
 
@@ -92,7 +83,7 @@ def test_what_the_page_needs_is_taken_whole_and_with_headers(small: TestClient) 
         "surelock/scripts/page.js",
         "gradio_api/info",
         "gradio_api/app_id",
-        "gradio_api/heartbeat/ab1",
+        "surelock/runs/ab1/events",
     ):
         assert small.get(f"/{path}").status_code == 200
     assert answer.headers["x-content-type-options"] == "nosniff"
@@ -160,7 +151,7 @@ def test_bodies_are_bounded_and_say_their_length(small: TestClient) -> None:
 
 @pytest.mark.parametrize("session", ["", "x" * 65, "x" * 900_000, "a b", "é", "a/b", "a\n", 5, [], {}, True])
 def test_a_session_goes_by_a_short_plain_name(small: TestClient, session: Any) -> None:
-    for path in ("queue/join", "run/predict", "component_server", "cancel", "reset", "call/decode", "call/v2/decode"):
+    for path in ("queue/join", "run/predict", "cancel", "reset", "call/decode", "call/v2/decode"):
         body = {"data": [], "fn_index": 8, "event_id": "x", "session_hash": session}
         assert "session_hash" in refused(small.post(f"/gradio_api/{path}", json=body), 400)
     if isinstance(session, str) and len(session) < 99:
@@ -221,8 +212,8 @@ def test_a_file_is_sent_whole_whatever_parts_of_it_are_asked_for() -> None:
 
 @pytest.mark.parametrize("content", [b'{"a": [1,', b"", b"\xff\xfe\x00", b"[" * 100_000])
 def test_bodies_are_json(small: TestClient, content: bytes) -> None:
-    refused(small.post("/gradio_api/component_server", content=content, headers=KIND), 400)
-    refused(small.post("/gradio_api/component_server", content=content, headers={"content-type": "text/plain"}), 415)
+    refused(small.post("/gradio_api/queue/join", content=content, headers=KIND), 400)
+    refused(small.post("/gradio_api/queue/join", content=content, headers={"content-type": "text/plain"}), 415)
 
 
 @pytest.mark.parametrize("half", ["\ud800", "\udfff", "\ude00\ud83d"])
@@ -281,246 +272,74 @@ def test_the_last_public_address_of_all_lines_is_the_client(
 def honest(url: str, ends: list[str]) -> None:
     visitor = Visitor(url)
     try:
-        ends.append(str(list(visitor.run(Generated_length=16, Steps=16, Block_length=16))[-1].get("end")))
+        ends.append(str(list(visitor.run(gen_length=16, steps=16, block_length=16))[-1].get("end")))
     except (httpx.HTTPError, RuntimeError) as error:
         ends.append(repr(error))
     finally:
         visitor.close()
 
 
-@pytest.mark.long
-def test_scripts_do_not_hold_up_the_page(app: App) -> None:
-    """120 unread calls of /decode and 60 direct posts beside four visitors: each visitor's run ends, and what the page
-    asks beside the queue is answered within a second.
-    """
-    calls: list[int] = []
-
-    def flood(path: str, body: dict[str, Any], times: int) -> None:
-        with httpx.Client(timeout=60) as http:
-            calls.extend(http.post(f"{app.url}/gradio_api/{path}", json=body).status_code for _ in range(times))
-
-    call = ("call/v2/decode", {"prompt": "A fox", "gen_length": 128}, 10)
-    direct = ("run/decode", {"data": ["A fox"]}, 15)
-    threads = [threading.Thread(target=flood, args=call) for _ in range(12)]
-    threads += [threading.Thread(target=flood, args=direct) for _ in range(4)]
-    ends: list[str] = []
-    visits = [threading.Thread(target=honest, args=(app.url, ends)) for _ in range(4)]
-    for thread in threads + visits:
-        thread.start()
-    asker, slowest = Visitor(app.url), 0.0
-    while any(thread.is_alive() for thread in visits):
-        begun = time.monotonic()
-        assert asker.call("state", "x") is None and not asker.call("pause", "x")
-        slowest = max(slowest, time.monotonic() - begun)
-        time.sleep(0.1)
-    asker.close()
-    for thread in threads:
-        thread.join(60)
-    assert ends == ["finished"] * 4
-    assert slowest < 2.0, slowest  # two calls
-    assert set(calls) <= {200, 404, 503} and calls.count(404) == 60
-    assert calls.count(503) > 100, "one client's scripts fill the queue"
-
-
-def test_unknown_events_are_refused_in_a_line(app: App) -> None:
-    before = app.log.stat().st_size
-    for path in ("call/decode/abc", "call/v2/decode/abc", "queue/data?session_hash=abc", "queue/data"):
-        status, text = raw_get(app.url, f"gradio_api/{path}")
-        assert status == 404 and json.loads(text[text.index("{") : text.rindex("}") + 1])["detail"].endswith(".")
+def test_a_call_that_gradio_cannot_read_is_refused_before_it(app: App) -> None:
+    """Gradio would print a traceback, with all data: for another number, a function of the browser's, odd data."""
+    before, functions = app.log.stat().st_size, httpx.get(f"{app.url}/config").json()["dependencies"]
+    browsers = [each["id"] for each in functions if not each["backend_fn"]]
+    for path in ("run/predict", "queue/join"):
+        for number in ("45", [], None, 4.5, True, 999, -1, *browsers):
+            body = {"data": [], "fn_index": number, "session_hash": "x"}
+            answer = httpx.post(f"{app.url}/gradio_api/{path}", json=body)
+            assert answer.status_code == 400 and answer.json()["detail"].startswith("fn_index must be"), number
+        for data in (None, "x", {}, [1] * 99):
+            known = next(each["id"] for each in functions if each["backend_fn"] and each["queue"] == ("join" in path))
+            answer = httpx.post(f"{app.url}/gradio_api/{path}", json=body | {"fn_index": known, "data": data})
+            assert answer.status_code == 400 and answer.json()["detail"].startswith("data must be a list of"), data
     assert app.log.stat().st_size == before
 
 
-def test_three_requests_do_not_end_the_queue(app: App) -> None:
-    """A call, and twice a resumption by a session without a name, which waits behind it."""
-    visitor = Visitor(app.url)
-    body = {"data": [], "fn_index": visitor.number("follow"), "session_hash": ""}
-    visitor.close()
-    httpx.post(f"{app.url}/gradio_api/call/v2/decode", json={"prompt": "A fox", "gen_length": 32})
-    statuses = [httpx.post(f"{app.url}/gradio_api/queue/join", json=body).status_code for _ in range(2)]
-    ends: list[str] = []
-    honest(app.url, ends)
-    assert (ends, statuses) == (["finished"], [400, 400])
+def test_one_client_has_so_many_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "MOST_REQUESTS", 2)
+    statuses: list[int] = []
+
+    async def visit() -> None:
+        go = asyncio.Event()
+
+        async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+            await go.wait()
+            await JSONResponse({})(scope, receive, send)
+
+        async def ask(client: str) -> None:
+            async def send(message: Message) -> None:
+                statuses.append(message["status"]) if "status" in message else None
+
+            scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
+            await served({**scope, "client": (client, 1)}, Mock(), send)
+
+        served = Gate(waits)
+        asks = [asyncio.ensure_future(ask(client)) for client in "aaab"]
+        await asyncio.sleep(0.01)
+        assert statuses == [429]
+        go.set()
+        await asyncio.gather(*asks, ask("a"))
+
+    finished(visit())
+    assert statuses == [429, 200, 200, 200, 200]
 
 
-def test_a_queue_that_has_died_is_told_and_started_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(gradio_patches, "AGAIN_SECONDS", 0.0)
-    with gr.Blocks() as page:
-        pass
-    gradio_patches.keep_queue(page)
-    queue, tries = page._queue, []
+def test_the_page_is_made_once_whatever_its_query_and_for_no_other_address() -> None:
+    made: list[str] = []
 
-    def choose() -> None:
-        tries.append(queue.stopped)
-        if len(tries) < 3:
-            raise KeyError("a session")
-        queue.close()
+    async def page(request: Request) -> JSONResponse:
+        made.append(f"{request.url}")
+        return JSONResponse(len(made), 200 if request.url.path == "/" else 500)
 
-    monkeypatch.setattr(queue, "get_events", choose)
-    queue.event_queue_per_concurrency_id["x"] = SimpleNamespace(queue=[1])  # type: ignore[assignment]
-    queue.active_jobs = [None]
-    finished(asyncio.wait_for(queue.start_processing(), 10))
-    assert tries == [False] * 3
-    assert {*caplog.messages} == {"The queue had stopped and was started again."}
-
-
-def test_no_value_of_a_field_is_kept_for_links_that_do_not_exist() -> None:
-    gradio_patches.keep_no_values()
-    with gr.Blocks() as page:
-        field = gr.Textbox()
-    state = SessionState(page)
-    state._update_value_in_config(field._id, "a prompt")
-    assert "a prompt" not in str(state.config_values)
-
-
-def test_the_queue_cannot_be_gone_round(app: App) -> None:
-    visitor = Visitor(app.url)
-    for name in ("start", "follow"):
-        body = {"data": ["x", -1, None], "fn_index": visitor.number(name), "session_hash": "x"}
-        answer = httpx.post(f"{app.url}/gradio_api/run/predict", json=body)
-        assert answer.status_code == 404 and "queue" in answer.json()["detail"]
-    visitor.close()
-
-
-def test_the_queues_share_is_not_told_by_a_number_that_is_none(app: App) -> None:
-    for number in ("45", [], None, 4.5, True):
-        body = {"data": [], "fn_index": number, "session_hash": "x"}
-        answer = httpx.post(f"{app.url}/gradio_api/queue/join", json=body)
-        assert answer.status_code == 400 and answer.json()["detail"].startswith("fn_index must be"), number
-
-
-class Ask(SimpleNamespace):
-    """An event of the queue, equal to itself alone."""
-
-    __eq__, __hash__ = object.__eq__, object.__hash__
-
-
-def asked(call: bool, client: str, path: str = "queue/join", key: str | None = None, run: str | None = None) -> Ask:
-    """A script's call, or a page's: for the job of a key, or for a run to go on."""
-    scope = {"method": "POST", "path": f"/gradio_api/{path}", "client": (client, 5), "headers": [], "surelock.key": key}
-    return Ask(
-        fn=SimpleNamespace(api_name="decode" if call else "start", _id=1 if run else 0, batch=False),
-        request=SimpleNamespace(scope=scope),
-        data=SimpleNamespace(data=[run, -1, None]),
-        session_hash=client,
-    )
-
-
-@pytest.fixture
-def waiting() -> tuple[Any, list[Ask]]:
-    """A queue of eight without a server, and what waits in it. The job "known" and the run "going" are under way."""
-    with gr.Blocks() as page:
-        gr.Button().click(lambda: None, api_name="start")
-    queue: Any = EventQueue(DEVICE_SLOT, 1)
-    page._queue.event_queue_per_concurrency_id = {DEVICE_SLOT: queue}
-    page._queue.active_jobs = [None] * 2
-    sessions: Any = Mock(
-        follows=lambda _, key: key == "known", goes_on=lambda run: run == "going", computing=False, name="sessions"
-    )
-    return Shares(page, 8, Readers(), sessions, {0: lambda values: values[0]}), queue.queue
-
-
-def test_pages_come_before_scripts_and_clients_in_turn(waiting: tuple[Any, list[Ask]]) -> None:
-    shares, queue = waiting
-    came = [asked(*each) for each in ((True, "a"), (False, "a"), (False, "a"), (True, "a"), (False, "a"))]
-    came += [asked(*each) for each in ((False, "b"), (False, "b"), (True, "b"))]
-    queue += came
-    shares._sessions.computing = True
-    assert shares._queue.get_events() is None
-    assert [came.index(each) for each in queue] == [1, 5, 2, 6, 4, 0, 7, 3]
-
-
-def test_a_clients_share_of_the_queue_counts_who_waits_and_who_enters(waiting: tuple[Any, list[Ask]]) -> None:
-    shares, queue = waiting
-    call = "call/decode"
-
-    def enter(client: str, *path: str) -> Any:
-        return shares.admit(asked(bool(path), client, *path).request.scope, {"fn_index": 0})
-
-    queue += [asked(False, "a"), asked(False, "a"), asked(True, "a")]
-    entered = [enter("a") for _ in range(4)]  # six pages of one client, two places are left for others
-    scripts = [enter("a", call), enter("b", call), enter("b", call)]
-    for client, path, said in (("a", (), "for you: 6 of"), ("a", (call,), "for you: 2 of"), ("b", (call,), "for you")):
-        with pytest.raises(gate.Refused, match=said):
-            enter(client, *path)
-    others = [enter("b"), enter("c")]
-    with pytest.raises(gate.Refused, match="full: 8 runs"):
-        enter("d")
-    for done in (*entered, *scripts, *others):
-        done.close()
-    enter("a")
-
-
-def test_who_asks_for_the_same_shares_a_place_and_a_turn(waiting: tuple[Any, list[Ask]]) -> None:
-    """Thirty behind one address that ask for one job, two others, and who needs nothing computed at all."""
-    shares, queue = waiting
-    told: list[tuple[Any, Any, Any]] = []
-    shares._queue.send_message = lambda event, told_it: told.append((event, told_it.rank, told_it.queue_size))
-    first, other, alone = asked(False, "b"), asked(False, "a", key="other"), asked(True, "c")
-    class_ = [asked(False, "a", key="lesson") for _ in range(30)]
-    free = [asked(False, "a", key="known"), asked(False, "d", run="going")]
-    queue += [first, class_[0], alone, other, *class_[1:], *free]
-    shares._queue.broadcast_estimations(DEVICE_SLOT, 4)
-    assert [(rank, size) for _, rank, size in told] == [(1, 4)] * 29 and told[0][0] is class_[1]
-    shares._sessions.computing = True
-    assert [shares._queue.get_events()[0] for _ in free] == [[free[1]], [free[0]]]
-    assert shares._queue.get_events() is None, "the device is taken"
-    assert queue == [first, *class_, other, alone]
-    shares._sessions.computing = False
-    assert shares._queue.get_events()[0] == [first]
-    shares._queue.active_jobs[0] = [first]
-    assert shares._queue.get_events() is None, "its computation has not begun yet"
-    shares._queue.active_jobs[0] = None
-    assert shares._queue.get_events()[0] == [class_[0]]
-    shares._queue.active_jobs[:] = [None]
-    shares._sessions.follows = lambda _, key: key in ("known", "lesson")
-    assert [shares._queue.get_events()[0][0] for _ in class_[1:]] == class_[1:]
-    assert shares._queue.active_jobs == [None] * 2, "one to take, and one for who comes next"
-
-
-def test_who_follows_takes_no_place_in_the_queue_but_they_are_not_without_number(
-    waiting: tuple[Any, list[Ask]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shares, queue = waiting
-
-    def enter(client: str, key: str | None) -> Any:
-        scope = asked(False, client).request.scope
-        done = shares.admit(scope, {"fn_index": 0, "data": [key], "session_hash": client})
-        assert scope["surelock.key"] == key
-        return done
-
-    for number in range(6):
-        enter("a", f"own {number}")
-    with pytest.raises(gate.Refused, match="for you: 6 of"):
-        enter("a", None)
-    entered = [enter("a", key) for key in ("own 3", "known") * 30]
-    monkeypatch.setattr("surelock.ui.shares.MOST_FOLLOWERS", 80)
-    with pytest.raises(gate.Refused, match="for you: 60 of"):
-        enter("a", "known")
-    for done in entered[:10]:
-        done.close()
-    enter("a", "known")
-    queue += [asked(False, str(number), key="known") for number in range(24)]
-    with pytest.raises(gate.Refused, match="full: 80 runs"):
-        enter("b", "known")
-
-
-def test_the_next_piece_of_a_run_is_begun_when_the_one_before_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("surelock.ui.readers.UNREAD_SECONDS", 0.2)
-    begun: list[int] = []
-
-    async def pieces() -> AsyncGenerator[int]:
-        for number in range(5):
-            begun.append(number)
-            yield number
-
-    async def go(reads: Iterator[bool]) -> list[int]:
-        return [piece async for piece in following(pieces(), lambda: True, lambda: next(reads))]
-
-    assert finished(go(cycle([False, True]))) == begun == [0, 1, 2, 3, 4], "who reads slowly gets all"
-    begun.clear()
-    assert finished(go(repeat(False))) == begun == [0], "who does not read gets one"
+    routes = [Route("/{path:path}", page)]
+    client = TestClient(Starlette(routes=routes, middleware=[Middleware(KeptAnswers)]), base_url="http://a")
+    assert [client.get(path).json() for path in ("/", "/?page=x", "/?prompt=y")] == [1, 1, 1]
+    assert client.head("/").headers["content-length"] == "1" and made == ["http://a/"]
+    assert client.get("/", headers={"host": "b"}).json() == 2 and client.get("/").json() == 1
+    assert [client.get("/config").json() for _ in range(2)] == [3, 4], "a failure is not kept"
+    for number in range(20):
+        client.get("/", headers={"host": f"{number}"})
+    assert client.get("/", headers={"host": "19"}).json() == 24 and client.get("/").json() == 25
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
@@ -534,7 +353,7 @@ def test_it_stops_at_once_and_leaves_nothing(
     with serve("--max-length", "256", log=tmp_path / "log") as served:
         wait_for_model(served)
         visitor = Visitor(served.url)
-        stream = visitor.run(Generated_length=200, Steps=200, Block_length=200)
+        stream = visitor.run(gen_length=200, steps=200, block_length=200)
         next(stream)
         httpx.post(f"{served.url}/gradio_api/call/v2/decode", json={"prompt": "A fox", "gen_length": 32})
         children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children").read_text()

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import socket
-import sys
 import threading
-import time
-from collections.abc import Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -17,13 +12,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from surelock.ui import (
-    launch,
-    readers,
-)
-from surelock.ui.layout import build
-from surelock.ui.limits import within
-from surelock.ui.models import Models
+from surelock.ui import launch
 from surelock.ui.serving import Export, routes
 from tests.loops import finished
 
@@ -81,77 +70,6 @@ def test_the_replay_page_is_a_file_that_all_share() -> None:
     for asked, status in ((tag, 304), (f"W/{tag}", 304), ('"0"', 200), ('"~"', 200)):
         assert client.get("/surelock/replay.txt", headers={"if-none-match": asked}).status_code == status, asked
     assert client.get("/surelock/replay.txt", headers={"accept-encoding": "identity"}).text == packed.text
-
-
-def test_a_request_has_its_key_before_anything_of_it_is_read() -> None:
-    """The server's loop finds out who asks for the same; the tokens of a long prompt are counted elsewhere."""
-    _, _, shares, _ = build(Models(["stories"]), most=256, queue_size=4)  # the model is not loaded
-    (key,) = shares._keys.values()
-    form = {"model": "stories", "prompt": "A fox", "lanes": [{"name": "Own"}], "seed": 1}
-    assert key([form]) == key([dict(reversed(form.items()))]) is not None
-    others = [form | change for change in ({"prompt": "A box"}, {"seed": 2}, {"lanes": []}, {"chat": True})]
-    assert len({key([form]), *(key([each]) for each in others)}) == 5
-    assert [key(values) for values in ([], ["x"], [None], [form, form])] == [None] * 4
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was taken")
-def test_a_stream_that_is_opened_and_not_read_has_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "UNREAD_SECONDS", 0.3)
-    kept = readers.Readers()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        client = socket.create_connection(server.getsockname())
-        sender, _ = server.accept()
-        sender.setblocking(False)
-
-    def steps() -> Iterator[int]:
-        for number in range(100):
-            with contextlib.suppress(BlockingIOError):
-                sender.send(b"x" * 100_000)
-            time.sleep(0.01)
-            yield number
-
-    done = kept.open("a", readers.Link(sender))
-    assert len(list(within(steps(), 60.0, kept.watched("a")))) < 100
-    assert len(list(within(steps(), 60.0, kept.watched("of whom no stream is open")))) < 100
-    reading = threading.Thread(target=lambda: [None for _ in iter(lambda: client.recv(1000), b"")])
-    reading.start()  # slowly, but without end
-    assert len(list(within(steps(), 60.0, kept.watched("a")))) == 100
-    sender.close()
-    client.close()
-    reading.join()
-    done()
-    assert not kept._links
-
-
-def test_every_flag_is_read_from_the_environment(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refused(variable: str, value: str, *words: str) -> str:
-        with monkeypatch.context() as patch, pytest.raises(SystemExit):
-            patch.setenv(variable, value)
-            launch.main([*words])
-        return capsys.readouterr().err
-
-    flags = [action for action in launch.parser()._actions if action.dest != "help"]
-    for variable, value in {"KEEP_MB": "300.5", "MODEL": "a, b\tc", "MCP": "true", "SHARE": "0", "PORT": " "}.items():
-        monkeypatch.setenv(f"SURELOCK_{variable}", value)
-    given = launch.parser().parse_args([])
-    assert (given.keep_mb, given.model, given.mcp, given.share, given.port) == (
-        300.5,
-        ["a", "b", "c"],
-        True,
-        False,
-        None,
-    )
-    assert launch.parser().parse_args(["--keep-mb", "7"]).keep_mb == 7
-    told = launch.parser().format_help()
-    assert all(f"[SURELOCK_{each.dest.upper()}]" in " ".join(told.split()) for each in flags)
-    assert "SURELOCK_QUEUE_SIZE must be a whole number, not 'many'" in refused("SURELOCK_QUEUE_SIZE", "many")
-    assert "SURELOCK_SHARE must be 1 or 0, not 'maybe'" in refused("SURELOCK_SHARE", "maybe")
-    assert "SURELOCK_DEVICE_MAP must be one of auto, not 'x'" in refused("SURELOCK_DEVICE_MAP", "x")
-    assert "SURELOCK_MAX_LENGTH must be at least 32" in refused("SURELOCK_MAX_LENGTH", "3")
-    assert "SURELOCK_KEEP_MB must be a number above 0" in refused("SURELOCK_KEEP_MB", "-1")
-    assert " --max-length must be at least 32" in refused("SURELOCK_MAX_LENGTH", "64", "--max-length", "3")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -91,12 +92,11 @@ def test_no_answer_shows_a_path_or_a_secret(app: App, address: str) -> None:
 
 @pytest.mark.parametrize("name", ["/etc", "../stories", str(ROOT / "assets/stories"), "GSAI-ML/LLaDA-8B-Instruct", ""])
 def test_the_page_lends_no_other_model(app: App, visitor: Visitor, name: str) -> None:
-    said = visitor.call("model_state", name)
-    assert said == "This page does not offer that model."
-    with pytest.raises((RuntimeError, AssertionError), match=r"choices|offers"):
-        messages = list(visitor.run(Model=name, Generated_length=8, Steps=8, Block_length=8))
-        assert not messages, messages[0].get("refused")
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        visitor.open(model=name, gen_length=8, steps=8, block_length=8)
+    assert caught.value.response.json()["detail"] == "model must be one of those this page offers."
     if name:
+        assert visitor.state(quote(name, safe="")) == "This page does not offer that model."
         assert "model must be one of" in decode(app, {"model": name})
     page = httpx.get(f"{app.url}/config", params={"model": name})
     gives_nothing_away(page.text)
@@ -124,9 +124,7 @@ def decode(app: App, changes: dict[str, Any]) -> str:
         ("call/v2/nonsense", {}),
         ("call/v2/decode", {}),
         ("run/nonsense", {"data": []}),
-        ("component_server", {"data": [], "component_id": 999, "fn_name": "stop", "session_hash": "x"}),
-        ("component_server", {"data": [], "component_id": [], "fn_name": {}, "session_hash": "x"}),
-        ("component_server", []),
+        ("queue/join", []),
         ("cancel", {}),
     ],
 )
@@ -144,7 +142,7 @@ def test_fields_that_gradio_knows_and_the_page_does_not_use_do_no_harm(app: App,
     odd += [{"event_data": {"_data": each, "index": [each], "target": 1}} for each in deep]
     odd += [{"trigger_id": each} for each in (0, -1, 10**30, "x", [1])] + [{"batched": True}, {"simple_format": True}]
     odd += [{"request": {"headers": {}}, "data": []}, {"event_id": "x"}, {"rendered_in": 1}, {"fn_index": True}]
-    for number, known in enumerate(visitor._events):
+    for number, known in enumerate(visitor.http.get("/config").json()["dependencies"]):
         for fields in odd[number % one_of :: one_of]:
             body = {"data": [None] * len(known["inputs"]), "fn_index": known["id"], "session_hash": "odd"} | fields
             for path in ("run/predict", "queue/join"):
@@ -153,22 +151,18 @@ def test_fields_that_gradio_knows_and_the_page_does_not_use_do_no_harm(app: App,
                 gives_nothing_away(answer.text)
     visitor.http.post(f"{app.url}/gradio_api/reset", json={"event_id": deep[2]})
     visitor.http.post(f"{app.url}/gradio_api/cancel", json={"event_id": "x", "session_hash": "odd", "fn_index": 1})
-    assert list(visitor.run(Generated_length=8, Steps=8, Block_length=8))[-1]["end"] == "finished"
+    assert list(visitor.run(gen_length=8, steps=8, block_length=8))[-1]["end"] == "finished"
     assert app.log.read_text()[len(before) :].count("Traceback") == 0
 
 
 def test_a_run_is_reached_by_its_id_alone(app: App, visitor: Visitor) -> None:
-    seen = list(visitor.run(Prompt="The sun came up and", Generated_length=8, Steps=8, Block_length=8))
-    run = seen[0]["run"]
-    stranger = Visitor(app.url)
-    for guess in (run[:-1], run.swapcase(), run + "x", "*", "", "../x", 0, None, {"run": run}, [run[:-2]]):
-        assert stranger.call("export", guess) is None and stranger.call("top", guess, 0, 0) is None
-        assert not stranger.call("pause", guess) and not stranger.call("stop", guess)
-    assert stranger.call("export", raw={"a": [1]}) is None and stranger.call("top", raw=[[1, 2], [3], None]) is None
-    for guess in ("guess", "", run[:-1]):
-        assert "no longer kept" in next(stranger.ask("follow", guess, -1, None))["refused"]
-    stranger.close()
-    exported = visitor.call("export", run)
+    run = visitor.open(prompt="The sun came up and", gen_length=8, steps=8, block_length=8)
+    assert [*visitor.read(run)][-1][0] == "end"
+    for guess in (run[:-1], run.swapcase(), run + "x", "*", "..%2fx", "0", "guess"):
+        for method, path in (("GET", "events"), ("GET", "trace"), ("GET", "top?step=0&position=0"), ("POST", "stop")):
+            answer = httpx.request(method, f"{app.url}/surelock/runs/{guess}/{path}")
+            assert answer.status_code == 404, (guess, path)
+    exported = visitor.trace(run)
     gives_nothing_away(json.dumps(exported))
     assert getpass.getuser() not in json.dumps(exported["header"]).lower().split('"')
 

@@ -7,15 +7,9 @@ import copy
 import json
 import os
 import re
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -30,7 +24,6 @@ import surelock
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
 from surelock.decoding.rules import COMPUTE
-from surelock.decoding.run import NonFiniteLogits
 from surelock.decoding.settings import to_plain
 from surelock.errors import without_paths
 from surelock.places import ASSETS
@@ -38,20 +31,14 @@ from surelock.quality.commit_error import Shadow
 from surelock.trace.lanes import Lane
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
-from surelock.trace.replay import replay_html
-from surelock.ui import limits, stage
-from surelock.ui.device import make_decoder
-from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import EXAMPLES, FIRST_LENGTH, Form, check_seed, defaults
 from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
+from surelock.ui.race import make_runner
 from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_shared
 from surelock.ui.schedule import Wants, fit
 from surelock.ui.serving import _Files, first_parts, page_head, routes
-from surelock.ui.session import Sessions
-from surelock.ui.stage import make_stage
-from tests.loops import drawn, messages
 
 ROOT = Path(__file__).resolve().parents[1]
 DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
@@ -331,156 +318,6 @@ def test_models_never_show_a_path(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert without_paths(error) == "[Errno 2] config.json is missing"
 
 
-@pytest.fixture
-def endpoint(models: Models) -> Any:
-    return make_endpoint(models, make_decoder(models), 512)
-
-
-_FULL = "The run stopped: the device ran out of memory; try a shorter run"
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (RuntimeError("CUDA out of memory. Tried to\nallocate"), _FULL),
-        (MemoryError(), _FULL),
-        (NonFiniteLogits("infinite logits in step 3"), "^'infinite logits in step 3'$"),
-    ],
-)
-def test_the_endpoint_tells_why_a_run_ended(models: Models, error: Exception, said: str) -> None:
-    def full(*_: Any) -> Any:
-        raise error
-
-    with pytest.raises(gr.Error, match=said) as caught:
-        list(make_endpoint(models, full, 512)("Once", gen_length=8))
-    assert not caught.value.print_exception
-
-
-def test_what_takes_too_long_ends_but_not_behind_its_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter(range(100))
-    monkeypatch.setattr(limits.time, "monotonic", lambda: next(now))
-    assert list(limits.within(iter("abc"), 2.5, lambda: True)) == ["a", "b", "c"]
-    now = iter(range(100))
-    with pytest.raises(ValueError, match="stopped after 2 seconds"):
-        list(limits.within(iter("abcd"), 2.5, lambda: True))
-
-
-def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None:
-    limits.check_size("trace", 2048, 2048)
-    for size in ((2049, 2048), (9000, 1)):
-        with pytest.raises(ValueError, match=r"^trace is of at most 4,194,304 positions"):
-            limits.check_size("trace", *size)
-
-
-def server_functions(sessions: Sessions | None = None) -> dict[str, Callable[..., Any]]:
-    """What the page's JavaScript may call, by name."""
-    models = Models(["stories"])
-    with gr.Blocks():
-        made = make_stage(models, Sessions(make_decoder(models)) if sessions is None else sessions, 64)
-    return {each.__name__: each for each in made.server_fns}
-
-
-def test_one_visitor_at_a_time_looks_at_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    inside, go = threading.Event(), threading.Event()
-
-    def slow(*_: Any) -> list[list[float]]:
-        inside.set()
-        go.wait(5)
-        return [[1, 0.5]]
-
-    monkeypatch.setattr(stage, "most_attended", slow)
-    functions = server_functions()
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(functions["attended"], [])
-        assert inside.wait(5) and functions["attended"]([]) is None
-        go.set()
-        assert first.result() == functions["attended"]([]) == [[1, 0.5]]
-
-
-def test_one_thread_does_all_that_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "most_attended", lambda *_: threading.current_thread().name)
-    functions = server_functions()
-    assert functions["attended"]([]).startswith("decoder")
-
-
-def test_a_paused_run_that_waits_for_its_turn_is_not_idle() -> None:
-    sessions = Sessions(lambda *_: iter(()))
-    wait = server_functions(sessions)["wait"]
-    run: Any = SimpleNamespace(id="mine", touched=0.0, computation=Mock(running=False))
-    sessions._runs["mine"] = run
-    assert wait([1, None]) == wait([1]) == wait(1) == 0.0 and run.touched == 0.0
-    assert wait([1, "mine"]) == 0.0 and run.touched > 0.0
-    assert wait([]) is None
-
-
-def test_the_endpoint_decodes_as_the_library(stories: surelock.LanguageModel, endpoint: Any) -> None:
-    rule = {"epsilon": 0.01, "percentile": 50.0, "visible_steps": 0}
-    shared: dict[str, Any] = {
-        "gen_length": 12, "steps": 6, "block_length": 6, "temperature": 0.5, "seed": 3, "suppress_eos": True,
-        "suppress_eos_confidence": True, "no_repeat_ngram_size": 2,
-    }  # fmt: skip
-    asked = {"compute": surelock.LockRule(**rule), "unmask": surelock.Entropy()}
-    texts = surelock.generate(stories, ["Once"], surelock.DecodeSettings(**shared), **asked)
-    assert list(endpoint("Once", unmask="entropy", **shared, **rule))[-1]["texts"] == texts
-    for bad in ({"prompt": ""}, {"prompt": "x", "steps": 99}, {"prompt": "x", "model": "/etc"}):
-        with pytest.raises(gr.Error):
-            list(endpoint(**{"gen_length": 8, **bad}))
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"compute": "age", "epsilon": 0.1}, "epsilon is a setting of compute 'lock'"),
-        ({"unmask": "klass", "klass_history": 0}, "klass_history must be"),
-        ({"events": [{"step": 2, "kind": "mask", "position": 0}]}, "belongs to the prompt"),
-        ({"events": [{"step": 1, "kind": "lock", "position": 10}]}, "it is masked, so it cannot be locked"),
-    ],
-)
-def test_the_endpoint_refuses_in_one_sentence(endpoint: Any, given: dict[str, Any], said: str) -> None:
-    with pytest.raises(gr.Error, match=said) as caught:
-        list(endpoint("Once upon a time", gen_length=8, **given))
-    assert "\n" not in str(caught.value.message)
-
-
-def test_the_endpoint_takes_events(endpoint: Any) -> None:
-    events = [{"step": 3, "kind": "write", "position": 6, "token": 42}]
-    *_, last = endpoint("Once upon a time", gen_length=8, events=events)
-    assert last["tokens"][6] == 42
-
-
-def test_the_endpoint_gives_the_trace_where_it_is_asked_to(endpoint: Any) -> None:
-    """A file of it opens in everything that opens one, a replay among them."""
-    *_, last = endpoint("Once upon a time", gen_length=6, trace=True, commit_error=True)
-    document = json.loads(json.dumps(last["trace"]))
-    trace = surelock.read_trace(document)
-    assert len(trace.steps) == 6 and '"prompt":"Once upon a time"' in replay_html(document)
-    *_, without = endpoint("Once upon a time", gen_length=6)
-    assert "trace" not in without and without["tokens"] == last["tokens"]
-
-
-def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
-    stories: surelock.LanguageModel, endpoint: Any
-) -> None:
-    *_, without = endpoint("Once upon a time", gen_length=12, compute="age", age=1)
-    *_, last = endpoint("Once upon a time", gen_length=12, compute="age", age=1, commit_error=True)
-    settings = surelock.DecodeSettings(gen_length=12)
-    rule = surelock.LockByAge(1)
-    steps = surelock.decode(stories, ["Once upon a time"], settings, compute=rule, observe=True, keep_logits=True)
-    errors = surelock.commit_error(stories, steps)
-    told = last["commit_error"]
-    assert "commit_error" not in without and last["texts"] == without["texts"]
-    assert told["mean"] == pytest.approx(errors.error.mean()) and told["mean"] > 0
-    assert (told["commits"], told["changed"]) == (12, int(errors.changed.sum()))
-    assert [each["position"] for each in told["each"]] == errors.position.tolist()
-    assert [each["regret"] for each in told["each"]] == pytest.approx(errors.regret.tolist())
-    assert told["regret"] == pytest.approx(errors.regret.mean()) and told["regret"] > 0
-    json.dumps(last, allow_nan=False)
-    *_, last = endpoint("Once upon a time", gen_length=12, compute="age", unmask="random", commit_error=True)
-    told = last["commit_error"]
-    assert told["regret"] is None and {each["regret"] for each in told["each"]} == {None}
-    json.dumps(last, allow_nan=False)
-
-
 def test_a_run_remembers_whether_its_prompt_is_in_a_chat_template(stories: surelock.LanguageModel) -> None:
     tokenizer = copy.deepcopy(stories.tokenizer)
     assert tokenizer is not None
@@ -535,10 +372,9 @@ def test_a_branch_runs_on_from_its_parents_very_steps(
     asked = {"prompt_tokens": exported["header"]["prompt_tokens"], "lanes": [lane | {"events": [plain]}]}
     job = read_branch(stories, "stories", asked, 256)
     child = Recorder(make_header(stories, None, job.tokens, job.lanes), stories.tokenizer)
-    sent = messages(Sessions(make_decoder(models)).open("a", job, child).stream(-1))
+    sent = [child.take(told) for told in make_runner(models)(job, True, True, {})]
     records = [record for message in sent for record in message.get("records", ())]
     assert [record["step"] for record in records] == list(range(20)), "the page compares those it has"
-    assert sent[-1]["end"] == "finished"
 
     def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{**record, "lane": "", "seconds": 0, "commit_error": 0} for record in records]
@@ -556,60 +392,8 @@ def test_a_branch_runs_on_from_its_parents_very_steps(
         assert ([plain["position"], 77] if told == "written" else plain["position"]) in mine[at][told]
 
 
-def test_a_run_that_comes_before_its_model_brings_in_nothing_of_torch() -> None:
-    """The thread that loads the model does: two at once would leave accelerate half imported for good."""
-    code = """
-import asyncio, json, sys
-from types import SimpleNamespace
-from surelock.ui.layout import build
-from surelock.ui.models import Models
-
-Models.start_loading = lambda self, label: self._started.setdefault(label, 0.0)
-page, *_ = build(Models(["stories"]), most=64, queue_size=4)
-start = next(fn.fn for fn in page.fns.values() if fn.api_name == "start")
-form = {"model": "stories", "prompt": "Once", "gen_length": 16, "steps": 16, "block_length": 16}
-lanes = [{"id": "a", "name": "A", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}]
-
-async def first():
-    async for batch in start(SimpleNamespace(session_hash="s"), form | {"lanes": lanes}):
-        return batch
-
-print(json.dumps([asyncio.run(first()), [name for name in ("torch", "accelerate") if name in sys.modules]]))
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    told, brought = json.loads(done.stdout.splitlines()[-1])
-    assert "still loading" in told and brought == []
-
-
-def test_a_run_waits_for_its_model_and_begins_by_itself(stories, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Models, "start_loading", lambda self, label: self._started.setdefault(label, time.monotonic()))
-    models = Models(["stories"])
-    page, *_ = build(models, most=64, queue_size=4)
-    start = next(function.fn for function in page.fns.values() if function.api_name == "start")
-    lane = {"id": "a", "name": "A", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}
-    form = to_plain(surelock.DecodeSettings(gen_length=4, steps=4, block_length=4))
-    asked = {"model": "stories", "prompt": "Once", **form, "lanes": [lane]}
-
-    def pressed(loads: bool) -> list[dict[str, Any]]:
-        told = []
-        for batch in drawn(start(SimpleNamespace(session_hash="s"), asked)):
-            told += json.loads(batch)
-            if loads:
-                models._loaded["stories"] = stories
-        return told
-
-    monkeypatch.setattr("surelock.ui.layout.LOAD_SECONDS", 0.1)
-    *notes, refused = pressed(loads=False)
-    assert [set(each) for each in notes] == [{"run", "seq", "note"}] * len(notes) and notes
-    told = r"The model stories is still loading \(\d+ s so far\)"
-    assert re.fullmatch(told + "; press Run again in a moment.", refused["refused"])
-    first, *rest = pressed(loads=True)
-    assert re.fullmatch(told + " …", first["note"])
-    assert "open" in rest[0] and rest[-1]["end"] == "finished"
-
-
 def test_only_decode_is_public() -> None:
-    page, *_ = build(Models(["stories"]), most=256, queue_size=4)
+    page = build(Models(["stories"]), Mock(), most=256)
     open_to_calls = [function.api_name for function in page.fns.values() if function.api_visibility != "private"]
     assert open_to_calls == ["decode"] == [name.strip("/") for name in page.get_api_info()["named_endpoints"]]
 

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
 import pytest
 from checkpoints import write_llada
-from starlette.middleware import Middleware
+from starlette.datastructures import Headers
+from starlette.requests import Request
 
 import surelock
 from surelock.trace.lanes import Lane
 from surelock.trace.recorder import Recorder, make_header
-from surelock.ui import device, launch
-from surelock.ui.endpoint import make_endpoint
-from surelock.ui.gate import Gate
-from surelock.ui.layout import build
+from surelock.ui import launch, race
+from surelock.ui.endpoint import Calls
+from surelock.ui.limits import Limits
 from surelock.ui.models import Models
+from surelock.ui.queue import Queue
+from surelock.ui.race import Race
 from surelock.ui.request import Job
-from surelock.ui.session import Sessions
+from surelock.ui.runs import Runs
 from surelock.ui.zero_gpu import MOST_SECONDS, gpu_seconds
-from tests.browser.visitor import Visitor
-from tests.loops import messages
+from tests.loops import finished
+from tests.test_runs import read
 from tests.zero_gpu import Spaces
 
 Use = Callable[[Spaces], Models]
@@ -36,7 +38,7 @@ def use(stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> Use
 
     def put(spaces: Spaces) -> Models:
         monkeypatch.setitem(sys.modules, "spaces", spaces)
-        monkeypatch.setattr(device, "on_zero_gpu", lambda: True)
+        monkeypatch.setattr(race, "on_zero_gpu", lambda: True)
         models = Models(["stories"])
         models._loaded["stories"] = stories
         return models
@@ -51,12 +53,31 @@ def job(length: int = 8, lanes: int = 1, **more: Any) -> Job:
     return Job("stories", "Tom", [300, 301, 302], lanes)
 
 
-def raced(models: Models, asked: Job) -> list[dict[str, Any]]:
-    """All messages of a run on the page."""
-    lm = models.get("stories")
-    recorder = Recorder(make_header(lm, asked.prompt, asked.tokens, asked.lanes), lm.tokenizer)
-    sessions = Sessions(device.make_decoder(models), pausable=False)
-    return messages(sessions.open("a", asked, recorder).stream(-1))
+def raced(models: Models, asked: Job, *tokens: str) -> list[dict[str, Any]]:
+    """All messages of a run on the page; with tokens those of runs that begin at once, one for each."""
+    lm, runner = models.get("stories"), race.make_runner(models)
+
+    async def messages(token: str) -> list[dict[str, Any]]:
+        recorder = Recorder(make_header(lm, asked.prompt, asked.tokens, asked.lanes), lm.tokenizer)
+        rounds = runner(asked, True, True, Headers({"x-ip-token": token}))
+        runs = Runs(shared=False)
+        run = runs.open(token, "a", asked.key, lambda: Race(asked, recorder, rounds, runs.limits, pausable=False))
+        return [message async for batch in run.messages(-1) for _, message in read(batch)]
+
+    async def all_of_them() -> list[list[dict[str, Any]]]:
+        return await asyncio.gather(*map(messages, tokens or ("",)))
+
+    return [message for each in finished(all_of_them()) for message in each]
+
+
+def called(models: Models, **given: Any) -> list[dict[str, Any]]:
+    """What /decode answers."""
+    calls = Calls(models, race.make_runner(models), Queue(4), Limits(), 512)
+
+    async def answers() -> list[dict[str, Any]]:
+        return [answer async for answer in calls.answers(given, Request({"type": "http", "headers": []}))]
+
+    return finished(answers())
 
 
 def test_a_run_in_a_worker_is_the_run_here(use: Use, stories: surelock.LanguageModel) -> None:
@@ -65,7 +86,7 @@ def test_a_run_in_a_worker_is_the_run_here(use: Use, stories: surelock.LanguageM
     (first, *_, last), asked = raced(models, job(lanes=2)), job(lanes=2)
     assert first["pausable"] is False and last == {**last, "end": "finished", "problem": None}
     assert spaces.asked == [gpu_seconds(stories.network, asked, True)] and spaces.left == 120 - spaces.asked[0]
-    *_, answer = make_endpoint(models, device.make_decoder(models), 512)("Tom had a ball", gen_length=6)
+    *_, answer = called(models, prompt="Tom had a ball", gen_length=6)
     assert answer["texts"] == surelock.generate(
         stories, ["Tom had a ball"], surelock.DecodeSettings(gen_length=6), compute=surelock.LockRule()
     )
@@ -82,28 +103,18 @@ def test_every_model_is_loaded_before_the_page_opens(
         raise SystemExit(str([models.state(label) for label in models.labels]))
 
     monkeypatch.setattr(launch, "on_zero_gpu", lambda: True)
-    monkeypatch.setattr(launch, "build", opened)
+    monkeypatch.setattr(launch, "make_runner", opened)
     with pytest.raises(SystemExit, match=r"\['ready', 'ready'\]"):
         launch.main(["--model", "stories", str(tmp_path)])
     with pytest.raises(SystemExit, match="2"):
         launch.main(["--weights", "int8"])
 
 
-def test_a_run_goes_under_its_visitors_headers(use: Use) -> None:
+def test_a_run_goes_under_its_visitors_headers_also_of_two_at_once(use: Use) -> None:
     spaces = Spaces()
-    page, _, shares, _ = build(use(spaces), most=128, queue_size=4)
-    gate = Middleware(Gate, admit=shares.admit)
-    _, url, _ = page.launch(
-        prevent_thread_lock=True, quiet=True, ssr_mode=False, **{"app_kwargs": {"middleware": [gate]}}
-    )
-    visitor = Visitor(url)
-    try:
-        visitor.http.headers["x-ip-token"] = "a token"
-        *_, last = visitor.run(Generated_length=8, Steps=8, Block_length=8)
-    finally:
-        visitor.close()
-        page.close(verbose=False)
-    assert (last["end"], spaces.visitors) == ("finished", ["a token"])
+    messages = raced(use(spaces), job(), "one", "other")
+    assert [each["end"] for each in messages if "end" in each] == ["finished"] * 2
+    assert sorted(map(str, spaces.visitors)) == ["one", "other"]
 
 
 def test_a_second_run_is_had_on_two_minutes_a_day(use: Use) -> None:
@@ -120,11 +131,9 @@ def test_a_refusal_is_one_sentence(use: Use) -> None:
     quota = f"you have exceeded your ZeroGPU quota ({needed}s requested vs. 5s left); try again in 3:20:00; "
     quota += "create a free account to get more"
     assert end["end"] == "failed" and end["problem"] == f"The run stopped: {quota}."
-    with pytest.raises(gr.Error) as caught:
-        list(make_endpoint(models, device.make_decoder(models), 512)("Tom had a ball", gen_length=8))
-    assert (
-        caught.value.message.startswith("you have exceeded your ZeroGPU quota (") and "http" not in caught.value.message
-    )
+    with pytest.raises(ValueError, match=r"^you have exceeded your ZeroGPU quota") as caught:
+        called(models, prompt="Tom had a ball", gen_length=8)
+    assert "http" not in str(caught.value)
 
 
 def test_what_takes_longer_than_it_asked_for_ends_in_a_sentence(use: Use) -> None:

@@ -19,10 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from surelock.ui.addresses import client_of
 from surelock.ui.attended import most_attended
-from surelock.ui.device import DEVICE, Runner
 from surelock.ui.models import Loading, Models
 from surelock.ui.queue import Place, Queue, QueueFull
-from surelock.ui.race import Race, event
+from surelock.ui.race import DEVICE, Race, Runner, event
 from surelock.ui.request import Job, one_token, read_request
 from surelock.ui.runs import Run, Runs, TooMany
 from surelock.ui.serving import Export
@@ -71,7 +70,7 @@ class Door:
             visitor = secrets.token_urlsafe(18)
         try:
             job = await asyncio.to_thread(read_request, self._models, wanted, self._most)
-            begin = await asyncio.to_thread(self._race, job)
+            begin = await asyncio.to_thread(self._race, job, request.headers)
             run = self._runs.open(visitor, client_of(request.scope), job.key, begin)
         except Loading as error:
             return JSONResponse({"detail": error.said, "loading": True}, 503, {"Retry-After": "1"})
@@ -81,13 +80,13 @@ class Door:
             return _refusal(422, in_words(str(error)))
         return JSONResponse({"id": run.id}, 201)
 
-    def _race(self, job: Job) -> Callable[[], Race]:
+    def _race(self, job: Job, headers: Mapping[str, str]) -> Callable[[], Race]:
         """What makes the race of a job."""
         from surelock.trace.recorder import Recorder, make_header  # torch: only once a model is loaded
 
         lm = self._models.get(job.label)
         header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
-        recorder, rounds = Recorder(header, lm.tokenizer), self._decoder(job, True, True)
+        recorder, rounds = Recorder(header, lm.tokenizer), self._decoder(job, True, True, headers)
         return lambda: Race(
             job,
             recorder,

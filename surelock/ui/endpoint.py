@@ -1,10 +1,14 @@
-"""/decode: the public streaming endpoint. Its parameters are the settings of the library in the flat form."""
+"""/decode: a script's or an agent's run, step by step. Its parameters are the flat settings of the library."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,77 +16,141 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 import numpy as np
 from gradio.context import LocalContext
+from starlette.requests import Request
+from starlette.types import Scope
 
 from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, from_flat, read_event
 from surelock.decoding.ends import written
 from surelock.decoding.rules import CHOICES, flat_settings
 from surelock.errors import reason_of, shown
 from surelock.trace.lanes import StepsOver, alone
-from surelock.ui.device import Runner
-from surelock.ui.limits import Limits, check_size, within
-from surelock.ui.models import Models, NotReady
-from surelock.ui.parameters import FLAGS, NONE_IS_ZERO, check_names, docstring, parameters
-from surelock.ui.readers import Readers
-from surelock.ui.request import MOST_EVENTS, Job, check_prompt, read_job
+from surelock.ui.addresses import client_of
+from surelock.ui.gate import API, Refused
+from surelock.ui.limits import Limits, check_size, too_long
+from surelock.ui.models import Models
+from surelock.ui.parameters import ENDPOINT, FLAGS, NONE_IS_ZERO, check_names, docstring, parameters
+from surelock.ui.queue import Queue, QueueFull
+from surelock.ui.race import DEVICE, Runner
+from surelock.ui.request import MOST_EVENTS, Job, read_job
 
 if TYPE_CHECKING:
     from surelock.quality.commit_error import CommitError
 
+AGAIN_SECONDS = 0.5  # until a script hears that the queue is full: one that tries again at once does not keep it busy
+_CALL = re.compile(rf"{API}/call/(v2/)?{ENDPOINT}/?")
 
-def make_endpoint(
-    models: Models, decoder: Runner, most: int, readers: Readers | None = None, limits: Limits | None = None
-) -> Callable[..., Iterator[dict[str, Any]]]:
-    """Return the function behind /decode. Its signature is derived from the descriptions of the settings.
 
-    decoder: runs a job, see `make_decoder`.
-    readers: the open streams; a call that nobody reads ends.
+class Calls:
+    """Calls of /decode, which wait in the queue of the device behind the page's visitors.
+
+    decoder: runs a job.
+    most: the most positions of a run.
     """
-    readers, seconds = readers or Readers(), (limits or Limits()).run_seconds
-    signature = inspect.Signature(parameters(), return_annotation=Iterator[dict])
 
-    def decode(*args: Any, **kwargs: Any) -> Iterator[dict]:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        given: dict[str, Any] = bound.arguments
+    def __init__(self, models: Models, decoder: Runner, queue: Queue, limits: Limits, most: int) -> None:
+        self._models, self._decoder, self._queue, self._limits, self._most = models, decoder, queue, limits, most
+
+    def check(self, client: str) -> None:
+        """Raise QueueFull if a client has no place for one more call."""
+        self._queue.check(client, script=True)
+
+    async def answers(self, given: Mapping[str, Any], request: Request) -> AsyncGenerator[dict[str, Any]]:
+        """Yield the place while the call waits, then an object for each step, and the last one.
+
+        given: the parameters by name.
+
+        Raises ValueError, one sentence, for a refusal and for a run that fails.
+        """
+        steps = await asyncio.to_thread(self._read, given, request)
+        loop, seconds = asyncio.get_running_loop(), 0.0
         try:
-            lm = models.get(label := models.labels[0] if given["model"] == "" else given["model"])
-            check_flags(given)
-            lane, longest = alone(read_decoder(given)), min(most, lm.config.max_length)
-            job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest)
-            extras = {name: bool(given[name]) for name in ("commit_error", "trace")}
-            if extras["trace"]:
-                steps = lane.decoder.settings.steps_of(job.tokens.count(lm.mask_id))
-                check_size("trace", len(job.tokens) + job.gen_length, steps)
-            steps = _steps(lm, job, decoder, **extras)
-            request = LocalContext.request.get(None)
-            yield from within(steps, seconds, readers.watched(getattr(request, "session_hash", None)))
-        except (NotReady, ValueError, ArithmeticError) as error:
-            raise gr.Error(str(error), print_exception=False) from error
+            with self._queue.place(steps, client_of(request.scope), script=True) as place:
+                async with aclosing(place.waits()) as reports:
+                    async for before, left in reports:
+                        if before:
+                            yield {"place": before, "seconds": left}
+                while True:
+                    begun = time.monotonic()
+                    answer = await loop.run_in_executor(DEVICE, next, steps, None)
+                    if answer is None:
+                        return
+                    if seconds > self._limits.run_seconds:
+                        raise ValueError(too_long(self._limits.run_seconds))
+                    seconds += time.monotonic() - begun
+                    yield answer
         except (RuntimeError, MemoryError) as error:  # torch's, out of memory on a GPU among them
-            raise gr.Error(f"The run stopped: {reason_of(error)}.", print_exception=False) from error
+            raise ValueError(f"The run stopped: {reason_of(error)}.") from error
+        except ArithmeticError as error:
+            raise ValueError(str(error)) from error
+        finally:
+            DEVICE.submit(steps.close)  # behind the present step
+
+    def _read(self, named: Mapping[str, Any], request: Request) -> Generator[dict[str, Any]]:
+        """The steps of a call, none of which is computed yet. Raises ValueError, one sentence."""
+        check_names(named)
+        given: dict[str, Any] = {each.name: each.default for each in parameters()} | {"prompt": None, **named}
+        lm = self._models.get(label := self._models.labels[0] if given["model"] == "" else given["model"])
+        for name in FLAGS:
+            if given[name] not in (None, True, False):
+                raise ValueError(f"{name} must be true or false, not {shown(given[name])}")
+        lane, longest = alone(read_decoder(given)), min(self._most, lm.config.max_length)
+        job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest)
+        if given["trace"]:
+            steps = lane.decoder.settings.steps_of(job.tokens.count(lm.mask_id))
+            check_size("trace", len(job.tokens) + job.gen_length, steps)
+        rounds = self._decoder(job, False, bool(given["commit_error"]), request.headers)
+        return _steps(lm, job, rounds, bool(given["trace"]))
+
+
+def admit(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> None:
+    """Check a call of one of the page's functions before Gradio reads it. Raises Refused.
+
+    Gradio prints the traceback of what it cannot read, with all data.
+    """
+    called, path = _CALL.fullmatch(scope["path"]), scope["path"].rstrip("/")
+    queued = path == f"{API}/queue/join"
+    if scope["method"] != "POST" or not (called or queued or path == f"{API}/run/predict"):
+        return
+    if not isinstance(body, dict):
+        raise Refused(400, "A call is an object.")
+    if called and called[1]:
+        try:
+            check_names(body)
+        except ValueError as error:
+            raise Refused(400, str(error)) from None
+    elif not called:
+        number, data = body.get("fn_index"), body.get("data")
+        function = page.fns.get(number) if type(number) is int else None
+        if function is None or not function.fn or function.queue != queued:
+            raise Refused(400, "fn_index must be the number of one of the page's functions.")
+        if not isinstance(data, list) or len(data) != len(function.inputs):
+            raise Refused(400, f"data must be a list of {len(function.inputs)}.")
+    if called or queued:
+        try:
+            calls.check(client_of(scope))
+        except QueueFull as error:
+            raise Refused(429 if error.client else 503, str(error), AGAIN_SECONDS) from None
+
+
+def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[dict[str, Any]]]:
+    """Return the function behind /decode. Its signature is derived from the descriptions of the settings."""
+    signature = inspect.Signature(parameters(), return_annotation=AsyncGenerator[dict])
+
+    async def decode(*args: Any, **kwargs: Any) -> AsyncGenerator[dict]:
+        request: Any = LocalContext.request.get()
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+            async with aclosing(calls.answers(given, request.request)) as answers:
+                async for answer in answers:
+                    yield answer
+        except ValueError as error:
+            raise gr.Error(str(error), print_exception=False) from error
 
     decode.__doc__ = docstring()
     decode.__signature__ = signature  # type: ignore[attr-defined]
     decode.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
     decode.__annotations__["return"] = signature.return_annotation
     return decode
-
-
-def check_call(models: Models, given: Mapping[str, Any]) -> None:
-    """Raise ValueError, one sentence, for parameters by name that `decode` refuses whatever the queue holds."""
-    check_names(given)
-    values = {each.name: each.default for each in parameters()} | {"prompt": ""} | dict(given)
-    models.get(models.labels[0] if values["model"] == "" else values["model"])
-    read_decoder(values)
-    check_prompt(values["prompt"])
-    check_flags(values)
-
-
-def check_flags(given: Mapping[str, Any]) -> None:
-    """Raise ValueError for a flag of a call that is neither true nor false; None is the default."""
-    for name in FLAGS:
-        if given[name] not in (None, True, False):
-            raise ValueError(f"{name} must be true or false, not {shown(given[name])}")
 
 
 def read_decoder(given: Mapping[str, Any]) -> Decoder:
@@ -103,7 +171,7 @@ def read_decoder(given: Mapping[str, Any]) -> Decoder:
     return replace(from_flat(values), events=tuple(read_event(event) for event in events))
 
 
-def _steps(lm: Any, job: Job, decoder: Runner, *, commit_error: bool, trace: bool) -> Iterator[dict[str, Any]]:
+def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[dict[str, Any]]:
     from surelock.trace.race import Errors, LaneStep  # torch: only once somebody decodes
     from surelock.trace.recorder import Recorder, make_header
 
@@ -114,7 +182,7 @@ def _steps(lm: Any, job: Job, decoder: Runner, *, commit_error: bool, trace: boo
     length = len(job.tokens) + job.gen_length
     total: dict[str, Any] = {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
     last, canvas = {}, []
-    for item in chain.from_iterable(decoder(job, False, commit_error)):
+    for item in chain.from_iterable(rounds):
         if isinstance(item, StepsOver):
             continue
         if recorder is not None:

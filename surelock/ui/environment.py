@@ -9,22 +9,19 @@ _YES, _NO = ("1", "true"), ("0", "false")
 
 
 def variable_of(action: argparse.Action) -> str:
-    """Return the variable of a flag; "" for anything but a flag."""
-    flag = next((each for each in action.option_strings if each.startswith("--")), "")
-    return "" if flag in ("", "--help") else f"SURELOCK{flag.upper().replace('-', '_')[1:]}"
+    """Return the variable of a flag."""
+    return f"SURELOCK{action.option_strings[-1].upper().replace('-', '_')[1:]}"
 
 
-def read_environment(parser: argparse.ArgumentParser) -> dict[str, Any]:
-    """Set the defaults of the parser's flags from their variables, and add the variables to its help.
+def read_environment(parser: argparse.ArgumentParser, flags: list[argparse.Action]) -> dict[str, Any]:
+    """Set the defaults of a parser's flags from their variables, and add the variables to its help.
 
     Items of a list are separated by spaces or commas; a flag without a value is 1 or true. Returns the values that were
     set, by destination. A wrong value ends the process with a sentence that names the variable.
     """
     taken = {}
-    for action in parser._actions:
+    for action in flags:
         variable = variable_of(action)
-        if not variable:
-            continue
         action.help = f"{action.help} [{variable}]"
         if text := os.environ.get(variable, "").strip():
             try:
@@ -35,9 +32,9 @@ def read_environment(parser: argparse.ArgumentParser) -> dict[str, Any]:
     return taken
 
 
-def named(message: str, parser: argparse.ArgumentParser, given: argparse.Namespace, taken: dict[str, Any]) -> str:
+def named(message: str, flags: list[argparse.Action], given: argparse.Namespace, taken: dict[str, Any]) -> str:
     """Return a message about flags with the names of variables instead, where the value came from the environment."""
-    for action in parser._actions:
+    for action in flags:
         if action.dest in taken and getattr(given, action.dest) is taken[action.dest]:
             message = re.sub(rf"{action.option_strings[-1]}\b", variable_of(action), message)
     return message

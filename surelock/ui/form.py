@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
 from html import escape
 from typing import Any
 
@@ -12,7 +12,7 @@ import gradio as gr
 from surelock.decoding.choices import Decoder, plain_choice
 from surelock.decoding.described import presets_for
 from surelock.decoding.settings import DecodeSettings, to_plain
-from surelock.errors import first_line
+from surelock.errors import first_line, without_paths
 from surelock.places import ASSETS
 from surelock.trace.lanes import MOST
 from surelock.ui.models import Models
@@ -48,10 +48,34 @@ _NUMBERED = re.compile(r"( \(\d+\))+$")  # the number of a repeated name
 CHAT_TOKENS = 64  # more than any chat template adds, for a model that is not loaded yet
 
 
+#: Of an event that does not wait. Its function checks what it is given: Gradio would refuse a number beyond a slider's
+#: end before the form can correct it.
+QUIET: dict[str, Any] = {
+    "queue": False,
+    "show_progress": "hidden",
+    "api_visibility": "private",
+    "preprocess": False,
+}
+
+
 def defaults() -> dict[str, Any]:
     """Return the values of the fields without a link or a recommendation: the defaults at the first length."""
     plain = to_plain(DecodeSettings(gen_length=FIRST_LENGTH))
     return plain | {"steps": plain["gen_length"], "block_length": plain["gen_length"]}
+
+
+def readable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an event's function that refuses in a sentence what it cannot read: it is given what any caller sends."""
+
+    @wraps(function)
+    def reads(*given: Any) -> Any:
+        try:
+            return function(*given)
+        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
+            message = f"The data is not what this function takes: {without_paths(error)}"
+            raise gr.Error(message, print_exception=False) from error
+
+    return reads
 
 
 class Form:
@@ -77,7 +101,7 @@ class Form:
         with gr.Accordion("More settings", open=False):
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
-        self.wants = gr.State(wants)
+        self.wants = gr.Textbox(wants.text, visible="hidden")
         self._connect()
 
     def about(self, label: str) -> str:
@@ -134,44 +158,40 @@ class Form:
         return sum(_lane(each, by_id) is None for each in wanted) if isinstance(wanted, list) else 0
 
     def _connect(self) -> None:
-        quiet: dict[str, Any] = {
-            "queue": False,
-            "show_progress": "hidden",
-            "api_visibility": "private",
-            "trigger_mode": "always_last",
-        }
+        quiet: dict[str, Any] = QUIET | {"trigger_mode": "always_last"}
         schedule = [self.fields[name] for name in NAMES]
         asked = [self.model, self.prompt, self.chat, self.wants, *schedule]
         for name in NAMES:
-            self.fields[name].input(partial(self.refit, name), asked, [*schedule, self.wants], **quiet)
-        gr.on([self.prompt.change, self.chat.change], self.refit_to_prompt, asked, [self.prompt, *schedule], **quiet)
-        self.fields["seed"].change(check_seed, self.fields["seed"], [self.fields["seed"], self.run], **quiet)
+            self.fields[name].input(readable(partial(self.refit, name)), asked, [*schedule, self.wants], **quiet)
+        changed = [self.prompt.change, self.chat.change]
+        gr.on(changed, readable(self.refit_to_prompt), asked, [self.prompt, *schedule], **quiet)
+        self.fields["seed"].change(readable(check_seed), self.fields["seed"], [self.fields["seed"], self.run], **quiet)
         chosen = "(text, prompt) => text ?? prompt"  # passing the list by Tab chooses nothing
         self.examples.input(None, [self.examples, self.prompt], self.prompt, js=chosen, api_visibility="private")
         changed = [self.examples, self.prompt, self.lanes, *self.settled]
-        self.model.input(self._change_model, [self.model, self.lanes, self.chat], changed, **quiet)
+        self.model.input(readable(self._change_model), [self.model, self.lanes, self.chat], changed, **quiet)
 
     @property
     def settled(self) -> list[Any]:
         """The components that `settle` updates."""
         return [*self.fields.values(), self.wants]
 
-    def refit(self, name: str, label: str, prompt: str | None, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
+    def refit(self, name: str, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any) -> list[Any]:
         """Return the updates after the visitor has changed length, steps or blocks, and the new wants."""
-        given = dict(zip(NAMES, schedule, strict=True))
+        given, wants = dict(zip(NAMES, schedule, strict=True)), Wants.read(wanted)
         wants = wants.with_field(name, given[name], int(given["gen_length"] or wants.gen_length))
         updates = self._schedule(label, prompt or "", chat, wants, given)
         if said := not_whole(given[name]):
             updates[NAMES.index(name)]["info"] = said
-        return [*updates, wants]
+        return [*updates, wants.text]
 
-    def refit_to_prompt(self, label: str, prompt: str | None, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
+    def refit_to_prompt(self, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any) -> list[Any]:
         """Return the updates after the prompt has changed: its note, and the length that fits."""
         prompt = prompt or ""
         given = dict(zip(NAMES, schedule, strict=True))
         return [
             gr.update(info=self._measured(label, prompt, chat)),
-            *self._schedule(label, prompt, chat, wants, given),
+            *self._schedule(label, prompt, chat, Wants.read(wanted), given),
         ]
 
     def _schedule(
@@ -234,7 +254,7 @@ class Form:
         return [gr.update(choices=examples, value=None), examples[0], value, *settled]
 
     def settle(self, wanted: Mapping[str, Any], label: str, prompt: str, chat: bool = True) -> list[Any]:
-        """Return the updates that put wanted settings, or else the defaults, into the fields."""
+        """Return the updates that put wanted settings, or else the defaults, into the fields, and the wants."""
         values, wants = self._fitted(wanted, self.longest(label, prompt, chat))
         updates = {name: gr.update(value=values[name]) for name in self.fields}
         updates |= dict(zip(NAMES, self._schedule(label, prompt, chat, wants), strict=True))

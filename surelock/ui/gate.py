@@ -11,7 +11,6 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,24 +21,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from surelock.ui.addresses import client_of, is_address, is_local
 
 API = "/gradio_api"
-PLAIN = r"[A-Za-z0-9_-]{1,64}"  # the name of a session or an event, which Gradio keeps as a key
-#: The routes of the page, of its documented API and of a health check. Private functions are called through the queue,
-#: or by /run/predict if they do not wait for the device (Gradio refuses the others there, see `layout.build`).
+PLAIN = r"[A-Za-z0-9_-]{1,64}"  # the name of a session, an event or a run
+#: The routes of the page, of its documented API and of a health check.
 TAKEN = {
     "GET": re.compile(
         r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json"
         r"|/(assets|static|svelte|surelock)/.+"
-        rf"|{API}/(info/?|app_id/?|theme\.css|startup-events|queue/(data|status)"
-        rf"|heartbeat/{PLAIN}|call/(v2/)?decode/{PLAIN})"
+        rf"|{API}/(info/?|app_id/?|theme\.css|startup-events|queue/data|call/(v2/)?decode/{PLAIN})"
     ),
     "POST": re.compile(
-        rf"{API}/(queue/join|run/predict|component_server|cancel|reset|call/(v2/)?decode|upload)/?"
+        rf"{API}/(queue/join|run/predict|cancel|reset|call/(v2/)?decode|upload)/?"
         rf"|/surelock/(runs|runs/{PLAIN}/stop|token|attended)"
     ),
 }
 TAKEN["HEAD"] = TAKEN["GET"]
-#: Further routes with --mcp: calls of agents, and their schema. Agents have no streams.
-AGENTS = {"GET": re.compile(rf"{API}/mcp/schema"), "POST": re.compile(rf"{API}/mcp/?")}
+AGENTS = re.compile(rf"{API}/mcp/?")  # calls of agents, with --mcp; they have no streams
 #: Their bodies are not read: an upload is refused by a route of its own, and to stop needs no words.
 UNREAD = re.compile(rf"{API}/upload/?|/surelock/runs/{PLAIN}/stop")
 
@@ -50,8 +46,8 @@ BODY_SECONDS = 30.0  # for a body to arrive
 PIECE = 2**16  # bytes of an answer that are handed over at once: the rest waits until they are taken
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PUBLIC_NAMES = ("*.hf.space", "*.gradio.live")
-SOCKET = "surelock.socket"  # in the scope that `admit` is given
-BRIEF, CALL = "surelock.brief", "surelock.call"  # in the scope of an agent's request that waits for no run, or for one
+BODY = "surelock.body"  # in the scope of a request: its body, as JSON
+MOST_REQUESTS = 400  # of one client that are not answered yet, streams among them; a class may be one client
 
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -84,21 +80,21 @@ class Gate:
     """ASGI middleware that accepts or refuses requests.
 
     allow_hosts: further names of this server; '*.domain' for a whole domain, '*' for any name.
-    admit: called with the scope and the JSON body of a request; it may raise Refused. It returns a context, which is
-    left when the request has been answered.
-    agents: whether the routes of agents are accepted.
+    admit: called with the scope and the JSON body of a request; it may raise Refused.
+    agents: whether calls of agents are accepted.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         allow_hosts: Collection[str] = (),
-        admit: Callable[[Scope, Any], AbstractContextManager[Any]] = lambda scope, body: nullcontext(),
+        admit: Callable[[Scope, Any], None] = lambda scope, body: None,
         agents: bool = False,
     ) -> None:
         self.app, self.admit, self.agents = app, admit, agents
         self.names = own_names(allow_hosts)
         self._bodies: Counter[str] = Counter()  # bytes that arrive or are not answered yet, by client
+        self._open: Counter[str] = Counter()  # requests that are not answered yet, by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or refuse it."""
@@ -107,20 +103,25 @@ class Gate:
         if scope["type"] != "http":
             return None  # no socket is ever opened by the page
         answer, content, body = _with_headers(_in_pieces(send)), bytearray(), None
+        client = client_of(scope)
+        self._open[client] += 1
         try:
             self._check(scope)
+            if self._open[client] > MOST_REQUESTS:
+                raise Refused(429, "Too many requests of one address are open; close some pages.")
             if scope["method"] == "POST" and not UNREAD.fullmatch(scope["path"]):
                 body = await self._read(scope, receive, content)
                 receive = _again(bytes(content), receive)
             whole = [each for each in scope["headers"] if each[0] != b"range"]  # a thousand ranges are a thousand reads
-            scope = {**scope, "headers": whole, SOCKET: socket_of(receive)}
-            with self.admit(scope, body):
-                await self.app(scope, receive, answer)
+            scope = {**scope, "headers": whole, BODY: body}
+            self.admit(scope, body)
+            await self.app(scope, receive, answer)
         except Refused as refused:
             await asyncio.sleep(refused.seconds)
             await refused.response(scope, receive, answer)
         finally:
-            self._bodies -= Counter({client_of(scope): len(content)})
+            self._bodies -= Counter({client: len(content)})
+            self._open -= Counter([client])
 
     def _check(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]
@@ -132,11 +133,10 @@ class Gate:
         if origin is not None and is_local(host) and not self._goes_by(_name(origin), (host,)):
             # On a public server any page or script may call: requests carry no rights.
             raise Refused(403, "Pages of other sites may not call a server on this machine.")
-        tables = (TAKEN, AGENTS) if self.agents else (TAKEN,)
-        taken = [table[scope["method"]] for table in tables if scope["method"] in table]
-        if not any(each.fullmatch(path) for each in taken):
-            if self.agents and AGENTS["POST"].fullmatch(path):
+        if self.agents and AGENTS.fullmatch(path):
+            if scope["method"] != "POST":
                 raise Refused(405, "Agents call by POST; no stream is open for them.")
+        elif scope["method"] not in TAKEN or not TAKEN[scope["method"]].fullmatch(path):
             raise Refused(404, "There is nothing here: this server has the page, its files and /decode.")
 
     async def _read(self, scope: Scope, receive: Receive, content: bytearray) -> Any:
@@ -181,12 +181,6 @@ def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
     settings = [os.environ.get(name, "") for name in ("SPACE_HOST", "GRADIO_SERVER_NAME")]
     names = " ".join((*settings, *allow_hosts)).lower().replace(",", " ").split()
     return frozenset({*LOOPBACK, machine, f"{machine}.local", *names})
-
-
-def socket_of(receive: Receive) -> Any:
-    """Return the socket of a request; None if `receive` is not uvicorn's own."""
-    transport = getattr(getattr(receive, "__self__", None), "transport", None)
-    return transport.get_extra_info("socket") if transport is not None else None
 
 
 def _name(url: str) -> str:

@@ -3,7 +3,6 @@
 import argparse
 import os
 import signal
-import threading
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -13,27 +12,27 @@ from typing import Any, NoReturn
 from gradio.themes import Default
 from gradio.tunneling import CURRENT_TUNNELS
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute
+from starlette.routing import Route
 
 from surelock.arguments import Parser
 from surelock.decoding.rules import register_all
 from surelock.engines.flags import add_engine_flag, add_weights_flag
 from surelock.errors import first_line
-from surelock.ui.agents import Agents
-from surelock.ui.device import on_zero_gpu
-from surelock.ui.endpoint import check_call
+from surelock.ui.door import Door
+from surelock.ui.endpoint import Calls, admit
 from surelock.ui.environment import named, read_environment
-from surelock.ui.gate import LOOPBACK, Gate
-from surelock.ui.gradio_patches import FewAtOnce, bound_connections, compress_no_files, log_failures, serve_agents
-from surelock.ui.heartbeats import Heartbeats
-from surelock.ui.kept_answers import KeptAnswers
+from surelock.ui.gate import API, LOOPBACK, Gate
 from surelock.ui.layout import build
-from surelock.ui.limits import Limits
+from surelock.ui.limits import Limits, room
 from surelock.ui.log import calm
 from surelock.ui.models import EMBEDDED, Models
-from surelock.ui.serving import exception_handlers, page_head, routes
-from surelock.ui.session import keep_tidy
+from surelock.ui.queue import Queue
+from surelock.ui.race import make_runner
+from surelock.ui.runs import Runs
+from surelock.ui.serving import KeptAnswers, exception_handlers, page_head, routes
+from surelock.ui.zero_gpu import on_zero_gpu
 
+MOST_THREADS = 40  # Gradio's own number
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
 
@@ -51,7 +50,11 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     Defaults come from the environment: the variables of `read_environment`, then Gradio's (GRADIO_SERVER_NAME,
     GRADIO_SERVER_PORT, ...).
     """
-    limits, add = Limits(), parser.add_argument
+    limits, flags = Limits(), list[argparse.Action]()
+
+    def add(*names: str, **more: Any) -> None:
+        flags.append(parser.add_argument(*names, **more))
+
     offered = "models to offer; the first is loaded at once (default: the embedded one)"
     add("--model", nargs="+", default=[EMBEDDED], metavar="ID_OR_PATH", help=offered)
     add(
@@ -62,8 +65,7 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
         "the visitor chooses (default: %(default)s)",
     )
     add("--device-map", choices=("auto",), help="spread each model over all GPUs")
-    add_engine_flag(parser)
-    add_weights_flag(parser)
+    flags += [add_engine_flag(parser), add_weights_flag(parser)]
     add("--tokenizer", metavar="ID_OR_PATH", help="of models that have none (default: their family's)")
     add("--host", help="address to listen on (default: this machine only)")
     add("--port", type=int, help="port (default: the first free one from 7860)")
@@ -81,8 +83,8 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     add("--allow-host", nargs="+", default=[], metavar="NAME", help=names)
     agents = "also serve /decode to agents as a tool (Model Context Protocol, at /gradio_api/mcp/)"
     add("--mcp", action="store_true", help=agents)
-    taken = read_environment(parser)
-    parser.set_defaults(run=lambda given: serve(given, lambda text: parser.error(named(text, parser, given, taken))))
+    taken = read_environment(parser, flags)
+    parser.set_defaults(run=lambda given: serve(given, lambda text: parser.error(named(text, flags, given, taken))))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -107,7 +109,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     if given.weights and on_zero_gpu():
         refuse("--weights int8 is not for ZeroGPU, which has room for the weights as they are: leave it out")
     if given.mcp and find_spec("mcp") is None:
-        refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
+        refuse("--mcp needs the package mcp (pip install mcp)")
     try:
         for name in given.rules:
             register_all(name)
@@ -118,22 +120,21 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     if on_zero_gpu():
         import_module("spaces")  # before CUDA starts
         models.load_all()  # what lies on the GPU when the page opens is packed for every worker
-    page, sessions, shares, door = build(
-        models,
-        most=given.max_length,
-        queue_size=given.queue_size,
-        limits=limits,
-        sources=sources(given.decode_in, models.labels, is_public(given)),
-    )
-    threading.Thread(target=keep_tidy, args=(sessions,), name="tidy", daemon=True).start()
-    admit = Agents(shares, partial(check_call, models)).admit if given.mcp else shares.admit
-    gate = Middleware(Gate, allow_hosts=(*given.allow_host, given.host or ""), admit=admit, agents=given.mcp)
+    queue, runner = Queue(given.queue_size), make_runner(models)
+    calls = Calls(models, runner, queue, limits, given.max_length)
+    door = Door(models, runner, queue, Runs(limits, shared=not on_zero_gpu()), given.max_length)
+    offered = sources(given.decode_in, models.labels, is_public(given))
+    page = build(models, calls, most=given.max_length, sources=offered)
+    names = (*given.allow_host, given.host or "")
+    gate = Middleware(Gate, allow_hosts=names, admit=partial(admit, page, calls), agents=given.mcp)
+    served: dict[str, Any] = {"routes": [*door.routes, *routes()], "middleware": [gate, Middleware(KeptAnswers)]}
     if given.mcp:
-        serve_agents()
+        from surelock.ui.agents import Agents  # the package mcp is optional
+
+        agents = Agents(calls, models.labels)
+        served["routes"] += [Route(f"{API}/mcp{end}", agents) for end in ("", "/")]
+        served["lifespan"] = lambda app: agents.running()
     calm()
-    log_failures()
-    bound_connections()
-    compress_no_files()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _stop)
     try:
@@ -143,11 +144,12 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             share=given.share or None,
             prevent_thread_lock=True,
             enable_monitoring=False,
-            mcp_server=given.mcp,
-            **look(gate, [Heartbeats(page, shares.readers, sessions.leave).route, *door.routes], api=models.decodes),
+            max_threads=max(MOST_THREADS, given.queue_size + 8),  # calls of /decode that wait hold none of them
+            **look(served, api=models.decodes),
         )
     except OSError as error:  # the port is taken, or the address is not this machine's
         refuse(f"{first_line(error).partition('. ')[0]}.")
+    page.server.config.limit_concurrency = room()
     models.start_loading(models.labels[0])
     if why := models.failure(models.labels[0]):
         refuse(f"--model {models.labels[0]} cannot be loaded: {why}")
@@ -187,11 +189,10 @@ def _stop(*_: object) -> None:
     os._exit(0)
 
 
-def look(gate: Middleware, first: list[BaseRoute], api: bool) -> dict[str, Any]:
+def look(served: dict[str, Any], api: bool) -> dict[str, Any]:
     """Return the arguments of `page.launch`: theme with system fonts, files, no run history.
 
-    gate: the middleware that comes first.
-    first: the routes that come first.
+    served: what comes before Gradio, as arguments of its application.
     api: whether the page links to the description of its API.
     """
     theme = Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=["ui-monospace", "monospace"]).set(
@@ -207,15 +208,11 @@ def look(gate: Middleware, first: list[BaseRoute], api: bool) -> dict[str, Any]:
     return {
         "theme": theme,
         "head": page_head(),
-        "app_kwargs": {
-            "routes": [*first, *routes()],
-            "exception_handlers": exception_handlers(),
-            "middleware": [gate, *map(Middleware, (KeptAnswers, FewAtOnce))],
-        },
+        "app_kwargs": served | {"exception_handlers": exception_handlers()},
         "run_history": False,
         "ssr_mode": False,
         "footer_links": ["api"] if api else [],
         "max_file_size": "1mb",
-        "state_session_capacity": 200,  # Gradio's default keeps 10,000 tabs, closed ones too, at 80 kB each
+        "state_session_capacity": 200,  # Gradio's default keeps 10,000 tabs at 80 kB each
         "show_error": True,
     }

@@ -1,11 +1,10 @@
 """Limits of a server: memory for kept runs, seconds for one run."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-Item = TypeVar("Item")
+MOST_CONNECTIONS = 2000
 FLOAT = 4  # bytes; the halves of another precision are not counted on
 HELD_BYTES = 2**26  # of logits that wait for their comparison, see `surelock.quality.commit_error`
 CELL_BYTES = 64  # of one position in one step in a recorder, as measured
@@ -61,19 +60,16 @@ def check_size(what: str, positions: int, steps: int) -> None:
         raise ValueError(f"{what} is of at most {most}; this run has {positions:,} times {steps:,}: ask without it")
 
 
-def within(items: Iterator[Item], seconds: float, wanted: Callable[[], bool]) -> Iterator[Item]:
-    """Yield the items while `wanted` is true. Raises ValueError if items would follow after `seconds`."""
-    until = time.monotonic() + seconds
-    late = False
-    for item in items:
-        if not wanted():
-            return
-        if late:
-            raise ValueError(too_long(seconds))
-        yield item
-        late = time.monotonic() > until
-
-
 def too_long(seconds: float) -> str:
     """Return the message of a run that takes too long."""
     return f"The run was stopped after {seconds:.0f} seconds, the most that one may take here; try a shorter one."
+
+
+def room() -> int:
+    """Return the number of connections that the process can hold: half of its open files, at most MOST_CONNECTIONS."""
+    try:
+        import resource
+    except ImportError:  # Windows counts no sockets
+        return MOST_CONNECTIONS
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, files // 2)

@@ -51,7 +51,8 @@ ABOUT = (
     "must belong to the chosen ones. An epsilon below 0 never locks."
 )
 ANSWER = (
-    "One object per step: step, unmasked (position and token of each), newly_locked (positions), locked and computed "
+    "While the call waits: its place (runs before it) and the seconds until it begins, null if unknown. Then one "
+    "object per step: step, unmasked (position and token of each), newly_locked (positions), locked and computed "
     "(how many), seconds, flops and baseline_flops. The last has done, texts, tokens (prompt included), steps, "
     "seconds, flops, flops_ratio (to computing every row), active_ratio (rows computed), and commit_error and trace "
     "if asked for."

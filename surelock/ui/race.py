@@ -1,26 +1,52 @@
-"""A race that is computed once for all its readers. A step is computed when the first of them needs it."""
+"""A race that is computed once for all its readers. A step is computed when the first of them needs it.
+
+One thread does all computation. OpenMP keeps a team of threads for every thread that has ever computed. With more
+threads than cores it stops spinning at barriers, and every step takes twice as long as soon as another process (such as
+the visitor's browser) uses the machine.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from surelock.errors import reason_of
 from surelock.memory import trim_memory
 from surelock.trace.lanes import StepsOver
-from surelock.ui.device import DEVICE
 from surelock.ui.limits import Limits, too_long, weigh
+from surelock.ui.models import Models
 from surelock.ui.request import Job
+from surelock.ui.zero_gpu import on_gpu, on_zero_gpu
 
 if TYPE_CHECKING:
     from surelock.trace.race import Round
     from surelock.trace.recorder import Recorder
     from surelock.ui.runs import Run
 
+#: Runs a job. Its arguments are job, likely tokens?, commit errors?, and the headers of the visitor's request.
+Runner = Callable[[Job, bool, bool, Mapping[str, str]], Generator["Round"]]
+#: The thread that computes: each step of a runner, one after another.
+DEVICE = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"  # the ends of a race
+
+
+def make_runner(models: Models) -> Runner:
+    """Return the function that runs a job, see `surelock.trace.race.race`."""
+
+    def decode_lanes(job: Job, top: bool, errors: bool) -> Generator[Round]:
+        lm = models.get(job.label)
+        from surelock.quality.commit_error import Shadow
+        from surelock.trace.race import race
+
+        yield from race(lm, job.tokens, job.lanes, top=top, shadow=Shadow if errors else None)
+
+    if on_zero_gpu():
+        return on_gpu(decode_lanes, models)
+    return lambda job, top, errors, headers: decode_lanes(job, top, errors)
 
 
 class Race:

@@ -109,6 +109,7 @@ class Run:
                 if 1 < cursor >= len(log):
                     due = time.monotonic() + max(SEND_SECONDS, min(MOST_SECONDS, EACH_SECONDS * race.readers))
             elif self._stopped is not None and cursor <= self._stopped:
+                self._sent = self._stopped + 1
                 yield event("end", {"end": STOPPED, "problem": None}, self._stopped)
                 return
             elif cursor >= end or race.ended:

@@ -5,6 +5,7 @@ The fields show values that fit. The wanted values are kept, and come back as so
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,6 +36,16 @@ class Wants:
         """Return the wants of some settings. Steps or a block equal to the length follow it."""
         length = int(values["gen_length"])
         return cls(length, *(_unless(length, values.get(name)) for name in NAMES[1:]))
+
+    @classmethod
+    def read(cls, text: Any) -> Wants:
+        """Return the wants that `text` holds, see `Form.wants`."""
+        return cls(*(int(value) if value is not None else None for value in json.loads(text)))  # type: ignore[arg-type]
+
+    @property
+    def text(self) -> str:
+        """Itself as JSON."""
+        return json.dumps([self.gen_length, self.steps, self.block_length])
 
     def with_field(self, name: str, value: Any, length: int) -> Wants:
         """Return the wants after the visitor has changed a field. A value that is no number changes nothing."""

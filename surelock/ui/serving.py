@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from surelock.errors import without_paths
 from surelock.places import ASSETS
@@ -50,6 +50,8 @@ _FOR_GOOD = "public, max-age=31536000, immutable"  # for files whose address cha
 #: The policy of the worker's script, which runs WebAssembly and fetches from this server.
 WORKER_POLICY = "default-src 'none'; script-src 'wasm-unsafe-eval'; connect-src 'self'"
 _MAKING = Lock()
+MOST_KEPT = 8  # pages
+ADDRESS = ("host", "x-forwarded-host", "x-forwarded-proto", "x-gradio-server")  # what Gradio reads addresses from
 _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
@@ -83,6 +85,41 @@ class Export(Response):
     def _make(self) -> bytes:
         document = self._recorder.document(steps=self._steps)
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+class KeptAnswers:
+    """ASGI middleware that keeps the page and its configuration, by the address that they were requested under.
+
+    Gradio makes them anew for each request, in many threads at once: a class that opens the page would stop the server
+    for seconds. Their queries are not passed on: only the browser reads them, and Gradio takes `page` for another page.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app, self._kept, self._making = app, dict[object, list[Message]](), asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request."""
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or scope["path"] not in ("/", "/config"):
+            return await self._app(scope, receive, send)
+        headers = Headers(scope=scope)
+        key = scope["path"], scope["scheme"], scope.get("root_path"), *map(headers.get, ADDRESS)
+        async with self._making:
+            messages = self._kept.get(key) or await self._made(key, scope, receive)
+        for message in messages:
+            await send(dict(message))
+
+    async def _made(self, key: object, scope: Scope, receive: Receive) -> list[Message]:
+        messages: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            messages.append(message)
+
+        await self._app({**scope, "method": "GET", "query_string": b""}, receive, keep)
+        if messages[0]["status"] == 200:
+            while len(self._kept) >= MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = messages
+        return messages
 
 
 def _takes_packed(asked: Headers) -> bool:

@@ -6,13 +6,18 @@ longer than it requested is aborted. So a run requests its estimated time with s
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import os
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Mapping
+from contextvars import copy_context
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import gradio as gr
+from gradio.context import LocalContext
 
 from surelock.decoding.flops import baseline_flops
 from surelock.errors import reason_of
@@ -31,6 +36,11 @@ TO_GPU, IN_GPU, FLOPS = 4e9, 1.2e12, 1.5e14  # a second
 ROOM = 1.5
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)|<[^>]*>|\s+-\s+https?://\S+")
 _SENTENCES = re.compile(r"(?<!vs)\.\s+")
+
+
+def on_zero_gpu() -> bool:
+    """Return whether this is a ZeroGPU Space."""
+    return bool(os.environ.get("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
 
 
 def gpu_seconds(network: Network, job: Job, errors: bool) -> int:
@@ -52,11 +62,12 @@ def gpu_seconds(network: Network, job: Job, errors: bool) -> int:
 
 def on_gpu(
     task: Callable[[Job, bool, bool], Generator[Item]], models: Models
-) -> Callable[[Job, bool, bool], Iterator[Item]]:
-    """Return the generator function, run by a worker of ZeroGPU.
+) -> Callable[[Job, bool, bool, Mapping[str, str]], Generator[Item]]:
+    """Return the generator function, run by a worker of ZeroGPU: a forked process, to and from which all is pickled.
 
-    Errors and refusals of the worker are ValueErrors here. Inside the worker they are Gradio errors, the only ones that
-    keep their message.
+    Its further argument is the headers of the visitor's request, to whose quota ZeroGPU counts the run. Errors and
+    refusals of the worker are ValueErrors here. Inside the worker they are Gradio errors, the only ones that keep their
+    message.
     """
     import spaces  # pyright: ignore[reportMissingImports]
 
@@ -72,11 +83,17 @@ def on_gpu(
 
     worker: Any = spaces.GPU(duration=seconds)(inside)
 
-    def run(job: Job, top: bool, errors: bool) -> Iterator[Item]:
+    def run(job: Job, top: bool, errors: bool, headers: Mapping[str, str]) -> Generator[Item]:
+        context = copy_context()
+        context.run(LocalContext.request.set, cast(Any, SimpleNamespace(headers=headers)))  # where `spaces` looks
+        items = context.run(worker, job, top, errors)
         try:
-            yield from worker(job, top, errors)
+            while (item := context.run(next, items, None)) is not None:
+                yield item
         except gr.Error as error:
             raise ValueError(_refusal(error) if error.title else error.message) from error
+        finally:
+            items.close()
 
     return run
 

@@ -119,9 +119,9 @@ def wait_for_model(app: App, seconds: float = 90) -> None:
     from tests.browser.visitor import Visitor
 
     visitor, until = Visitor(app.url), time.monotonic() + seconds
-    while visitor.call("model_state", "stories") != "ready":
+    while visitor.state("stories") != "ready":
         if time.monotonic() > until:
-            raise RuntimeError(f"the model did not load: {visitor.call('model_state', 'stories')}")
+            raise RuntimeError(f"the model did not load: {visitor.state('stories')}")
         time.sleep(0.2)
     visitor.close()
 

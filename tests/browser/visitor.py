@@ -1,4 +1,4 @@
-"""A visitor without a browser: speaks Gradio's queue protocol the way the page does. Cheap enough to have twenty."""
+"""A visitor without a browser: uses the routes of runs the way the page does. Cheap enough to have thirty."""
 
 from __future__ import annotations
 
@@ -7,117 +7,71 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
+from httpx_sse import connect_sse
 
 
 class Visitor:
-    """One session. ``run`` yields the stream's messages; ``close`` does what closing the tab does."""
+    """One tab.
 
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
-        self.session = secrets.token_hex(6)
-        self.http = httpx.Client(timeout=300.0)
-        self.bytes = 0
-        config = self.http.get(f"{self.url}/config").json()
-        self._parts = {part["id"]: part for part in config["components"]}
-        self._events = config["dependencies"]
-        self._heart = threading.Thread(target=self._beat, daemon=True)
-        self._alive = True
-        self._heart_stream: httpx.Response | None = None
-        self._heart.start()
+    id: of its latest run. bytes: of all data that it has read.
+    """
 
-    def _beat(self) -> None:
-        """The heartbeat stream: when it ends, the server knows that the tab is closed."""
-        try:
-            with httpx.Client(timeout=None).stream(
-                "GET", f"{self.url}/gradio_api/heartbeat/{self.session}"
-            ) as response:
-                self._heart_stream = response
-                for _ in response.iter_bytes():
-                    if not self._alive:
-                        return
-        except httpx.HTTPError:
-            return
-
-    def part(self, element: str) -> int:
-        """The number of the component with that elem_id."""
-        return next(key for key, part in self._parts.items() if part["props"].get("elem_id") == element)
-
-    def number(self, function: str) -> int:
-        """Of a function that the queue offers."""
-        return next(event["id"] for event in self._events if event["api_name"] == function)
+    def __init__(self, url: str, **headers: str) -> None:
+        named = {"x-surelock-visitor": secrets.token_hex(8), **headers}
+        self.http = httpx.Client(base_url=url, timeout=60.0, headers=named)
+        self.id, self.bytes = "", 0
 
     def form(self, **changes: Any) -> dict[str, Any]:
-        """What pressing Run hands over: the form's values as the page starts with them, with others for some fields (by
-        label, spaces as underscores).
-        """
-        press = next(event for event in self._events if "live.press" in (event.get("js") or ""))
+        """What pressing Run hands over: the form's values as the page starts with them, with others for some fields."""
+        config = self.http.get("/config").json()
+        parts = {part["id"]: part["props"] for part in config["components"]}
+        press = next(event for event in config["dependencies"] if "live.press" in (event.get("js") or ""))
         names = json.loads(re.search(r"\[.*?\]", press["js"])[0])  # type: ignore[index]
-        parts = [self._parts[part]["props"] for part in press["inputs"]]
-        labels = [str(part.get("label") or part.get("elem_id")).replace(" ", "_") for part in parts]
-        values = dict(zip(labels, (part.get("value") for part in parts), strict=True)) | changes
-        assert set(changes) <= set(labels)
-        asked = dict(zip(names, values.values(), strict=True))
-        return asked | {"lanes": json.loads(asked["lanes"])["lanes"]}
+        asked = dict(zip(names, (parts[part].get("value") for part in press["inputs"]), strict=True))
+        assert set(changes) <= set(asked)
+        return asked | {"lanes": json.loads(asked["lanes"])["lanes"]} | changes
+
+    def open(self, asked: Any = None, **changes: Any) -> str:
+        """The id of a new run. Raises httpx.HTTPStatusError for a refusal."""
+        answer = self.http.post("/surelock/runs", json=self.form(**changes) if asked is None else asked)
+        answer.raise_for_status()
+        self.id = str(answer.json()["id"])
+        return self.id
+
+    def read(self, run: str, after: int | None = None, steps: int | None = None) -> Iterator[tuple[str, dict, str]]:
+        """The kind, data and number of each event of a run. Raises httpx.HTTPStatusError for a refusal."""
+        headers = {} if after is None else {"last-event-id": str(after)}
+        params = {} if steps is None else {"steps": steps}
+        with connect_sse(self.http, "GET", f"/surelock/runs/{run}/events", headers=headers, params=params) as stream:
+            if stream.response.is_error:
+                stream.response.read()
+            stream.response.raise_for_status()
+            for each in stream.iter_sse():
+                self.bytes += len(each.data)
+                if each.data:  # a ping is an event without data to this library
+                    yield each.event, each.json(), each.id
 
     def run(self, **changes: Any) -> Iterator[dict[str, Any]]:
-        """Press Run, with other values for some fields, and follow the stream to its end."""
-        yield from self.ask("start", self.form(**changes))
+        """Press Run, with other values for some fields, and read the messages to the end."""
+        yield from (data for kind, data, _ in self.read(self.open(**changes)) if kind != "place")
 
-    def ask(self, function: str, *given: Any) -> Iterator[dict[str, Any]]:
-        """Queue a function and yield the messages it streams. Raises RuntimeError if it fails."""
-        yield from self.follow(self.join(function, *given))
+    def stop(self, run: str) -> int:
+        return self.http.post(f"/surelock/runs/{run}/stop").status_code
 
-    def join(self, function: str, *given: Any) -> str:
-        """Queue a function; its event's id."""
-        body = {"data": list(given), "fn_index": self.number(function), "session_hash": self.session}
-        joined = self.http.post(f"{self.url}/gradio_api/queue/join", json=body)
-        joined.raise_for_status()
-        return str(joined.json()["event_id"])
+    def trace(self, run: str) -> dict[str, Any]:
+        return self.http.get(f"/surelock/runs/{run}/trace").json()
 
-    def cancel(self, event: str) -> None:
-        """Take back what was queued, as the page does."""
-        body = {"event_id": event, "session_hash": self.session, "fn_index": -1}
-        self.http.post(f"{self.url}/gradio_api/cancel", json=body).raise_for_status()
-
-    def follow(self, event: str) -> Iterator[dict[str, Any]]:
-        """The messages that an event streams. Raises RuntimeError if it fails."""
-        with self.http.stream(
-            "GET", f"{self.url}/gradio_api/queue/data", params={"session_hash": self.session}
-        ) as stream:
-            for line in stream.iter_lines():
-                self.bytes += len(line) + 2
-                message = json.loads(line[5:]) if line.startswith("data:") else {}
-                if message.get("event_id") != event:
-                    continue
-                if message["msg"] == "process_generating":
-                    value = message["output"]["data"][0]  # first whole, then another text in its place
-                    yield from json.loads(value[0][2] if isinstance(value, list) else value)
-                elif message["msg"] == "process_completed":
-                    if not message["success"]:
-                        raise RuntimeError(str(message["output"]))
-                    return
-
-    def call(self, function: str, *arguments: Any, raw: Any = None) -> Any:
-        """A server function of the stage, called as the page's JavaScript does."""
-        body = {
-            "data": list(arguments) if raw is None else raw,
-            "component_id": self.part("sl-stage-host"),
-            "fn_name": function,
-            "session_hash": self.session,
-        }
-        answer = self.http.post(f"{self.url}/gradio_api/component_server", json=body)
-        return answer.json() if answer.status_code == 200 else None
+    def state(self, model: str) -> str:
+        return self.http.get(f"/surelock/models/{model}/state").json()["state"]
 
     def close(self) -> None:
         """Close the tab."""
-        self._alive = False
-        if self._heart_stream is not None:
-            self._heart_stream.close()
+        if self.id:
+            self.stop(self.id)
         self.http.close()
 
 
@@ -125,17 +79,19 @@ class Visitor:
 def held(url: str) -> Iterator[Callable[[], None]]:
     """A visitor whose run has the device until the block ends, or until what is given is called."""
     visitor = Visitor(url)
-    stream = visitor.run(Generated_length=480, Steps=480, Block_length=480)
-    run = next(stream)["run"]
-    with ThreadPoolExecutor(1) as pool:
-        rest = pool.submit(list, stream)
+    events = visitor.read(visitor.open(gen_length=480, steps=480, block_length=480))
+    while next(events)[0] != "records":
+        pass
+    reading = threading.Thread(target=lambda: [None for _ in events])
+    reading.start()
 
-        def leave() -> None:
-            visitor.call("stop", run)
-            rest.result(60)
+    def leave() -> None:
+        with httpx.Client() as http:
+            http.post(f"{url}/surelock/runs/{visitor.id}/stop")
+        reading.join(60)
 
-        try:
-            yield leave
-        finally:
-            leave()
-    visitor.close()
+    try:
+        yield leave
+    finally:
+        leave()
+        visitor.http.close()

@@ -86,10 +86,9 @@ def watched(app: App, log: Path, what: dict[str, Any], act: Attack) -> dict[str,
 def carried_out(app: App, what: dict[str, Any]) -> dict[str, Any]:
     """Carry out an attack: which statuses came, and whether they are those that may."""
     visitor = Visitor(app.url)
-    facts = {"$stage": visitor.part("sl-stage-host"), "$parts": PARTS, "$event": ""}
-    facts |= {f"${each['api_name']}": each["id"] for each in visitor._events}
+    facts = {"$parts": PARTS, "$event": "", **{f"${each['api_name']}": each["id"] for each in functions(visitor)}}
     if "first" in what:
-        facts["$run"] = list(visitor.run(**what["first"]))[-1]["run"]
+        facts["$run"] = list(visitor.run(**what["first"])) and visitor.id
     statuses, texts = asked(app, what, rounds(visitor, what, facts))
     if "says" in what:
         facts["$event"] = texts[-1][13:-2] if texts else ""
@@ -99,6 +98,11 @@ def carried_out(app: App, what: dict[str, Any]) -> dict[str, Any]:
     ok = ok and ("said" not in what or any(what["said"] in text for text in texts))
     ok = ok and not any(part in text for text in texts for part in GIVEN_AWAY)
     return {"ok": ok, "statuses": dict(statuses)}
+
+
+def functions(visitor: Visitor) -> list[dict[str, Any]]:
+    """The page's functions, as its configuration lists them."""
+    return visitor.http.get("/config").json()["dependencies"]
 
 
 def rounds(visitor: Visitor, what: dict[str, Any], facts: dict[str, Any]) -> Iterator[list[Any]]:
@@ -133,7 +137,7 @@ def filled(value: Any, known: dict[str, Any], visitor: Visitor | None = None) ->
 
 def chosen(visitor: Visitor, what: dict[str, Any]) -> dict[str, list[Any]]:
     """The values that an attack goes over, by what stands for them."""
-    lists = {"functions": [each["id"] for each in visitor._events], "routes": ROUTES, "files": FILES}
+    lists = {"functions": [each["id"] for each in functions(visitor)], "routes": ROUTES, "files": FILES}
     return {name: lists[each] if isinstance(each, str) else each for name, each in what.get("over", {}).items()}
 
 
@@ -189,15 +193,13 @@ def held(app: App, what: dict[str, Any], facts: dict[str, Any], over: dict[str, 
 
 
 def many_hashes(app: App) -> dict[str, Any]:
-    """Two hundred long runs of made-up sessions, paused and never left: the oldest go to make room."""
+    """Two hundred long runs of made-up visitors, paused and never left: the oldest go to make room."""
     visitor, runs = Visitor(app.url), list[str]()
     for number in range(200):
-        visitor.session = secrets.token_hex(6)
-        for message in visitor.run(Generated_length=224, Steps=224, Block_length=224, Seed=number):
-            if "open" in message:
-                visitor.call("pause", message["run"])
-                runs.append(message["run"])
-    kept = [visitor.call("state", run) is not None for run in runs]
+        visitor.http.headers["x-surelock-visitor"] = secrets.token_hex(6)
+        runs.append(visitor.open(gen_length=224, steps=224, block_length=224, seed=number))
+        list(visitor.read(runs[-1], steps=1))
+    kept = [visitor.http.get(f"/surelock/runs/{run}/trace").status_code == 200 for run in runs]
     return {"ok": len(kept) == 200 and any(kept) and kept == sorted(kept), "dropped": kept.count(False)}
 
 

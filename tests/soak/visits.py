@@ -24,16 +24,19 @@ def visit(app: App, how: str, rng: random.Random, runs: list[str]) -> str:
             wrong = rng.choice([(name, value) for name, values in PARAMETERS.items() for value in values])
             return ask_with(visitor.http, app.url, *wrong)
         last: dict[str, Any] = {}
-        for last in visitor.run(Prompt=prompt, Generated_length=length, Steps=length, Block_length=length):
-            if last["seq"] != seen or (not seen and last["open"]["header"]["prompt"] != prompt):
+        runs.append(run := visitor.open(prompt=prompt, gen_length=length, steps=length, block_length=length))
+        for kind, last, number in visitor.read(run, steps=most if how == "pause" else None):
+            if kind == "place":
+                continue
+            if number != str(seen) or (not seen and last["open"]["header"]["prompt"] != prompt):
                 return f"another's run, or a message was lost: {str(last)[:200]}"
-            seen, runs[len(runs) :] = seen + 1, [] if seen else [last["run"]]
+            seen += 1
             if seen == most and how == "leave":
                 return ""
-            if seen == most and how != "watch":
-                visitor.call(how, last["run"])
+            if seen == most and how == "stop":
+                visitor.stop(run)
         if how == "pause" and "end" not in last:
-            last = list(visitor.ask("follow", last["run"], last["seq"], None))[-1]
+            *_, (_, last, _) = visitor.read(run, after=seen - 1)
         good = last.get("end") == "finished" or (how == "stop" and last.get("end") == "stopped")
         return "" if good else f"{how}: {str(last)[:200]}"
     except (httpx.HTTPError, RuntimeError, KeyError) as error:
@@ -44,7 +47,7 @@ def visit(app: App, how: str, rng: random.Random, runs: list[str]) -> str:
 
 
 def visits(app: App, visitors: int = 20, seconds: float = 30, seed: int = 0) -> dict[str, Any]:
-    """That many visitors for so long, one visit after another. Then nothing is kept for anybody."""
+    """That many visitors for so long, one visit after another. Then nothing is computed for anybody."""
     deadline, runs, counts, problems = time.monotonic() + seconds, list[str](), Counter[str](), list[str]()
 
     def stay(number: int) -> None:
@@ -55,14 +58,13 @@ def visits(app: App, visitors: int = 20, seconds: float = 30, seed: int = 0) -> 
 
     with ThreadPoolExecutor(visitors) as pool:
         list(pool.map(stay, range(visitors)))
-    kept, visitor = set(runs), Visitor(app.url)
-    while kept and time.monotonic() < deadline + 60:
-        kept = {run for run in kept if visitor.call("top", run, 0, 0) is not None}
-        time.sleep(1)
-    visitor.close()
+    time.sleep(3)
+    used = app.cpu_seconds()
+    time.sleep(2)
+    idle = app.cpu_seconds() - used
     return {
-        "ok": not problems and not kept and len(set(runs)) == len(runs),
-        "kept": len(kept),
+        "ok": not problems and idle < 0.5 and len(set(runs)) == len(runs),
+        "idle_cpu_seconds": round(idle, 2),
         "problems": problems[:12],
         "begun": len(runs),
         **counts,

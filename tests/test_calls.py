@@ -1,0 +1,209 @@
+"""/decode, as it answers scripts and agents: in process, then by the clients that callers use."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from starlette.requests import Request
+
+import surelock
+from surelock.decoding.run import NonFiniteLogits
+from surelock.trace.replay import replay_html
+from surelock.ui import limits
+from surelock.ui.endpoint import Calls
+from surelock.ui.limits import Limits
+from surelock.ui.models import Models
+from surelock.ui.queue import Queue
+from surelock.ui.race import Runner, make_runner
+from tests.browser.visitor import Visitor, held
+from tests.loops import finished
+
+if TYPE_CHECKING:
+    from tests.browser.server import App
+
+Endpoint = Callable[..., list[dict[str, Any]]]
+
+
+def endpoint_of(models: Models, runner: Runner, **bounds: float) -> Endpoint:
+    """What answers a call, as the list of its objects."""
+    calls, request = Calls(models, runner, Queue(4), Limits(**bounds), 512), Request({"type": "http", "headers": []})
+
+    async def answers(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [answer async for answer in calls.answers(given, request)]
+
+    return lambda prompt="", **given: finished(answers({"prompt": prompt, **given}))
+
+
+@pytest.fixture
+def endpoint(models: Models) -> Endpoint:
+    return endpoint_of(models, make_runner(models))
+
+
+_FULL = "The run stopped: the device ran out of memory; try a shorter run"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("CUDA out of memory. Tried to\nallocate"), _FULL),
+        (MemoryError(), _FULL),
+        (NonFiniteLogits("infinite logits in step 3"), "^infinite logits in step 3$"),
+    ],
+)
+def test_the_endpoint_tells_why_a_run_ended(models: Models, error: Exception, said: str) -> None:
+    def full(*_: Any) -> Any:
+        raise error
+        yield
+
+    with pytest.raises(ValueError, match=said):
+        endpoint_of(models, full)("Once", gen_length=8)
+
+
+def test_a_call_that_takes_too_long_is_refused(models: Models) -> None:
+    with pytest.raises(ValueError, match="stopped after 0 seconds"):
+        endpoint_of(models, make_runner(models), run_seconds=1e-9)("Once", gen_length=8)
+
+
+def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None:
+    limits.check_size("trace", 2048, 2048)
+    for size in ((2049, 2048), (9000, 1)):
+        with pytest.raises(ValueError, match=r"^trace is of at most 4,194,304 positions"):
+            limits.check_size("trace", *size)
+
+
+def test_the_endpoint_decodes_as_the_library(stories: surelock.LanguageModel, endpoint: Endpoint) -> None:
+    rule = {"epsilon": 0.01, "percentile": 50.0, "visible_steps": 0}
+    shared: dict[str, Any] = {
+        "gen_length": 12, "steps": 6, "block_length": 6, "temperature": 0.5, "seed": 3, "suppress_eos": True,
+        "suppress_eos_confidence": True, "no_repeat_ngram_size": 2,
+    }  # fmt: skip
+    asked = {"compute": surelock.LockRule(**rule), "unmask": surelock.Entropy()}
+    texts = surelock.generate(stories, ["Once"], surelock.DecodeSettings(**shared), **asked)
+    assert (endpoint("Once", unmask="entropy", **shared, **rule))[-1]["texts"] == texts
+    for bad in ({"prompt": ""}, {"prompt": "x", "steps": 99}, {"prompt": "x", "model": "/etc"}):
+        with pytest.raises(ValueError):
+            (endpoint(**{"gen_length": 8, **bad}))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"compute": "age", "epsilon": 0.1}, "epsilon is a setting of compute 'lock'"),
+        ({"unmask": "klass", "klass_history": 0}, "klass_history must be"),
+        ({"events": [{"step": 2, "kind": "mask", "position": 0}]}, "belongs to the prompt"),
+        ({"events": [{"step": 1, "kind": "lock", "position": 10}]}, "it is masked, so it cannot be locked"),
+    ],
+)
+def test_the_endpoint_refuses_in_one_sentence(endpoint: Endpoint, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        (endpoint("Once upon a time", gen_length=8, **given))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_endpoint_takes_events(endpoint: Endpoint) -> None:
+    events = [{"step": 3, "kind": "write", "position": 6, "token": 42}]
+    *_, last = endpoint("Once upon a time", gen_length=8, events=events)
+    assert last["tokens"][6] == 42
+
+
+def test_the_endpoint_gives_the_trace_where_it_is_asked_to(endpoint: Endpoint) -> None:
+    """A file of it opens in everything that opens one, a replay among them."""
+    *_, last = endpoint("Once upon a time", gen_length=6, trace=True, commit_error=True)
+    document = json.loads(json.dumps(last["trace"]))
+    trace = surelock.read_trace(document)
+    assert len(trace.steps) == 6 and '"prompt":"Once upon a time"' in replay_html(document)
+    *_, without = endpoint("Once upon a time", gen_length=6)
+    assert "trace" not in without and without["tokens"] == last["tokens"]
+
+
+def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
+    stories: surelock.LanguageModel, endpoint: Endpoint
+) -> None:
+    *_, without = endpoint("Once upon a time", gen_length=12, compute="age", age=1)
+    *_, last = endpoint("Once upon a time", gen_length=12, compute="age", age=1, commit_error=True)
+    settings = surelock.DecodeSettings(gen_length=12)
+    rule = surelock.LockByAge(1)
+    steps = surelock.decode(stories, ["Once upon a time"], settings, compute=rule, observe=True, keep_logits=True)
+    errors = surelock.commit_error(stories, steps)
+    told = last["commit_error"]
+    assert "commit_error" not in without and last["texts"] == without["texts"]
+    assert told["mean"] == pytest.approx(errors.error.mean()) and told["mean"] > 0
+    assert (told["commits"], told["changed"]) == (12, int(errors.changed.sum()))
+    assert [each["position"] for each in told["each"]] == errors.position.tolist()
+    assert [each["regret"] for each in told["each"]] == pytest.approx(errors.regret.tolist())
+    assert told["regret"] == pytest.approx(errors.regret.mean()) and told["regret"] > 0
+    json.dumps(last, allow_nan=False)
+    *_, last = endpoint("Once upon a time", gen_length=12, compute="age", unmask="random", commit_error=True)
+    told = last["commit_error"]
+    assert told["regret"] is None and {each["regret"] for each in told["each"]} == {None}
+    json.dumps(last, allow_nan=False)
+
+
+# --- by the clients that callers use ----------------------------------------------------------------------------------
+
+
+def test_gradios_client_waits_in_the_queue_and_is_told_its_place(app: App) -> None:
+    client = Client(app.url, verbose=False)
+    with held(app.url) as leave:
+        job = client.submit(prompt="The dog", gen_length=8, api_name="/decode")
+        while not job.outputs():
+            time.sleep(0.05)
+        assert job.outputs()[0].keys() == {"place", "seconds"} and job.outputs()[0]["place"] == 1
+        leave()
+        assert job.result(30)["done"]
+    refused = client.submit(prompt="The dog", gen_length=8, steps=9, api_name="/decode")
+    with pytest.raises(AppError, match=r"^steps \(9\) must be at most gen_length \(8\)"):
+        refused.result(30)
+
+
+def test_calls_of_one_client_have_a_quarter_of_the_places_behind_visitors(app: App) -> None:
+    """The ninth that waits is refused in a sentence, and a visitor who comes last is served first."""
+    call, order = {"prompt": "A fox", "gen_length": 32}, []
+
+    def decode() -> None:
+        with httpx.Client(base_url=f"{app.url}/gradio_api/call", timeout=60) as http:
+            event = http.post("/v2/decode", json=call).json()["event_id"]
+            order.append("script" if '"done": true' in http.get(f"/decode/{event}").text else "refused")
+
+    with ThreadPoolExecutor(8) as pool, held(app.url) as leave:
+        waiting = [pool.submit(decode) for _ in range(8)]
+        until = time.monotonic() + 20
+        while (answer := httpx.post(f"{app.url}/gradio_api/call/v2/decode", json=call)).status_code == 200:
+            assert time.monotonic() < until
+        assert answer.status_code == 429 and "The queue is full for you: 8 of your runs wait" in answer.json()["detail"]
+        visitor = Visitor(app.url)
+        run = visitor.open(prompt="Served before scripts", gen_length=8, steps=8, block_length=8)
+        events = visitor.read(run)
+        assert next(events)[1]["place"] == 1
+        leave()
+        assert next(data for kind, data, _ in events if kind == "end")["end"] == "finished"
+        assert order.count("script") <= 1
+        [each.result(60) for each in waiting]
+    visitor.close()
+
+
+@pytest.mark.parametrize("how", ["closes its stream", "cancels"])
+def test_a_caller_who_leaves_ends_his_computation(app: App, how: str) -> None:
+    call = {"prompt": f"The dog {how}", "gen_length": 480, "compute": "everything"}
+    if how == "cancels":
+        job = Client(app.url, verbose=False).submit(**call, api_name="/decode")
+        while not job.outputs():
+            time.sleep(0.05)
+        job.cancel()
+    else:
+        with httpx.Client(base_url=f"{app.url}/gradio_api/call", timeout=60) as http:
+            event = http.post("/v2/decode", json=call).json()["event_id"]
+            with http.stream("GET", f"/decode/{event}") as stream:
+                next(stream.iter_lines())
+    visitor, begun = Visitor(app.url), time.monotonic()
+    *_, last = visitor.run(prompt=f"After him who {how}", gen_length=8, steps=8, block_length=8)
+    assert last["end"] == "finished" and time.monotonic() - begun < 5, "a whole call takes longer"
+    visitor.close()
