@@ -309,3 +309,12 @@ def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(lm: La
     told = [[type(each).__name__ for each in at_once] for at_once in race(lm, PROMPT, FIELD, shadow=Shadow)]
     ends = len(told) - len(FIELD)
     assert told[ends - 1 :] == [["StepsOver"], *[["Errors"]] * len(FIELD)] and all(told[: ends - 1])
+
+
+def test_a_step_has_a_guess_for_each_computed_mask(document: dict[str, Any]) -> None:
+    assert fmt.token_width(2**16) == 2 and fmt.token_width(2**16 + 1) == 3
+    ids = np.array([0, 255, 2**16 + 7])
+    assert fmt.decode_tokens(fmt.encode_tokens(ids, 3), 3).tolist() == ids.tolist()
+    document["records"][2]["guess"] = document["records"][2]["guess"][4:]
+    with pytest.raises(fmt.TraceError, match="another number of guesses"):
+        read_trace(document)

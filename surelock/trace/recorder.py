@@ -14,6 +14,7 @@ from surelock.trace.format import (
     FORMAT,
     TOP_K,
     VERSION,
+    decode_bytes,
     decode_tokens,
     encode_bytes,
     encode_tokens,
@@ -212,7 +213,8 @@ class Recorder:
 
     def _tokens_of(self, record: dict[str, Any]) -> list[int]:
         """The token ids that a record writes or guesses."""
-        return tokens_of(record) + decode_tokens(record.get("guess", ""), self._width).tolist()
+        guess = record.get("guess", "")
+        return tokens_of(record) + decode_tokens(guess, len(decode_bytes(guess)) // self._width).tolist()
 
 
 def _commits(step: Step, flags: np.ndarray) -> list[list[int]]:

@@ -14,8 +14,8 @@ from surelock.model.language_model import LanguageModel
 from surelock.trace.format import (
     bytes_to_kl,
     decode_bytes,
+    decode_tokens,
     from_runs,
-    guesses_of,
     load_document,
     masked_before,
     opening,
@@ -150,7 +150,7 @@ def lane_cells(document: dict[str, Any], lane: str) -> Cells:
         computed[row, where] = True
         if "guess" in record:
             masks = where[masked[where]]
-            guess[row, masks] = guesses_of(record, len(masks))
+            guess[row, masks] = decode_tokens(record["guess"], len(masks))
         kl[row, where], confidence[row, where] = _values(record)
     steps = np.array([record["step"] for record in records], dtype=np.int64)
     return Cells(lane, steps, tokens, computed, locked, kl, confidence, guess, document["pieces"])
