@@ -2,10 +2,12 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { Grid } from "../../assets/js/stage/grid.js";
+import { labelsOf } from "../../assets/js/stage/labels.js";
 import { layout } from "../../assets/js/stage/layout.js";
 import { Raster } from "../../assets/js/stage/raster.js";
+import { cellText } from "../../assets/js/stage/spoken.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { shown, small } from "./small.js";
+import { base64, decoder, raceOf, shown, small } from "./small.js";
 
 test("cells are laid out in the columns that fit, with their words up to a length or when they are scrolled", () => {
   const told = (...how) => {
@@ -145,10 +147,11 @@ const boxes = (calls) =>
     return [];
   });
 
-test("all of a cell is drawn in its place, and the line around the prompt where the prompt ends", (t) => {
+test("all of a cell is drawn in its place, and a line around what is given, wherever that stands", (t) => {
   const [canvas, canvases] = recorded(t);
   const colours = { pins: ["a", "b"], scale: ["#000000", "#ffffff"] };
   const [n, promptLength, columns] = [17, 7, 5];
+  const inside = (cell) => (cell >= 0 && cell < promptLength) || cell === 11;
   const grid = new Grid(canvas());
   grid.resize(n, 300, colours, { ratio: 1 });
   const each = (of) => Array.from({ length: n }, (_, p) => of(p));
@@ -158,7 +161,7 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     states: each((p) => p % 5),
     tokens: each(() => 1),
     other: each((p) => p % 2),
-    promptLength,
+    given: each((p) => Number(inside(p))),
     labels: each((p) => "word".repeat(p)),
     fresh: true,
     hover: 12,
@@ -177,7 +180,6 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     for (const [l, u, r, d] of boxes(own))
       assert.ok(l >= left && u >= top && r <= left + 60 && d <= top + 26, `${cell}: ${[l, u, r, d]}`);
     const [region, before] = [calls[start].slice(1), calls.slice(start - 2, start)];
-    const inside = (other) => other >= 0 && other < promptLength;
     const beside = [
       cell - columns,
       cell + columns,
@@ -212,7 +214,6 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     );
     return [sides.join(""), own.filter(([name]) => name === "fillRect").length];
   });
-  const inside = (cell) => cell >= 0 && cell < promptLength;
   const expected = each((cell) => {
     const column = cell % columns;
     const around = { t: inside(cell - columns), b: inside(cell + columns) };
@@ -247,7 +248,7 @@ test("marks and a pin's number leave the letters free, in the lowest cells too, 
     const drawn = (more) => {
       main.calls.length = 0;
       grid.looks = null;
-      grid.draw({ ...view, tokens, other, labels, promptLength: 0, pins: new Map(), ...more });
+      grid.draw({ ...view, tokens, other, labels, given: new Uint8Array(142), pins: new Map(), ...more });
       return main.calls;
     };
     const calls = drawn({ pins: new Map([[7, 0]]) });
@@ -276,13 +277,14 @@ test("each look of a cell is another one, and what looks as before is not drawn"
   grid.resize(1, 100, { pins: ["a", "b"], scale: ["#000000", "#ffffff"] }, { ratio: 1 });
   const looks = new Set();
   let count = 0;
+  const given = [0];
   const ages = [[], [[2, 0]], [[1, 0]], [[0, 0]], [[0, 1]], [[1, 1]]]; // [how long ago, 0: written, 1: locked]
   for (const pin of [undefined, 0, 1])
     for (const hover of [-1, 0])
       for (const other of [1, 2])
         for (const age of ages)
           for (const state of [0, 1, 2, 3, 4])
-            for (const value of [NaN, 0, 1]) {
+            for (const [value, faint] of [NaN, 0, 1].flatMap((each) => [0, 1, 4].map((level) => [each, level]))) {
               const steps = [0, 1, 2].map((step) => {
                 const now = (kind) => (age.some(([ago, what]) => 2 - ago === step && what === kind) ? [0] : []);
                 return { unmasked: now(0), locked: now(1), written: [] };
@@ -291,7 +293,7 @@ test("each look of a cell is another one, and what looks as before is not drawn"
               const view = { lane: { steps }, step: 2, states: [state], values: [value], tokens: [1], other: [other] };
               const drawn = () => {
                 main.calls.length = 0;
-                grid.draw({ ...view, promptLength: 0, labels: ["a"], fresh: true, hover, pins });
+                grid.draw({ ...view, given, labels: ["a"], faint: [faint], fresh: true, hover, pins });
                 return main.calls.filter(([name]) => name === "clearRect").length;
               };
               assert.equal(drawn(), count++ ? 1 : 2, "the first time on a canvas that is cleared");
@@ -303,6 +305,7 @@ test("each look of a cell is another one, and what looks as before is not drawn"
 
 test("of cells that are scrolled those are drawn that come in", (t) => {
   const [canvas] = recorded(t);
+  const given = new Uint8Array(300);
   for (const ratio of [1, 2]) {
     const main = canvas();
     const grid = new Grid(main);
@@ -310,7 +313,7 @@ test("of cells that are scrolled those are drawn that come in", (t) => {
     const drawn = (top, seen) => {
       main.calls.length = 0;
       const view = { lane: { steps: [] }, step: 0, states: new Uint8Array(300), tokens: [], other: null, labels: [] };
-      grid.draw({ ...view, promptLength: 0, fresh: false, hover: -1, pins: new Map(), top, seen });
+      grid.draw({ ...view, given, fresh: false, hover: -1, pins: new Map(), top, seen });
       const moved = main.calls.find(([name, from]) => name === "drawImage" && from === main)?.slice(2) ?? [];
       const cleared = main.calls.filter(([name, , , width]) => name === "clearRect" && width === 60 * ratio);
       const rows = cleared.map(([, , y]) => (y / ratio + grid.top) / 23);
@@ -323,4 +326,35 @@ test("of cells that are scrolled those are drawn that come in", (t) => {
     assert.deepEqual(drawn(9999, [200, 300]).slice(0, 3), [460, 0, -437]);
     assert.deepEqual(drawn(-5, [0, 100]).slice(0, 3), [0, 0, 460]);
   }
+});
+
+test("a guess stands faintly in a masked cell that the step computed, the stronger the likelier, and in no other", (t) => {
+  const guess = base64(12, 0, 11, 0); // of positions 2 and 3, before the step writes 2
+  const made = raceOf([
+    [decoder("a", "All", { kind: "everything" }), [{ unmasked: [[2, 12]], guess }, { unmasked: [] }]],
+  ]);
+  made.records[0].confidence = [1, 1, 0.9, 0.6];
+  const trace = Trace.parse(made);
+  const [lane] = trace.lanes;
+  assert.deepEqual(labelsOf(trace, lane, 0, true).list, ["Once", "upon", "=a", "upon"]);
+  assert.deepEqual([...labelsOf(trace, lane, 0, true).faint], [0, 0, 0, 3]);
+  for (const [step, guesses] of [
+    [-1, true],
+    [0, false],
+    [1, true],
+  ]) {
+    const { list, faint } = labelsOf(trace, lane, step, guesses);
+    assert.deepEqual([list[3], ...faint], ["", 0, 0, 0, 0]);
+  }
+  assert.match(cellText(trace, lane, 3, 0, true), /masked.*, now “upon” \(60 %\)$/);
+  const [canvas] = recorded(t);
+  const main = canvas();
+  const grid = new Grid(main);
+  grid.resize(4, 300, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio: 1 });
+  const { tokens, list, faint } = labelsOf(trace, lane, 0, true);
+  grid.draw({ lane, step: 0, tokens, other: null, labels: list, faint, given: trace.given });
+  assert.deepEqual(
+    main.calls.filter(([name]) => name === "fillText").map(([, text]) => text),
+    ["upon"],
+  );
 });

@@ -124,3 +124,15 @@ test("a fork has the first token that differs, and both words", () => {
   assert.deepEqual(found([1, 7, 2, 0], [1, 2, 0, 0]).words, ["cat", "⏎"], "what cannot be seen is shown by its sign");
   assert.equal(found([1, 2], [1, 2]), null);
 });
+
+test("of a text with blanks all is read, and what fills them is marked", () => {
+  const header = { ...small().header, prompt_tokens: [8, 1, 1, 4, 5], mask_id: 1, length: 6, eos_id: 0 };
+  const trace = new Trace({ header, pieces: { ...PIECES, 8: "x y" } });
+  const lane = (tokens) => ({ clamp: (t) => t, count: 1, token: (p) => tokens[p] });
+  trace.lanes = [lane([8, 2, 3, 4, 5, 6]), lane([8, 2, 6, 4, 5, 0])];
+  [trace.reference] = trace.lanes;
+  assert.deepEqual(told(trace, 0), ["same:x y", "filled: cats,", "same: dog", "filled: ran"]);
+  assert.deepEqual(told(trace), ["same:x y", "fork: cat", "other: ran,", "same: dog"]);
+  const plain = new Trace({ header: { ...header, prompt_tokens: [8, 2] }, pieces: PIECES });
+  assert.deepEqual([plain.textFrom, plain.fills, trace.textFrom], [2, false, 0]);
+});

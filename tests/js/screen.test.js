@@ -66,7 +66,7 @@ test("a lesson parts the blocks that it speaks of, and refuses cells that it doe
   const said = () => find(".sl-question [role=status]").textContent;
   const written = trace.lanes[0].tokens(view.step).findIndex((id, p) => id >= 0 && p >= trace.promptLength);
   for (const [cell, why] of [
-    [0, "That is the prompt: pin a position after it."],
+    [0, "That is the prompt: pin another position."],
     [written, "A token stands there already: pin a masked position."],
   ]) {
     cells.pin(cell);

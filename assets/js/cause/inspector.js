@@ -60,7 +60,7 @@ export class Inspector {
   draw(cell, step) {
     if (cell !== this.cell) this.say("");
     this.cell = cell;
-    setText(this.title, `Position ${cell}${cell < this.trace.promptLength ? " (prompt)" : ""}`);
+    setText(this.title, `Position ${cell}${this.trace.given[cell] ? " (prompt)" : ""}`);
     this.#namePins(step);
     setText(this.pinButton, page.now.pins.has(cell) ? "Unpin" : "Pin");
     for (const column of this.columns) {

@@ -91,7 +91,7 @@ export class WhatIf {
     this.asked = key;
     const state = lane.row(t)[cell];
     const masked = isMasked(state);
-    const prompt = cell < this.trace.promptLength;
+    const prompt = Boolean(this.trace.given[cell]);
     const event = (kind) => ({ kind, position: cell });
     this.actions.replaceChildren(
       this.#button("Lock it", !ended && !masked && state !== LOCKED, event("lock")),

@@ -23,9 +23,9 @@ function picture(trace, colours) {
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
-/** A WebM file of the race as a Blob; null where it was cancelled. onProgress(from 0 to 1), signal: of an AbortController.
+/** A WebM file of the race as a Blob; null where it was cancelled. guesses: see labelsOf. onProgress(from 0 to 1), signal: of an AbortController.
  * Throws TraceError where the browser makes none. */
-async function film(trace, colours, { onProgress, signal }) {
+async function film(trace, colours, { guesses, onProgress, signal }) {
   if (!globalThis.VideoEncoder)
     throw new TraceError(
       "This browser makes no video here; newer ones do, over HTTPS or on the machine that serves the page.",
@@ -46,7 +46,7 @@ async function film(trace, colours, { onProgress, signal }) {
   });
   encoder.configure(SETTINGS);
   const canvas = document.createElement("canvas");
-  const poster = new Poster(canvas, trace, colours);
+  const poster = new Poster(canvas, trace, colours, { guesses });
   const all = lasts(trace);
   for (const [i, ms] of TIMES.entries()) {
     if (signal.aborted || failure) break;
@@ -70,7 +70,8 @@ async function film(trace, colours, { onProgress, signal }) {
 }
 
 export class Pictures {
-  constructor() {
+  constructor(stage) {
+    this.stage = stage;
     this.bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the video" });
     this.progress = h("span");
     const cancel = h("button.sl-small", { onclick: () => this.stopper.abort() }, "Cancel");
@@ -96,7 +97,7 @@ export class Pictures {
       setText(this.progress, `Making the video, ${percent(part)}.`);
     };
     try {
-      const made = await film(trace, this.#colours(), { onProgress, signal });
+      const made = await film(trace, this.#colours(), { guesses: this.stage.colouring.guesses, onProgress, signal });
       if (!made) return "The video was cancelled.";
       download(`${name}.webm`, "video/webm", made);
       return "";

@@ -3,6 +3,7 @@
 
 import { count, percent, seconds } from "../dom.js";
 import { Grid } from "../stage/grid.js";
+import { labelsOf } from "../stage/labels.js";
 import { layout } from "../stage/layout.js";
 import { happens, narrate, stillWorking, subject, verdict } from "../stage/narrator.js";
 import { cut, fillBox, type } from "../stage/pens.js";
@@ -41,8 +42,8 @@ function fit(n, width, height) {
 
 /** The lanes side by side in a box: {x, y, width, height}. */
 export class Field {
-  constructor(trace, colours, box, scale, { texts = false } = {}) {
-    Object.assign(this, { trace, colours, scale, texts });
+  constructor(trace, colours, box, scale, { texts = false, guesses = true } = {}) {
+    Object.assign(this, { trace, colours, scale, texts, guesses });
     const { lanes } = trace;
     const width = (box.width - GAP * (lanes.length - 1)) / lanes.length;
     this.below = texts ? TEXT : 0;
@@ -58,7 +59,7 @@ export class Field {
 
   draw(pen, steps) {
     const { trace, colours } = this;
-    const tokens = trace.lanes.map((lane, i) => lane.tokens(lane.clamp(steps[i])));
+    const said = trace.lanes.map((lane, i) => labelsOf(trace, lane, steps[i], this.guesses));
     const base = trace.lanes.indexOf(trace.reference);
     this.sides.forEach(({ lane, box, grid, size }, i) => {
       const colour = colours.lanes[i];
@@ -66,10 +67,11 @@ export class Field {
       grid.draw({
         lane,
         step: steps[i],
-        tokens: tokens[i],
-        other: i === base ? null : tokens[base],
-        promptLength: trace.promptLength,
-        labels: trace.pieces.labels(tokens[i]),
+        tokens: said[i].tokens,
+        other: i === base ? null : said[base].tokens,
+        given: trace.given,
+        labels: said[i].list,
+        faint: said[i].faint,
         fresh: true,
       });
       pen.drawImage(grid.canvas, box.x, box.y + HEAD, ...size);
@@ -129,13 +131,13 @@ export function told(trace, steps) {
 }
 
 export class Poster {
-  /** canvas becomes WIDTH * scale by HEIGHT * scale. texts: show what the lanes have written, too. */
-  constructor(canvas, trace, colours, { scale = 1, texts = false } = {}) {
+  /** canvas becomes WIDTH * scale by HEIGHT * scale. texts: show what the lanes have written, too. guesses: see labelsOf. */
+  constructor(canvas, trace, colours, { scale = 1, ...shown } = {}) {
     Object.assign(this, { canvas, trace, colours, scale });
     Object.assign(canvas, { width: WIDTH * scale, height: HEIGHT * scale });
     this.pen = canvas.getContext("2d");
     const box = { x: MARGIN, y: 134, width: WIDTH - 2 * MARGIN, height: HEIGHT - 134 - 48 };
-    this.field = new Field(trace, colours, box, scale, { texts });
+    this.field = new Field(trace, colours, box, scale, shown);
     this.samples = samples(colours, scale);
   }
 
@@ -149,7 +151,7 @@ export class Poster {
     type(pen, 15);
     pen.fillStyle = colours.muted;
     const { model } = trace.header;
-    const about = cut(pen, `${model.name}, ${count(trace.n - trace.promptLength, "token")} to write`, 600);
+    const about = cut(pen, `${model.name}, ${count(trace.reference.masks, "token")} to write`, 600);
     pen.fillText(about, WIDTH - MARGIN, 38);
     pen.textAlign = "left";
     type(pen, 24, 700);
@@ -184,6 +186,6 @@ function samples(colours, scale) {
   const states = [...SHOWN, ACTIVE];
   const [tokens, other] = [0, 1].map((own) => states.map((_, i) => (i < SHOWN.length ? 0 : own)));
   grid.resize(states.length, SAMPLE_WIDTH * states.length, colours, { tall: SAMPLE_HEIGHT, ratio: scale });
-  grid.draw({ lane: { steps: [] }, step: -1, states, tokens, other, promptLength: 0, labels: [] });
+  grid.draw({ lane: { steps: [] }, step: -1, states, tokens, other, given: [0, 0, 0, 0, 0], labels: [] });
   return grid;
 }

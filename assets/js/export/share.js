@@ -76,7 +76,7 @@ export function fillReplay(shell, document, decoder = "") {
 export class Share {
   /** source.document(run), source.shell(), source.decoder(model), source.link(trace, view): what the page offers; absent ones hide their buttons. */
   constructor(stage, source) {
-    Object.assign(this, { stage, source, pictures: new Pictures() });
+    Object.assign(this, { stage, source, pictures: new Pictures(stage) });
     this.status = h("p.sl-hint", { role: "status" });
     this.quick = this.#quick();
     this.file = h("input", {

@@ -14,7 +14,7 @@ export const among = (list) => [list.slice(0, -1).join(", "), list.at(-1)].filte
 const quoted = ({ name }) => `“${name}”`;
 const error = (lane) => short(errorOf(lane));
 const big = (n) => n.toLocaleString("en");
-const generated = ({ promptLength, n }) => Array.from({ length: n - promptLength }, (_, i) => promptLength + i);
+const generated = ({ given }) => Array.from(given.keys()).filter((p) => !given[p]);
 
 /** The lane that a lesson speaks of, or undefined where the run has none. */
 export function laneOf(trace, name) {

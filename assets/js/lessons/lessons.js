@@ -337,7 +337,7 @@ export class Lessons {
     const lane = laneOf(trace, name);
     const written = is === "written_next" && lane.token(cell, trace.race.reached(lane, view.step)) >= 0;
     const why = written ? "A token stands there already: pin a masked position." : "";
-    return this.question.refuse(cell < trace.promptLength ? "That is the prompt: pin a position after it." : why);
+    return this.question.refuse(trace.given[cell] ? "That is the prompt: pin another position." : why);
   }
 
   looked() {

@@ -84,7 +84,7 @@ export class Cells {
   writeTip(step) {
     if (this.tip.hidden) return;
     const { side, cell } = this.pointed;
-    setText(this.tip, cellText(this.stage.trace, side.lane, cell, step));
+    setText(this.tip, cellText(this.stage.trace, side.lane, cell, step, this.stage.colouring.guesses));
   }
 
   focusCell(side, cell) {
@@ -100,7 +100,7 @@ export class Cells {
     const { led } = this;
     const { hover } = page.now;
     if (hover < 0 || !led || led.canvas !== document.activeElement) return;
-    setText(this.spoken, cellText(this.stage.trace, led.lane, hover, step));
+    setText(this.spoken, cellText(this.stage.trace, led.lane, hover, step, this.stage.colouring.guesses));
   }
 
   /** To the step in which the later of the two words at a fork is written; the drawer shows both distributions. */

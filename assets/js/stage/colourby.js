@@ -1,4 +1,4 @@
-// What the cells' fill says: the state, or a value on a scale. A select beside the legend, and the scale, with its two ends, in
+// What the cells' fill says: the state, or a value on a scale; and whether masked ones hold guesses. A select beside the legend, and the scale, with its two ends, in
 // the place of the key.
 
 import { h, setText } from "../dom.js";
@@ -6,7 +6,7 @@ import { VALUES } from "../trace/values.js";
 
 export class ColourBy {
   constructor(stage) {
-    Object.assign(this, { stage, name: "state", trace: null });
+    Object.assign(this, { stage, name: "state", guessing: true, trace: null });
     const option = (name) => h("option", { value: name }, VALUES[name]?.label ?? "State");
     const options = ["state", ...Object.keys(VALUES)].map(option);
     this.select = h("select.sl-speed", { onchange: () => this.choose(this.select.value) }, options);
@@ -15,7 +15,14 @@ export class ColourBy {
     const ramp = h("span.sl-scale-ramp", { "aria-hidden": "true" });
     this.called = h("span");
     this.scale = h("span.sl-scale", { hidden: true }, this.called, this.low, ramp, this.high); // it stands where the key did
-    this.node = h("span.sl-choice", h("label", "Colours ", this.select));
+    const guess = ({ target }) => {
+      this.guessing = target.checked;
+      this.stage.redraw();
+    };
+    const checkbox = h("input", { type: "checkbox", checked: true, onchange: guess });
+    const title = "What the model would write now, in the masked cells that the step computed";
+    const guesses = h("label", { title }, checkbox, " Guesses");
+    this.node = h("span.sl-choice", h("label", "Colours ", this.select), guesses);
   }
 
   load(trace) {
@@ -29,6 +36,11 @@ export class ColourBy {
     this.#tell();
     this.stage.redraw();
     this.stage.onView();
+  }
+
+  /** Whether guesses are shown; not where a lesson asks which cells are written next: they would tell. */
+  get guesses() {
+    return this.guessing && this.stage.root.dataset.guess !== "cells";
   }
 
   /** A lane's values at a step, or null where the state is told. */

@@ -10,6 +10,7 @@ import { shade } from "./theme.js";
 const NARROWER = 1.35; // than its type a word may be drawn
 const SHADES = 16; // that a value is told by
 const MOST_SPRITES = 800; // pictures of cells that are kept
+const FAINT = [0, 0.35, 0.5, 0.65, 0.8]; // how strongly a guess is drawn, by its level
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
 const HATCH = 6; // pixels between the lines on locked cells
 
@@ -63,15 +64,15 @@ export class Grid {
     return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
   }
 
-  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number; hover and pins may be left out} */
+  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), given (flags of the prompt), labels, faint (see labelsOf), fresh, hover, pins: Map cell -> pin number; faint, hover and pins may be left out} */
   draw(view) {
     const { pen, n } = this;
     const { states = view.lane.row(view.step), values = null, seen: [first, end] = [0, n] } = view;
     const lit = this.#lit(view);
     const differs = this.#differences(view);
-    const { promptLength, block = 0 } = view;
-    if (!this.looks || this.promptLength !== promptLength || this.block !== block) {
-      Object.assign(this, { looks: new Int32Array(n).fill(-1), texts: new Array(n), promptLength, block });
+    const { given, block = 0 } = view;
+    if (!this.looks || this.given !== given || this.block !== block) {
+      Object.assign(this, { looks: new Int32Array(n).fill(-1), texts: new Array(n), given, block });
       pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     }
     this.#scroll(view.top ?? 0);
@@ -81,11 +82,13 @@ export class Grid {
       const text = view.labels[cell] ?? "";
       const pin = view.pins?.get(cell) ?? -1;
       const hovered = cell === view.hover;
-      const look = ((((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 128 + lit[cell] * 8 + state) * 32 + tone;
+      const faint = view.faint?.[cell] ?? 0;
+      const cues = ((((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 128 + lit[cell] * 8 + state) * 32 + tone;
+      const look = cues * FAINT.length + faint;
       if (look === this.looks[cell] && text === this.texts[cell]) continue;
       this.looks[cell] = look;
       this.texts[cell] = text;
-      this.#cell(cell, { state, tone, text, lit: lit[cell], differs: differs[cell], pin, hovered });
+      this.#cell(cell, { state, tone, text, faint, lit: lit[cell], differs: differs[cell], pin, hovered });
     }
   }
 
@@ -106,7 +109,7 @@ export class Grid {
     this.looks.fill(-1, Math.max(first, end) * box.columns);
   }
 
-  #cell(cell, { state, tone, text, lit, differs, pin, hovered }) {
+  #cell(cell, { state, tone, text, faint, lit, differs, pin, hovered }) {
     const { pen, ratio, colours, offset } = this;
     const { columns, w, h } = this.box;
     const [x, y] = this.rect(cell);
@@ -115,8 +118,8 @@ export class Grid {
     const edge = (size, i) => Math.round(i * size * ratio);
     const [left, top] = [edge(w, column), edge(h, row)];
     const region = [left, top - offset, edge(w, column + 1) - left, edge(h, row + 1) - top];
-    const { n, promptLength, block } = this;
-    const borders = bordersOf(cell, { n, columns, promptLength, block });
+    const { n, given, block } = this;
+    const borders = bordersOf(cell, { n, columns, given, block });
     const edged = lit || differs || pin >= 0 || hovered || borders.length; // draws lines at the cell's edge
     pen.setTransform(1, 0, 0, 1, 0, 0);
     if (edged) {
@@ -126,14 +129,17 @@ export class Grid {
       pen.clip();
     }
     pen.clearRect(...region);
-    const bare = lit || pin >= 0 ? "" : text; // a word stands over the glow, and beside a pin's number
+    const over = faint ? " " : ""; // a guess takes the place of the dot
+    const bare = lit || pin >= 0 || faint ? over : text; // a word stands over the glow, and beside a pin's number
     pen.drawImage(this.#sprite(state, tone, bare), Math.round(x * ratio), Math.round(y * ratio) - offset);
     pen.setTransform(ratio, 0, 0, ratio, 0, -offset);
     const place = { at: this.rect(cell), gap: this.box.gap };
     glow(pen, place, colours.freshLock, FADE[lit >> 2]);
     glow(pen, place, colours.fresh, FADE[lit & 3]);
     const numbered = pin >= 0 && place.at[2] >= 2 * TAG;
+    pen.globalAlpha = FAINT[faint] || 1;
     if (text !== bare) this.#label(pen, numbered ? beside(place.at) : place.at, text, this.#ink(state, tone));
+    pen.globalAlpha = 1;
     if (differs) markDiffers(pen, place, colours.differs);
     if (!edged) return;
     drawBorders(pen, borders, [column * w, row * h, w, h, columns * w], colours);
@@ -193,14 +199,14 @@ export class Grid {
       pen.lineWidth = line;
       pen.stroke();
     }
-    if (isMasked(state) && w > 5) {
+    if (isMasked(state) && w > 5 && !text) {
       pen.beginPath();
       pen.arc(w / 2, h / 2, Math.min(2, w / 7), 0, 7);
       pen.fillStyle = pen.strokeStyle = shaded?.ink ?? colours.maskedDot;
       if (state === MASKED) pen.fill();
       else pen.stroke();
     }
-    if (text) this.#label(pen, [0, 0, w, h], text, this.#ink(state, tone));
+    if (text.trim()) this.#label(pen, [0, 0, w, h], text, this.#ink(state, tone));
     return sprite;
   }
 
@@ -218,7 +224,7 @@ export class Grid {
   #ink(state, tone) {
     const { colours, shades } = this;
     if (tone) return shades[tone - 1].ink;
-    return { [LOCKED]: colours.lockedText, [RESTING]: colours.ink }[state] ?? colours.activeText;
+    return { [LOCKED]: colours.lockedText, [ACTIVE]: colours.activeText }[state] ?? colours.ink;
   }
 
   #label(pen, [x, y, w, h], label, ink) {
@@ -265,10 +271,10 @@ export class Grid {
   }
 
   /** Per cell, 1 where the generated token differs from the other one's. */
-  #differences({ tokens, other, promptLength }) {
+  #differences({ tokens, other, given }) {
     const found = new Uint8Array(this.n);
     if (!other) return found;
-    for (let cell = promptLength; cell < this.n; cell++)
+    for (let cell = given.indexOf(0); cell < this.n; cell++)
       found[cell] = tokens[cell] >= 0 && other[cell] >= 0 && tokens[cell] !== other[cell];
     return found;
   }

@@ -6,6 +6,7 @@ import { explained } from "../panels/term.js";
 /** The kind of a cell, its words, and what they explain. */
 const LEGEND = [
   ["masked", "masked"],
+  ["guess", "what would be written there now"],
   ["active", "active: computed in this step"],
   ["resting", "resting: not computed in this step"],
   ["locked", "locked: no longer computed", "locked"],

@@ -4,11 +4,11 @@ import { FONT } from "./pens.js";
 
 export const TAG = 11; // pixels that a pin's number takes beside the word
 
-/** A cell's sides on which the prompt or a block ends: [[side, "prompt" or "block"], ...]. block: its length, or 0. */
-export function bordersOf(cell, { n, columns, promptLength, block }) {
+/** A cell's sides on which what is given or a block ends: [[side, "prompt" or "block"], ...]. block: its length, or 0. */
+export function bordersOf(cell, { n, columns, given, block }) {
   const partOf = (p) => {
     if (p < 0 || p >= n) return null;
-    return p < promptLength ? "prompt" : block && Math.floor((p - promptLength) / block);
+    return given[p] ? "prompt" : block && Math.floor((p - given.indexOf(0)) / block);
   };
   const [own, column] = [partOf(cell), cell % columns];
   const [left, right] = [column ? cell - 1 : -1, column < columns - 1 ? cell + 1 : -1];

@@ -49,7 +49,7 @@ function locks(trace, lane, position, at) {
 
 /** The first lock of a token after the prompt, in its step. */
 export function firstLock(trace, lane, at) {
-  const locked = lane.steps[at].locked.filter((p) => p >= trace.promptLength);
+  const locked = lane.steps[at].locked.filter((p) => !trace.given[p]);
   const first = locked.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a));
   const which = locked.length > 1 ? `with ${count(locked.length - 1, "other")} ` : "";
   return `${locks(trace, lane, first, at)}, ${which}as the first after the prompt, and is no longer computed.`;
@@ -77,9 +77,9 @@ export function stillWorking(done, rest, after = "") {
 }
 
 /** Of the generated words that lock in a step the position of the one that was written first, or -1. */
-function longestStill({ pieces, promptLength }, lane, locked, at) {
+function longestStill({ pieces, given }, lane, locked, at) {
   const isWord = (p) => /\p{L}/u.test(pieces.name(lane.token(p, at)));
-  const words = locked.filter((p) => p >= promptLength && lane.token(p, at) >= 0 && isWord(p));
+  const words = locked.filter((p) => !given[p] && lane.token(p, at) >= 0 && isWord(p));
   return words.length ? words.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a)) : -1;
 }
 

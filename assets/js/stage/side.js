@@ -7,6 +7,7 @@ import { parting, prose, writeProse } from "../trace/prose.js";
 import { Clock } from "./clock.js";
 import { Grid } from "./grid.js";
 import { gridKeys } from "./keys.js";
+import { labelsOf } from "./labels.js";
 import { layout } from "./layout.js";
 import { Raster } from "./raster.js";
 import { Sparks } from "./sparks.js";
@@ -112,17 +113,17 @@ export class Side {
   /** What the cells say at the cursor's step, worked out once. */
   label(trace, step) {
     const t = trace.race.reached(this.lane, step);
-    if (this.labels.count === t) return;
-    const tokens = this.lane.tokens(t);
-    const list = this.grid.box?.text ? trace.pieces.labels(tokens) : [];
-    this.labels = { count: t, list, tokens };
+    const { guesses } = this.stage.colouring;
+    if (this.labels.count === t && this.labels.guesses === guesses) return;
+    const worded = this.grid.box?.text ? labelsOf(trace, this.lane, t, guesses) : null;
+    this.labels = { count: t, guesses, ...(worded ?? { tokens: this.lane.tokens(t), list: [] }) };
   }
 
   /** The grid. view: what it is told beside the lane's own. */
   drawGrid(trace, view) {
     const { lane, labels } = this;
-    const { list, tokens } = labels;
-    this.grid.draw({ lane, tokens, labels: list, promptLength: trace.promptLength, ...view });
+    const { list, tokens, faint } = labels;
+    this.grid.draw({ lane, tokens, labels: list, faint, given: trace.given, ...view });
   }
 
   /** What is beside the grid, at the cursor's step. reads: the text, too. */

@@ -27,7 +27,7 @@ export function moments(trace, found) {
 }
 
 function firstLock(trace, lane) {
-  const at = lane.steps.findIndex(({ locked }) => locked.some((p) => p >= trace.promptLength));
+  const at = lane.steps.findIndex(({ locked }) => locked.some((p) => !trace.given[p]));
   return at < 0 ? null : { at, name: "First lock", stop: true, text: firstLockText(trace, lane, at) };
 }
 

@@ -6,7 +6,7 @@ import { visible } from "./pieces.js";
 
 const latest = new WeakMap(); // by lane: the step last asked for, and its words; several lanes are laid beside one
 
-/** The words of a lane's text after step t: [{text, position, length}], text with the white space before it, its first position, and how many tokens it is. */
+/** The words of a lane's text after step t: [{text, position, length, filled}], text with the white space before it, its first position, how many tokens it is, and whether it fills a blank among given words. */
 export function words(trace, lane, t) {
   if (latest.get(lane)?.t !== t) latest.set(lane, { t, found: split(trace, lane, t) });
   return latest.get(lane).found;
@@ -21,10 +21,11 @@ function split(trace, lane, t) {
         text: trace.pieces.text(run.map(({ token }) => token)),
         position: run[0].position,
         length: run.length,
+        filled: trace.fills && run.some(({ position }) => !trace.given[position]),
       });
     run = [];
   };
-  for (let position = trace.promptLength; position < trace.n; position++) {
+  for (let position = trace.textFrom; position < trace.n; position++) {
     const token = lane.token(position, t);
     if (trace.endsText(token, position)) break;
     if (token < 0) {
@@ -122,15 +123,16 @@ export function forkOf(trace, lane, step) {
   return { position, spans, words: shown };
 }
 
-/** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "fork" (the first word that differs) or "other". */
+/** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "filled" (the same in a blank), "fork" (the first word that differs) or "other". */
 export function prose(trace, lane, step) {
   const own = words(trace, lane, trace.race.reached(lane, step));
   const other = words(trace, trace.reference, trace.race.reached(trace.reference, step));
   const [shared] = align(own, other);
   const fork = forkAmong(own, other);
   const parts = [];
-  own.forEach(({ text }, i) => {
-    const calm = shared[i] ? "same" : "other";
+  own.forEach(({ text, filled }, i) => {
+    const same = filled ? "filled" : "same";
+    const calm = shared[i] ? same : "other";
     const kind = i === fork ? "fork" : calm;
     const last = parts.at(-1);
     if (last?.kind === kind && kind !== "fork") last.text += text;
@@ -142,10 +144,11 @@ export function prose(trace, lane, step) {
 const BEFORE = 40; // characters of what both have said that lead to the fork
 const AFTER = 60;
 
-/** The part of a lane's finished text around its fork, as `prose` gives it, after what leads there; else how it begins. */
+/** The part of a lane's finished text around its fork, as `prose` gives it, after what leads there; else how it begins. One with blanks is whole. */
 export function parting(trace, lane) {
   const { reference, pieces, header } = trace;
   const { last } = trace.race;
+  if (trace.fills) return prose(trace, lane, last);
   const prompt = (header.prompt || pieces.text(header.prompt_tokens)).trim();
   const other = lane === reference ? trace.lanes.find((each) => each !== reference) : lane;
   const fork = other && other !== reference ? forkOf(trace, other, last) : null;
@@ -182,6 +185,7 @@ export function writeProse(node, parts, onFork) {
   node.replaceChildren(
     ...parts.map(({ text, kind }) => {
       if (kind === "same") return h("span", text);
+      if (kind === "filled") return h("em.sl-filled", text);
       if (kind === "other") return h("mark", text);
       const go = h("button.sl-fork", { title: "Here the texts part: show both", onclick: onFork }, text.trim() || "␣");
       return h("span", text.match(/^\s*/)[0], go);

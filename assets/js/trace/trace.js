@@ -33,6 +33,8 @@ export class Trace {
     });
     this.given = Uint8Array.from(opening(header), (token) => token >= 0); // the prompt, which may have masks in it
     this.promptLength = this.given.indexOf(0) < 0 ? this.n : this.given.indexOf(0); // what stands before its first mask
+    this.fills = this.given.includes(1, this.promptLength); // whether words stand behind a blank
+    this.textFrom = this.fills ? 0 : this.promptLength; // a text with blanks is read whole, else what follows the prompt
     this.pieces = new Pieces(this.ends);
     this.pieces.add(pieces);
     this.lanes = header.lanes.map((decoder) => new Lane(header, decoder));
@@ -160,7 +162,7 @@ export class Trace {
     const [mineAt, theirsAt] = [a, b].map((lane) => this.race.reached(lane, step));
     const tokens = [];
     let [mine, theirs] = [-1, -1];
-    for (let p = this.promptLength; p < this.n; p++) {
+    for (let p = this.textFrom; p < this.n; p++) {
       [mine, theirs] = [a.token(p, mineAt), b.token(p, theirsAt)];
       if (mine < 0 || mine !== theirs || this.endsText(mine, p)) break;
       tokens.push(mine);
