@@ -142,7 +142,7 @@ export function prose(trace, lane, step) {
 }
 
 const BEFORE = 40; // characters of what both have said that lead to the fork
-const AFTER = 60;
+const AFTER = 40;
 
 /** The part of a lane's finished text around its fork, as `prose` gives it, after what leads there; else how it begins. One with blanks is whole. */
 export function parting(trace, lane) {
