@@ -3,6 +3,7 @@ from .decoding.compute import BlockCache as BlockCache
 from .decoding.compute import BudgetRule as BudgetRule
 from .decoding.compute import ComputeRule as ComputeRule
 from .decoding.compute import DelayedCache as DelayedCache
+from .decoding.compute import EntropyCache as EntropyCache
 from .decoding.compute import Everything as Everything
 from .decoding.compute import SelectRule as SelectRule
 from .decoding.ends import filled as filled
@@ -17,12 +18,14 @@ from .decoding.run import NonFiniteLogits as NonFiniteLogits
 from .decoding.settings import DecodeSettings as DecodeSettings
 from .decoding.step import Step as Step
 from .decoding.stream import stream as stream
+from .decoding.unmasking import EarlyFinish as EarlyFinish
 from .decoding.unmasking import Entropy as Entropy
 from .decoding.unmasking import EntropyBound as EntropyBound
 from .decoding.unmasking import Klass as Klass
 from .decoding.unmasking import LowConfidence as LowConfidence
 from .decoding.unmasking import Margin as Margin
 from .decoding.unmasking import Random as Random
+from .decoding.unmasking import Remask as Remask
 from .decoding.unmasking import Replay as Replay
 from .decoding.unmasking import Threshold as Threshold
 from .decoding.unmasking import UnmaskPolicy as UnmaskPolicy

@@ -305,11 +305,21 @@ class DelayedCache:
 
 
 @dataclass
+class EntropyCache:
+    """Masked rows and the latest commits; everything after a step that drew a token from too much entropy."""
+
+    recent: int = 16
+    threshold: float = 1.0
+
+
+@dataclass
 class Rule:
     """What decides which rows are computed and which lock: one rule, or a locking and a choosing one."""
 
     locking: LockRule | LockByAge | None = None
-    choosing: SelectRule | BudgetRule | BlockCache | DelayedCache | Everything = field(default_factory=Everything)
+    choosing: SelectRule | BudgetRule | BlockCache | DelayedCache | EntropyCache | Everything = field(
+        default_factory=Everything
+    )
 
 
 @dataclass
@@ -356,13 +366,31 @@ class EntropyBound:
 
 
 @dataclass
+class EarlyFinish:
+    """Prophet: a quota of the largest probabilities; everything once the mean gap of the two largest logits is wide."""
+
+    first: float = 7.5
+    middle: float = 5.0
+    last: float = 2.5
+    answer: int = 0
+
+
+@dataclass
+class Remask:
+    """ReMDM for LLaDA: S of a block's 2 S steps mask the least confident of its tokens again before they compute."""
+
+    taken_back: int = 1
+    begins: float = 0.875
+
+
+@dataclass
 class Replay:
     """(step, position from the first mask on, token) triples: teacher forcing."""
 
     commits: Sequence[tuple[int, int, int]] = ()
 
 
-EARLY = (Threshold, Klass, EntropyBound)  # these end a block as soon as nothing of it is masked
+EARLY = (Threshold, Klass, EntropyBound, EarlyFinish)  # these end a block as soon as nothing of it is masked
 
 
 # --- what a person does to the run ------------------------------------------------------------------------------------
@@ -421,6 +449,7 @@ class OracleStep:
     locked: np.ndarray
     newly_unmasked: np.ndarray
     newly_masked: np.ndarray
+    taken_back: np.ndarray
     written: np.ndarray
     newly_locked: np.ndarray
     newly_unlocked: np.ndarray
@@ -496,6 +525,9 @@ class Run:
         self.read, self.budget_at = list(self.tokens), -2  # the tokens that the budget's last step read, and that step
         self.owing = [0.0] * self.n  # for the budget
         self.locked_at, self.unlocked_at, self.probed_at = {}, {}, {}  # position -> step
+        self.written_at: dict[int, int] = {}  # the step of what stands there, if it was not given
+        self.drawn_at: dict[int, float] = {}  # the probability of what a step committed, when it did
+        self.entropies: dict[int, float] | None = None  # of the last step's commits; None if no rule asked
         self.spans, self.masks_of, self.steps_of = self.schedule()
         self.blocks = len(self.spans)
         self.settled: set[int] = set()  # rows of finished blocks of a block-causal network, computed once more
@@ -526,6 +558,7 @@ class Run:
         if size is not None:
             length = size if length == room else min(size, length)
             begins = [i for i in range(self.first, self.n) if i == self.first or i % length == 0]
+        self.laps = 2 if isinstance(plan.policy, Remask) else 1
         spans = [
             range(a, b) for a, b in zip(begins, [*begins[1:], self.n], strict=True) if self.masked & {*range(a, b)}
         ]
@@ -533,7 +566,7 @@ class Run:
         spare, room = (plan.steps or sum(masks)) - len(spans), sum(masks) - len(spans)
         for number in range(1, len(spans) + 1):
             due = number + (spare * (sum(masks[:number]) - number) // room if room else 0)
-            steps.append(due - given)
+            steps.append(self.laps * (due - given))
             given = due
         return spans, masks, steps
 
@@ -584,14 +617,45 @@ class Run:
                 raise Refused(event)
             if i in self.locked:
                 self.free(t, i)
-            self.visible[i] = 0
-            self.settled = {j for j in self.settled if self.network.sees(j, self.n) <= i}
-            if event.kind == "mask":
-                self.tokens[i] = self.mask_id
-                self.masked.add(i)
-            else:
-                self.tokens[i] = event.token
+            self.mask(i)
+            if event.kind == "write":
+                self.tokens[i], self.written_at[i] = event.token, t
                 self.masked.discard(i)
+
+    def mask(self, i: int) -> None:
+        """A position is masked again; where nothing later saw it, finished blocks stay exact."""
+        self.tokens[i], self.visible[i] = self.mask_id, 0
+        self.masked.add(i)
+        self.written_at.pop(i, None)
+        self.drawn_at.pop(i, None)
+        self.settled = {j for j in self.settled if self.network.sees(j, self.n) <= i}
+
+    def take_back(self) -> set[int]:
+        """ReMDM: of the block's tokens the least probable when they were drawn, unless they are locked."""
+        policy, taken = self.plan.policy, set()
+        if self.finished or not isinstance(policy, Remask) or self.lap()[0] != "rewrites" or self.last_of_block():
+            return taken
+        drawn = {i: self.drawn_at[i] for i in self.spans[self.block] if i in self.drawn_at and i not in self.locked}
+        self.meet("a locked one stays", any(i in self.locked for i in self.spans[self.block]))
+        order = sorted(drawn, key=lambda i: (drawn[i], i))
+        if len(order) > policy.taken_back:
+            self.compare("taken back", *(drawn[i] for i in order[policy.taken_back - 1 : policy.taken_back + 1]))
+        for i in order[: policy.taken_back]:
+            self.mask(i)
+            self.stored.pop(i, None)
+            self.last_kl[i] = math.inf
+            taken.add(i)
+        return taken
+
+    def lap(self) -> tuple[str, int]:
+        """What the step of the block does, "writes" or "rewrites", and its number among those that write."""
+        steps, number = self.steps_of[self.block] // self.laps, self.step_in_block
+        if not isinstance(self.plan.policy, Remask):
+            return "writes", number
+        begins = math.floor(self.plan.policy.begins * steps + 1e-9)
+        if begins <= number < begins + steps:
+            return "rewrites", begins
+        return "writes", number if number < begins else number - steps
 
     def free(self, t: int, i: int) -> None:
         """An unlocked position is computed again and has no earlier posterior."""
@@ -622,6 +686,13 @@ class Run:
             return active & set(range(self.block_start(), stop))
         if isinstance(rule, DelayedCache) and self.step_in_block not in (0, 1) and self.step_in_block % rule.refresh:
             return {i for i in active if i in self.masked or self.visible[i] == 0}
+        if isinstance(rule, EntropyCache) and self.entropies is not None:
+            for value in self.entropies.values():
+                self.compare("entropy", value, rule.threshold)
+            sure = all(value <= rule.threshold for value in self.entropies.values())
+            self.meet("rows wait behind a sure commit", sure)
+            latest = sorted(self.written_at, key=lambda i: (-self.written_at[i], i))[: rule.recent]
+            return active & (self.masked | set(latest)) if sure else active
         return active
 
     def selected(self, t: int, active: set[int], fraction: float) -> set[int]:
@@ -716,7 +787,7 @@ class Run:
         if isinstance(policy, Random | Replay):
             return regret
         scores = {}
-        for i in self.may_be_committed():
+        for i in self.may_be_committed() | commits:
             allowed = shadow[i].clone()
             allowed[list(self.never(i))] = -math.inf
             scores[i] = self.score(shadow[i], int(allowed.argmax()), None)
@@ -784,7 +855,8 @@ class Run:
             numbers = math.ceil(numbers / size) + size
         start, seed = self.block_start(), self.plan.seed
         uniforms, gumbel = {}, {}
-        for key, first, stop in (((seed, t), start, self.block_stop()), ((seed, t, 1), self.first, start)):
+        last = self.n if isinstance(self.plan.policy, EarlyFinish) else self.block_stop()
+        for key, first, stop in (((seed, t), start, last), ((seed, t, 1), self.first, start)):
             generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
             positions = range(first, stop)
             if isinstance(self.plan.policy, Random):
@@ -802,27 +874,47 @@ class Run:
         if isinstance(policy, Margin):
             first, second = p.sort(descending=True).values[:2]
             return float(first - second)
-        return float(p[token])  # LowConfidence, Threshold, Klass
+        return float(p[token])  # the others
 
     def update_mask(self, t: int, logits: Tensor, log_p: Tensor, computed: set[int]) -> dict[int, int]:
         """UpdateMASK: the tokens {position: token} that this step commits."""
         plan = self.plan
         if isinstance(plan.policy, Replay):
             return {self.first + position: token for step, position, token in plan.policy.commits if step == t}
-        eligible = sorted(self.may_be_committed() & computed)
+        finishes = isinstance(plan.policy, EarlyFinish)
+        eligible = sorted((self.masked if finishes else self.may_be_committed()) & computed)
         uniforms, gumbel = self.noise(t)
         tokens = {i: self.candidate(i, logits[i], gumbel.get(i)) for i in eligible}
         scores = {i: self.score(log_p[i], tokens[i], uniforms.get(i)) for i in eligible}
         late = {i for i in eligible if plan.suppress_eos_confidence and tokens[i] in self.eos_like}
         self.meet("ends of a text are late", 0 < len(late) < len(eligible))
         ranking = sorted(eligible, key=lambda i: (i in late, -scores[i], i))
-        return {i: tokens[i] for i in self.taken(ranking, scores, late)}
+        if finishes and self.is_sure(t, eligible, logits):
+            taken = ranking
+        else:
+            taken = self.taken([i for i in ranking if i in self.may_be_committed()], scores, late)
+        self.drawn_at.update({i: scores[i] for i in taken})
+        return {i: tokens[i] for i in taken}
+
+    def is_sure(self, t: int, eligible: list[int], logits: Tensor) -> bool:
+        """Prophet, after step t + 1 of T: the mean gap of the two largest logits of what decides."""
+        policy, progress = self.plan.policy, (t + 1) / sum(self.steps_of)
+        first = self.first + policy.answer - 1
+        deciding = [i for i in eligible if policy.answer == 0 or i in range(first, first + 5)]
+        if not deciding:
+            return False
+        gap = sum(float(logits[i].topk(2).values.diff().neg()) for i in deciding) / len(deciding)
+        least = policy.first if progress < 0.33 else policy.middle if progress < 0.67 else policy.last
+        self.compare("gap", gap, least)
+        self.meet("finished early", gap >= least and self.step_in_block + 1 < self.steps_of[self.block])
+        return gap >= least
 
     def taken(self, ranking: list[int], scores: dict[int, float], late: set[int]) -> list[int]:
         """Those of the ranked candidates that this step commits; the last step of a block commits them all."""
         policy, due = self.plan.policy, [i for i in ranking if i not in late]
-        base, remainder = divmod(self.masks_of[self.block], self.steps_of[self.block])
-        share = base + (self.step_in_block < remainder)
+        base, remainder = divmod(self.masks_of[self.block], self.steps_of[self.block] // self.laps)
+        does, number = self.lap()
+        share = policy.taken_back if does == "rewrites" else base + (number < remainder)
         if self.last_of_block():
             return ranking
         if isinstance(policy, Threshold):
@@ -912,10 +1004,10 @@ class Run:
         """A step whose events have been applied; `before`: what was locked before them."""
         written = {event.position for event in events if event.kind == "write"}
         remasked = {event.position for event in events if event.kind == "mask"}
-        locked, unlocked = self.locked - before, before - self.locked
+        locked, unlocked, back = self.locked - before, before - self.locked, self.take_back()
         if self.finished:
             rests = set(range(self.n)) if self.network.block_size else set()
-            return self.record(t, {}, set(), set(), set(), set(), set(), set(), rests, {}, [])
+            return self.record(t, {}, set(), set(), set(), set(), set(), set(), set(), rests, {}, [])
         rests, settling = self.resting()
         active = set(range(self.n)) - self.locked - rests  # Alg. 1, line 6: A_t; L_t is self.locked
         computed, probed = self.chosen(t, active) | settling, self.probes(t)
@@ -942,7 +1034,9 @@ class Run:
         self.meet("committed before the block", by_policy and any(i < self.block_start() for i in commits))
         self.masked -= set(commits)
         for i, token in commits.items():
-            self.tokens[i] = token
+            self.tokens[i], self.written_at[i] = token, t
+        asks = isinstance(self.rule.choosing, EntropyCache)
+        self.entropies = {i: entropy(log_p[i]) for i in commits if i in computed} if asks else None
         confidence = log_p.exp().max(-1).values.tolist()
         u = [1 - c for c in confidence]  # line 18
         locks, freed = self.lock(t, kl, u) - self.locked, self.unlock(t, probed, computed, log_p, u)
@@ -956,21 +1050,24 @@ class Run:
         for i in freed:
             self.free(t, i)
         step = self.record(
-            t, commits, remasked, written, locked | locks, unlocked | freed, computed, probed, rests, kl, confidence
-        )
+            t, commits, remasked, back, written, locked | locks, unlocked | freed, computed, probed, rests, kl,
+            confidence,
+        )  # fmt: skip
         step.error, step.changed, step.regret = damage["error"], damage["changed"], regret
         self.advance()
         return step
 
     def advance(self) -> None:
         self.step_in_block += 1
-        done_early = isinstance(self.plan.policy, EARLY) and not self.may_be_committed()
-        if done_early or self.step_in_block == self.steps_of[self.block]:
+        while not self.finished:
+            done_early = isinstance(self.plan.policy, EARLY) and not self.may_be_committed()
+            if not done_early and self.step_in_block < self.steps_of[self.block]:
+                break
             self.meet("block ended early", self.step_in_block < self.steps_of[self.block])
             self.block, self.step_in_block, self.owed = self.block + 1, 0, 0
 
     def record(
-        self, t, commits, remasked, written, locks, freed, computed, probed, rests, kl, confidence
+        self, t, commits, remasked, back, written, locks, freed, computed, probed, rests, kl, confidence
     ) -> OracleStep:  # fmt: skip
         def flags(positions) -> np.ndarray:
             return np.array([i in positions for i in range(self.n)])
@@ -986,6 +1083,7 @@ class Run:
             locked=flags(self.locked),
             newly_unmasked=flags(commits),
             newly_masked=flags(remasked),
+            taken_back=flags(back),
             written=flags(written),
             newly_locked=flags(locks),
             newly_unlocked=flags(freed),

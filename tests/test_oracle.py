@@ -26,13 +26,17 @@ from surelock.engines import posterior
 MASK, EOS = 1, 0
 TOLERANCE = 1e-9
 CASES = os.environ.get("SURELOCK_ORACLE_CASES")  # for one long run: so many cases, drawn anew each time
-LOCKING, CHOOSING = ("LockRule", "LockByAge"), ("SelectRule", "BudgetRule", "BlockCache", "DelayedCache")
-POLICIES = ("Random", "LowConfidence", "Entropy", "Margin", "Threshold", "Klass", "EntropyBound", "Replay")
+LOCKING = ("LockRule", "LockByAge")
+CHOOSING = ("SelectRule", "BudgetRule", "BlockCache", "DelayedCache", "EntropyCache")
+POLICIES = (
+    "Random", "LowConfidence", "Entropy", "Margin", "Threshold", "Klass", "EntropyBound", "EarlyFinish", "Remask",
+    "Replay",
+)  # fmt: skip
 EVENTS = ("mask", "write", "unlock", "lock", "rule")
 TOGETHER = {("unlock", "mask"), ("unlock", "write"), ("write", "lock")}  # what can be done to a position before a step
 FLAGS = (
-    "computed", "probed", "resting", "newly_masked", "written", "newly_unmasked", "newly_locked", "newly_unlocked",
-    "masked", "locked",
+    "computed", "probed", "resting", "newly_masked", "taken_back", "written", "newly_unmasked", "newly_locked",
+    "newly_unlocked", "masked", "locked",
 )  # fmt: skip
 MODELS = {
     "llada": partial(write_llada, layers=2, d_model=16, heads=2, kv_heads=2, d_ff=40, vocab=17, tied=True, seed=1),
@@ -363,6 +367,9 @@ def compare(model: Model, case: Case, told: Told) -> list[Any]:
         with pytest.raises(ValueError, match=rf"\b{told.refused}\b"):
             run_library(model, case, told.events, steps)
     assert_equal(steps, told, case.observe)
+    for before, step in pairwise(steps):
+        assert not (step.taken_back & (step.given | before.locked & ~step.newly_unlocked)).any()
+    assert told.refused is not None or not steps[-1].masked.any()
     assert_damage_equal(surelock.commit_error(model.lm, steps, surelock.DecodeSettings(**case.settings)), told)
     return steps
 
@@ -427,6 +434,7 @@ def choosing(draw: st.DrawFn, kind: str) -> Named:
         },
         "BlockCache": {"dual": st.booleans()},
         "DelayedCache": {"refresh": st.integers(2, 6)},
+        "EntropyCache": {"recent": st.integers(0, 6), "threshold": st.floats(0.3, 3)},
     }
     return kind, draw(st.fixed_dictionaries(values[kind]))
 
@@ -450,6 +458,11 @@ def unmasks(draw: st.DrawFn, replays: list[list[tuple[int, int, int]]], policies
         "Threshold": {"p": st.floats(0.05, 0.95)},
         "Klass": {"confidence": st.floats(0.02, 0.6), "kl": power(-3, 1), "history": st.integers(1, 3)},
         "EntropyBound": {"gamma": st.floats(0.05, 8)},
+        "EarlyFinish": {
+            **{name: st.floats(0.1, 2) for name in ("first", "middle", "last")},
+            "answer": st.sampled_from([0, 0, 1, 4]),
+        },
+        "Remask": {"taken_back": st.integers(1, 4), "begins": st.sampled_from([0.875, 0.5, 0.75, 0.0, 1.0])},
         "Replay": {"replay": st.just(replays)},
     }
     return name, draw(st.fixed_dictionaries(values.get(name, {})))
@@ -580,6 +593,8 @@ def cases(
     full = any(name in ("SelectRule", "BudgetRule") for named in case.rules for name, _ in named)
     replays = [random_replay(rng, case, b, vocab, full) for b in range(len(lengths))]
     case.unmask = draw(unmasks(replays, POLICIES if ordered else ("Random", "Replay")))
+    if case.unmask[0] == "Remask":  # it has twice the steps
+        case.wishes = [replace(wish, step=2 * wish.step) for wish in case.wishes]
     return case
 
 
@@ -588,7 +603,8 @@ MET = (  # of the oracle's own account of a run
     "block ended early", "quota not met", "ends of a text are late", "committed as ready", "committed before the block",
     "lock: prompt", "lock: generated", "unlock: prompt", "unlock: generated", "write: masked", "write: unmasked",
     "write: locked", "mask: before the block", "mask: in the block", "mask: locked", "later masks rest",
-    "finished blocks rest", "a locked row settles",
+    "finished blocks rest", "a locked row settles", "a locked one stays", "finished early",
+    "rows wait behind a sure commit",
 )  # fmt: skip
 
 
@@ -608,6 +624,8 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told, canvases: bool
             "rows unlocked by a probe": any((step.newly_unlocked & step.probed).any() for step in steps),
             "rows locked again": bool((sum((step.newly_locked.astype(int) for step in steps), np.zeros(1)) > 1).any()),
             "masked again": any(step.newly_masked.any() for step in steps),
+            "taken back": any(step.taken_back.any() for step in steps),
+            "taken back and not written at once": any((step.taken_back & step.masked).any() for step in steps),
             "ragged": len({len(prompt) for prompt in case.prompts}) > 1,
             "guidance": case.settings["cfg_scale"] > 0,
             "temperature": case.settings["temperature"] > 0,
@@ -689,10 +707,11 @@ RULE = ("LockRule", {"epsilon": 2e-2, "percentile": 50, "visible_steps": 1})
 LOOSE = ("LockRule", {**RULE[1], "epsilon": 0.2})
 AGE, SELECT, DELAYED = ("LockByAge", {"steps": 2}), ("SelectRule", {"fraction": 0.4}), ("DelayedCache", {"refresh": 3})
 BUDGET = ("BudgetRule", {"share": 0.4})
+DOUBTED = ("EntropyCache", {"recent": 3, "threshold": 2.0})
 RESTING = ("LockRule", {**LOOSE[1], "future": True})
 DUAL, PREFIX = ("BlockCache", {"dual": True}), ("BlockCache", {"dual": False})
 PROBING = ("LockRule", {**LOOSE[1], "unlock": {"period": 2, "budget": 4, "epsilon_unlock": 1e-4, "min_interval": 0}})
-COMPUTES = [[], [LOOSE], [RESTING], [PROBING], [AGE], [SELECT], [BUDGET], [DUAL], [PREFIX], [DELAYED]]
+COMPUTES = [[], [LOOSE], [RESTING], [PROBING], [AGE], [SELECT], [BUDGET], [DUAL], [PREFIX], [DELAYED], [DOUBTED]]
 COMPUTES += [[lock, choose] for lock in (PROBING, AGE) for choose in (SELECT, BUDGET, DUAL, DELAYED)]
 ARGUMENTS = {
     "Threshold": {"p": 0.6},

@@ -15,8 +15,10 @@ from surelock import (
     Decoder,
     DecodeSettings,
     DelayedCache,
+    EarlyFinish,
     Entropy,
     EntropyBound,
+    EntropyCache,
     Event,
     Everything,
     Klass,
@@ -24,6 +26,7 @@ from surelock import (
     LockByAge,
     LockRule,
     LowConfidence,
+    Remask,
     Replay,
     SelectRule,
     Threshold,
@@ -81,6 +84,12 @@ REFUSED: list[tuple[type, str, list[Any]]] = [
     (Klass, "kl", [-1e-9, *NOT_NUMBERS]),
     (Klass, "history", [0, *NOT_WHOLE]),
     (EntropyBound, "gamma", [-0.1, *NOT_NUMBERS]),
+    *((EarlyFinish, name, [-0.1, *NOT_NUMBERS]) for name in ("first", "middle", "last")),
+    (EarlyFinish, "answer", [-1, *NOT_WHOLE]),
+    (Remask, "taken_back", [0, *NOT_WHOLE]),
+    (Remask, "begins", [-0.1, 1.1, *NOT_NUMBERS]),
+    (EntropyCache, "recent", [-1, *NOT_WHOLE]),
+    (EntropyCache, "threshold", [-0.1, *NOT_NUMBERS]),
 ]  # fmt: skip
 
 

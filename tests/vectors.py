@@ -41,7 +41,7 @@ def packed(value: Any) -> Any:
         }
         keys = [[str(part) for part in key] for key in value.keys]  # a seed may be more than JavaScript's numbers hold
         return packed_fields(value) | {"keys": keys} | {name: packed(each) for name, each in numbers.items()}
-    return value
+    return {name: packed(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def _ranks(count: int) -> np.ndarray:
@@ -58,7 +58,7 @@ def packed_plan(plan: Plan) -> dict[str, Any]:
     choice = plan.choice
     best = packed(choice.best(_ranks(int(choice.rows.sum())), plan.counts))
     names = [each.name for each in fields(plan) if each.name not in ("choice", "forgotten")]
-    chosen = packed_fields(choice, "scores", "quotas", "banned", "temperature", "draws")
+    chosen = packed_fields(choice, "scores", "measures", "quotas", "banned", "temperature", "draws")
     barred = [packed(each) for each in choice.barred]
     rows = {"chooses": packed(choice.rows), "barred": barred, "best": best}
     return packed_fields(plan, *names, "read", "outdated") | chosen | rows
@@ -119,6 +119,8 @@ def reading_of(plan: Plan, seed: int, vocab: int) -> Reading:
         reading.confidence, reading.score = np.round(reading.confidence, 1), np.round(reading.score, 1)
     if plan.choice.scores == "entropy":
         reading.score = -3 * reading.score
+    if rng.random() < 0.3:
+        reading.measures = {name: np.round(values, 1) for name, values in reading.measures.items()}
     return reading
 
 

@@ -35,6 +35,11 @@ class Decoder:
     unmask: UnmaskPolicy = LowConfidence()
     events: tuple[Event, ...] = ()
 
+    def steps_of(self, blanks: int = 0) -> int:
+        """The most steps of a run whose prompt has so many masks."""
+        steps = self.settings.steps or self.settings.gen_length + blanks
+        return len(self.unmask.quotas(steps, steps))
+
     def keywords(self) -> dict[str, Any]:
         """Return the fields as keyword arguments of `surelock.decode` and `surelock.generate`."""
         return {each.name: getattr(self, each.name) for each in fields(self)}

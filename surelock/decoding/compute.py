@@ -53,6 +53,8 @@ class ComputeRule(Described):
     sentence: what it does, in one sentence.
     locks: whether positions lock under it. A rule that locks combines with one that does not: `LockRule() &
     SelectRule(0.8)`.
+    measures: numbers that it needs of each candidate, see `Choice.measures`; `state.measures` holds those of the step
+    before.
     """
 
     __slots__ = ()
@@ -60,6 +62,7 @@ class ComputeRule(Described):
     label: ClassVar[str]
     sentence: ClassVar[str]
     locks: ClassVar[bool] = False
+    measures: ClassVar[tuple[str, ...]] = ()
 
     def rows(self, state: State, active: Slots) -> Slots:
         """Return the slots that the step computes, ascending int64. Default: all active slots.
@@ -193,6 +196,42 @@ class DelayedCache(ComputeRule):
         return active[unseen | whole[state.canvas.sequence[active]]]
 
 
+@dataclass(frozen=True, slots=True)
+class EntropyCache(ComputeRule):
+    """Compute masked positions and the latest commits, and every row after an uncertain commit (arXiv 2603.18489).
+
+    recent: so many of the latest commits of a sequence are computed.
+    threshold: nats. If the entropy of a posterior from which the step before committed is above it, a step computes
+    every row of the sequence.
+
+    Ours: of the commits of one step the lower positions count as later. What an event writes is a commit without
+    entropy. The first step under the rule computes every row. The paper's code is not public.
+    """
+
+    kind = "entropy_cache"
+    label = "Entropy cache"
+    sentence = "Computes masked and the latest positions, and every position after an uncertain token."
+    measures = ("entropy",)
+
+    recent: int = setting(
+        "whole", 16, "Latest computed", "So many of the tokens written last are computed.", low=0, offered=(0, 64, 1)
+    )
+    threshold: float = setting(
+        "number", 1.0, "Entropy", "Entropy (nats) of a written token above which all positions are computed.", low=0,
+        offered=(0, 8, 0.1), flat="entropy_threshold",
+    )  # fmt: skip
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        if "entropy" not in state.measures:
+            return active
+        kept = state.masked.copy()
+        uncertain = -state.measures["entropy"] > self.threshold
+        for part in state.canvas.parts:
+            latest = np.argsort(-state.committed_at[part], kind="stable")[: self.recent] + part.start
+            kept[part if uncertain[part].any() else latest[state.committed_at[latest] >= 0]] = True
+        return active[kept[active]]
+
+
 class _Debts:
     """What `BudgetRule` remembers of a run of `total` slots.
 
@@ -323,6 +362,10 @@ class Both(ComputeRule):
     @property
     def locks(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return True
+
+    @property
+    def measures(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.lock.measures + self.select.measures
 
     def rows(self, state: State, active: Slots) -> Slots:
         return self.lock.rows(state, self.select.rows(state, active))

@@ -137,8 +137,6 @@ def apply(event: Event, state: State) -> None:
     elif locked:
         state.unlock(slots)
     if event.kind == "write":
-        canvas.commit(slots, np.array([event.token]))
+        state.commit(slots, np.array([event.token]))
     if event.kind == "mask":
-        canvas.mask(slots)
-    if event.kind in ("write", "mask"):
-        state.visible[slots] = 0
+        state.mask(slots)

@@ -125,6 +125,24 @@ PRESETS: dict[str, Preset] = {
             {"compute": "delayed_cache"},
         ),
         Preset(
+            "entropy-cache",
+            "Entropy cache",
+            "Computes masked and the latest positions, and every position after an uncertain token (EntropyCache).",
+            {"compute": "entropy_cache"},
+        ),
+        Preset(
+            "early-finish",
+            "Early finish",
+            "Writes all that is left once the network is sure (Prophet).",
+            {"compute": "everything", "unmask": "early_finish"},
+        ),
+        Preset(
+            "remask",
+            "Taking back",
+            "Takes the least certain tokens back and writes them anew, in twice the steps (ReMDM).",
+            {"compute": "everything", "unmask": "remask"},
+        ),
+        Preset(
             "klass",
             "KLASS",
             "Writes all positions that are certain and have stood still (KLASS).",

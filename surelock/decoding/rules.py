@@ -16,17 +16,27 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from surelock.decoding.compute import BlockCache, BudgetRule, ComputeRule, DelayedCache, Everything, SelectRule
+from surelock.decoding.compute import (
+    BlockCache,
+    BudgetRule,
+    ComputeRule,
+    DelayedCache,
+    EntropyCache,
+    Everything,
+    SelectRule,
+)
 from surelock.decoding.locking import LockByAge, LockRule
 from surelock.decoding.own import OwnRule
 from surelock.decoding.settings import DecodeSettings, Setting, described
 from surelock.decoding.unmasking import (
+    EarlyFinish,
     Entropy,
     EntropyBound,
     Klass,
     LowConfidence,
     Margin,
     Random,
+    Remask,
     Threshold,
     UnmaskPolicy,
 )
@@ -34,12 +44,14 @@ from surelock.errors import nearest, shown
 
 #: Every compute rule and every unmask policy by its kind. A new one is a class in its file and a line here.
 COMPUTE: dict[str, type[ComputeRule]] = {
-    rule.kind: rule for rule in (Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache)
+    rule.kind: rule
+    for rule in (Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache, EntropyCache)
 }
 #: Further rules of plain forms, which only a browser runs.
 TYPED: dict[str, type[ComputeRule]] = {OwnRule.kind: OwnRule}
 UNMASK: dict[str, type[UnmaskPolicy]] = {
-    policy.kind: policy for policy in (LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound)
+    policy.kind: policy
+    for policy in (LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound, EarlyFinish, Remask)
 }
 TABLES: dict[str, dict[str, Any]] = {"compute": COMPUTE, "unmask": UNMASK}
 #: The two choices of a flat form: what flags, `/decode` and agents say of them.

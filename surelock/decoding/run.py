@@ -9,7 +9,7 @@ One iteration of this loop is one iteration of Algorithm 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,15 +32,16 @@ class NonFiniteLogits(ArithmeticError):
 
 @dataclass(slots=True)
 class _Interventions:
-    """The slots that the events of a step wrote, masked again, locked and unlocked."""
+    """The slots that the events of a step wrote, masked again, locked and unlocked, and what the policy took back."""
 
     written: Slots
     masked: Slots
     locked: Slots
     unlocked: Slots
+    taken_back: Slots
 
 
-_UNDISTURBED = _Interventions(NONE, NONE, NONE, NONE)
+_UNDISTURBED = _Interventions(NONE, NONE, NONE, NONE, NONE)
 
 
 class Run:
@@ -59,7 +60,7 @@ class Run:
         settings, policy = decoder.settings, decoder.unmask
         self.shape, self.settings, self.compute, self.policy = shape, settings, decoder.compute, policy
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
-        self.schedule = Schedule(self.canvas, settings, policy.early, shape.network.block_size)
+        self.schedule = Schedule(self.canvas, settings, policy.early, policy.quotas, shape.network.block_size)
         asked = self.canvas, int(self.schedule.steps.max()), shape.network.vocab_size, policy
         self.events = in_order(decoder.events, *asked)
         self._blocks = BlockCausal(self.canvas, self.schedule, shape.network.block_size)
@@ -92,6 +93,7 @@ class Run:
             self.state.alive = self.schedule.running[self.canvas.sequence]
             due = [event for event in self.events if event.step == self._next]
             done = self._intervene(due) if due else _UNDISTURBED
+            done = replace(done, taken_back=self._take_back())
             self._made = self._plan(), done
         return self._made[0]
 
@@ -136,8 +138,19 @@ class Run:
         opened = np.concatenate((written, masked, unlocked))
         self._forgets.append(opened[before[opened]])  # also where the same step locks it again
         self._blocks.change(np.concatenate((written, masked)))
-        changed = (np.flatnonzero(slots) for slots in (state.locked & ~before, before & ~state.locked))
-        return _Interventions(written, masked, *changed)
+        locked, unlocked = (np.flatnonzero(slots) for slots in (state.locked & ~before, before & ~state.locked))
+        return _Interventions(written, masked, locked, unlocked, NONE)
+
+    def _take_back(self) -> Slots:
+        """Mask again what the policy takes back before its rows are chosen; it starts anew."""
+        state = self.state
+        slots = [self.policy.takes_back(state, b) for b in np.flatnonzero(self.schedule.running).tolist()]
+        slots = np.concatenate(slots)
+        state.mask(slots)
+        state.kl[slots] = np.inf
+        self._forgets.append(slots)
+        self._blocks.change(slots)
+        return slots
 
     def _slots(self, due: list[Event], kind: str) -> Slots:
         found = [self.canvas.slot(event.sequence, event.position or 0) for event in due if event.kind == kind]
@@ -206,6 +219,7 @@ class Run:
         return Choice(
             rows=rows,
             scores=policy.scores,
+            measures=tuple(sorted({*policy.measures, *self.compute.measures})),
             quotas=np.where(schedule.closing, self.canvas.total, schedule.quota).tolist() if best_alone else None,
             banned=self._banned,
             barred=self._barred(candidates),
@@ -246,6 +260,9 @@ class Run:
         state, schedule = self.state, self.schedule
         self.policy.prepare(state, reading)
         choosers = plan.slots[plan.choice.rows]
+        state.measures = {name: np.full(self.canvas.total, np.nan) for name in reading.measures}
+        for name, values in reading.measures.items():
+            state.measures[name][choosers] = values
         draws = plan.choice.draws
         score = draws.scores() if draws is not None and draws.scored else reading.score
         late = np.isin(reading.tokens, self._late)
@@ -255,11 +272,16 @@ class Run:
                 continue
             found = choosers[part], reading.tokens[part], score[part], late[part]
             ranked = np.lexsort((-score[part], late[part]))
+            ranked = ranked[state.open[choosers[part]][ranked]]
             slots, tokens = self.policy.commits(Candidates(state, b, *found, ranked, int(schedule.quota[b])))
-            self.canvas.commit(slots, tokens)
+            scores = score[np.searchsorted(choosers, slots)] if self.policy.scores else np.nan
+            state.commit(slots, tokens, scores)
             schedule.advance(b, len(slots))
             unmasked.append(slots)
-        return np.concatenate(unmasked)
+        unmasked = np.concatenate(unmasked)
+        for values in state.measures.values():
+            values[np.setdiff1d(choosers, unmasked)] = np.nan
+        return unmasked
 
     def _report(self, plan: Plan, reading: Reading, unmasked: Slots, changes: Changes, done: _Interventions) -> Step:
         canvas, state = self.canvas, self.state
@@ -273,12 +295,13 @@ class Run:
             index=state.step,
             tokens=canvas.grid(canvas.tokens, canvas.pad_id),
             given=canvas.grid(canvas.is_prompt, False),
-            open=canvas.grid(state.open, False),
+            open=canvas.grid(state.open, False) | canvas.flags(unmasked),
             scores=None if self.policy.scores == "noise" else self.policy.scores,
             masked=canvas.grid(canvas.masked, False),
             locked=canvas.grid(state.locked, False),
             newly_unmasked=canvas.flags(unmasked),
             newly_masked=canvas.flags(done.masked),
+            taken_back=canvas.flags(done.taken_back),
             written=canvas.flags(done.written),
             newly_locked=canvas.flags(done.locked, changes.locked),
             newly_unlocked=canvas.flags(done.unlocked, changes.unlocked),

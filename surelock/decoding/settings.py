@@ -267,11 +267,7 @@ class DecodeSettings:
     @property
     def total_steps(self) -> int:
         """The most steps behind a plain prompt."""
-        return self.steps_of(0)
-
-    def steps_of(self, blanks: int) -> int:
-        """The most steps of a run whose prompt has so many masks."""
-        return self.steps or self.gen_length + blanks
+        return self.steps or self.gen_length
 
     def seed_of(self, sequence: int) -> int:
         """The seed of one sequence of the batch."""

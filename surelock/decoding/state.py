@@ -16,6 +16,7 @@ from surelock.decoding.settings import DecodeSettings
 
 Slots = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Quotas = Callable[[int, int], list[int]]
 T = TypeVar("T")
 NONE: Slots = np.empty(0, dtype=np.int64)
 
@@ -98,12 +99,11 @@ class Canvas:
 
 
 class _Block(NamedTuple):
-    """A block of a sequence, with masks at the start: its slots from `start` to `stop`."""
+    """A block of a sequence, with masks at the start: its slots from `start` to `stop`, and what each step owes."""
 
     start: int
     stop: int
-    masks: int
-    steps: int
+    quotas: list[int]
 
 
 class Schedule:
@@ -113,6 +113,7 @@ class Schedule:
     mask are left out. Each has one step, and of the others a share by its masks.
 
     early: whether a block ends as soon as none of its positions is masked, before its steps are over.
+    quotas: (masks, steps) of a block -> the commits that each of its steps owes; a policy may need more steps.
     block_size: that of a block-causal network. Blocks are then counted from position 0, and none is longer than the
     network's.
 
@@ -123,16 +124,20 @@ class Schedule:
     running: [B] bool, whether the sequence has not ended.
     starts, stops: [B] int64, where the slots of the present block begin and end; both the end of one that has ended.
     steps_in_block: [B] int64, the step within the block, 0-based.
-    share: [B] int64, an even share of the block's masks for this step; the first steps share the remainder.
+    steps_of_block: [B] int64, the steps of the present block, 0 if there is none.
+    share: [B] int64, the commits that this step owes by itself.
     quota: [B] int64, the number of commits in this step: its share and what earlier steps owe.
     closing: [B] bool, whether this is the last step of the block, which commits all that is still masked.
     """
 
-    def __init__(self, canvas: Canvas, settings: DecodeSettings, early: bool, block_size: int | None = None) -> None:
+    def __init__(
+        self, canvas: Canvas, settings: DecodeSettings, early: bool, quotas: Quotas, block_size: int | None = None
+    ) -> None:
         self._canvas, self._early = canvas, early
-        self._blocks = [_blocks(canvas, b, settings, block_size) for b in range(canvas.batch)]
-        self.steps = np.array([sum(block.steps for block in blocks) for blocks in self._blocks])
+        self._blocks = [_blocks(canvas, b, settings, quotas, block_size) for b in range(canvas.batch)]
+        self.steps = np.array([sum(len(block.quotas) for block in blocks) for blocks in self._blocks])
         self._block, self.starts, self.stops, self.share, self.quota = np.zeros((5, canvas.batch), dtype=int)
+        self.steps_of_block = np.zeros(canvas.batch, dtype=int)
         self.steps_in_block = np.full(canvas.batch, -1)
         self.running, self.closing = np.ones((2, canvas.batch), dtype=bool)
         for b in range(canvas.batch):
@@ -143,25 +148,30 @@ class Schedule:
         blocks = self._blocks[b]
         owed = max(0, int(self.quota[b]) - committed)
         self.steps_in_block[b] += 1
-        block = blocks[self._block[b]]
-        done_early = self._early and not self._canvas.masked[blocks[0].start : block.stop].any()
-        if self.steps_in_block[b] == block.steps or done_early:
+        while (at := int(self._block[b])) < len(blocks):
+            done_early = self._early and not self._canvas.masked[blocks[0].start : blocks[at].stop].any()
+            if self.steps_in_block[b] < len(blocks[at].quotas) and not done_early:
+                break
             self._block[b] += 1
             self.steps_in_block[b] = owed = 0
-        self.running[b] = self._block[b] < len(blocks)
+        self.running[b] = at < len(blocks)
         if not self.running[b]:
             self.starts[b] = self.stops[b] = self._canvas.parts[b].stop
-            self.closing[b] = False
+            self.closing[b] = self.steps_of_block[b] = 0
             return
-        block, step = blocks[self._block[b]], self.steps_in_block[b]
-        self.starts[b], self.stops[b] = block.start, block.stop
-        share, remainder = divmod(block.masks, block.steps)
-        self.share[b] = share + (step < remainder)
+        block, step = blocks[at], self.steps_in_block[b]
+        self.starts[b], self.stops[b], self.steps_of_block[b] = block.start, block.stop, len(block.quotas)
+        self.share[b] = block.quotas[step]
         self.quota[b] = self.share[b] + owed
-        self.closing[b] = step == block.steps - 1
+        self.closing[b] = step == len(block.quotas) - 1
 
 
-def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, block_size: int | None) -> list[_Block]:
+def even_quotas(masks: int, steps: int) -> list[int]:
+    """Return an even share of the masks for each step; the first steps share the remainder."""
+    return [masks // steps + (step < masks % steps) for step in range(steps)]
+
+
+def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, block_size: int | None) -> list[_Block]:
     """The blocks of sequence b, in order."""
     part, start = canvas.parts[b], int(canvas.generated_from[b])
     whole = part.stop - start
@@ -176,9 +186,9 @@ def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, block_size: int | 
             raise ValueError(f"block_length ({length}) must divide the {block_size} positions of this network's blocks")
         begun = part.start + ((start - part.start) // length + 1) * length  # of the block behind the one with `start`
     spans = pairwise([start, *range(begun, part.stop, length), part.stop])
-    found = [(*span, masks) for span in spans if (masks := int(canvas.masked[slice(*span)].sum()))]
-    steps = _steps([masks for *_, masks in found], b, settings)
-    return [_Block(*each, own) for each, own in zip(found, steps, strict=True)]
+    found = [(span, masks) for span in spans if (masks := int(canvas.masked[slice(*span)].sum()))]
+    steps = _steps([masks for _, masks in found], b, settings)
+    return [_Block(*span, quotas(masks, own)) for (span, masks), own in zip(found, steps, strict=True)]
 
 
 def _steps(masks: list[int], b: int, settings: DecodeSettings) -> list[int]:
@@ -205,6 +215,10 @@ class State:
     kl: float64, the step-wise KL of that computation in nats; NaN if the step did not read it, infinite at first.
     confidence: float64, the largest probability in that computation; NaN if the step did not read it.
     locked_at, unlocked_at, probed_at: int64, the step in which the slot was last locked, unlocked, probed; -1 for none.
+    committed_at: int64, the step that committed the slot's token, or before which an event wrote it; -1 for none.
+    score: float64, that of the candidate when it was committed; NaN for a mask, a prompt and what an event wrote.
+    measures: what the last step measured of the tokens that it committed, by name, float64; NaN at other slots. While a
+    policy chooses, of all candidates. See `Choice`.
     alive: bool, whether the sequence of the slot has not ended.
     open: bool, whether the present step may commit the slot: masked, in the present block or before it.
     rests: bool, in a block-causal network the slots of finished and of later blocks, which no rule decides about.
@@ -219,7 +233,9 @@ class State:
         self.computed_at = np.full(canvas.total, -1)
         self.kl = np.full(canvas.total, np.inf)
         self.confidence = np.full(canvas.total, np.nan)
-        self.locked_at, self.unlocked_at, self.probed_at = np.full((3, canvas.total), -1)
+        self.locked_at, self.unlocked_at, self.probed_at, self.committed_at = np.full((4, canvas.total), -1)
+        self.score = np.full(canvas.total, np.nan)
+        self.measures: dict[str, NDArray] = {}
         self.alive = np.ones(canvas.total, dtype=bool)
         self.open = np.zeros(canvas.total, dtype=bool)
         self._memories: dict[Callable[[int], Any], Any] = {}
@@ -232,6 +248,16 @@ class State:
         if kind not in self._memories:
             self._memories[kind] = kind(self.canvas.total)
         return self._memories[kind]
+
+    def commit(self, slots: Slots, tokens: Slots, score: NDArray | float = np.nan) -> None:
+        """Write tokens that no pass has had as input. score: NaN for what an event writes."""
+        self.canvas.commit(slots, tokens)
+        self.visible[slots], self.committed_at[slots], self.score[slots] = 0, self.step, score
+
+    def mask(self, slots: Slots) -> None:
+        """Mask slots again."""
+        self.canvas.mask(slots)
+        self.visible[slots], self.committed_at[slots], self.score[slots] = 0, -1, np.nan
 
     def lock(self, slots: Slots) -> None:
         """Lock `slots`: later steps do not compute them."""

@@ -42,7 +42,9 @@ class Choice:
     """How the tokens of candidates are chosen in a step. C is the number of candidates.
 
     rows: [R] bool, the rows that may be committed. The engine returns a candidate token and its score for each.
-    scores: "confidence", "entropy" or "margin"; None if no tokens are chosen.
+    scores: "confidence", "entropy" (negative, in nats) or "margin" (p1 - p2); None if no tokens are chosen.
+    measures: further numbers that rule or policy need of each candidate: "entropy", as above, or "gap", the difference
+    of the two largest logits.
     quotas: for each sequence, how many of its candidates are committed, the best by score: an engine may leave out the
     tokens of the others, see `best`. None if other candidates may be committed.
     barred: [2, K] int64, candidate numbers, ascending, and for each a token that it must not become.
@@ -51,11 +53,17 @@ class Choice:
 
     rows: Flags
     scores: str | None = None
+    measures: tuple[str, ...] = ()
     quotas: list[int] | None = None
     banned: Sequence[int] = ()
     barred: Whole = field(default_factory=lambda: NO_PAIRS)
     temperature: float = 0.0
     draws: Draws | None = None
+
+    @property
+    def read(self) -> Flags:
+        """The candidates of which the engine reads anything, [R] bool."""
+        return self.rows & (self.scores is not None or bool(self.measures))
 
     def best(self, score: NDArray, counts: list[int]) -> Whole:
         """Return the numbers of the candidates that `quotas` lets be committed, ascending.
@@ -132,7 +140,7 @@ class Reading:
     confidence: [R] float64, the largest probability of the row's posterior; NaN if the row was not read.
     kl: [R] float64, nats; infinite if no earlier posterior was kept, NaN if the row was neither compared nor observed.
     tokens: [C] int64, candidate tokens; any, where `Choice.quotas` rules a candidate out.
-    score: [C] float64, their scores.
+    score: [C] float64, their scores. measures: [C] float64 by name, see `Choice`.
     top_ids: [R, top_k] int64, the most likely tokens; top_probs: [R, top_k] float64, their probabilities.
     finite: whether all logits that were read are finite.
     seconds: the time of the engine, without the reading that no rule needs.
@@ -146,6 +154,7 @@ class Reading:
     score: NDArray
     top_ids: Whole
     top_probs: NDArray
+    measures: dict[str, NDArray] = field(default_factory=dict)
     finite: bool = True
     seconds: float = 0.0
 
@@ -162,6 +171,7 @@ class Reading:
             score=np.zeros(candidates),
             top_ids=np.full((count, plan.top_k), -1),
             top_probs=np.full((count, plan.top_k), np.nan),
+            measures={name: np.full(candidates, np.nan) for name in plan.choice.measures},
         )
 
 
@@ -172,12 +182,13 @@ class Step:
     index: the number of the step, 0-based.
     tokens: int64, the canvas after the step; the pad id at pads.
     given: bool, the prompt: what was not masked before the first step.
-    open: bool, what the step could have committed, whether computed or not.
+    open: bool, what the step could have committed, whether computed or not, and what it committed.
     scores: the score of the policy's candidates, as in `Choice`; None if the policy uses none.
     masked: bool, still masked after the step.
     locked: bool, locked after the step.
     newly_unmasked: bool, committed by the step.
     newly_masked: bool, masked again by an event before the step.
+    taken_back: bool, masked again by the policy before the step; the step may commit it anew.
     written: bool, written by an event before the step.
     newly_locked, newly_unlocked: bool, locked or unlocked by the step or by an event before it.
     computed: bool, active rows that the step computed.
@@ -206,6 +217,7 @@ class Step:
     locked: Flags
     newly_unmasked: Flags
     newly_masked: Flags
+    taken_back: Flags
     written: Flags
     newly_locked: Flags
     newly_unlocked: Flags

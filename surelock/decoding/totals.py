@@ -21,10 +21,12 @@ class Totals:
     active_ratio: r = sum M / sum N, the share of rows that were computed. Resting rows do not count.
     active_ratio_to_eos: r without the positions after the first EOS of each sequence; these lock early and lower r.
     locked: the share of positions that are locked at the end.
+    tokens: the positions that were committed and not taken back. taken_back: commits that the policy undid.
     """
 
     steps: int
     tokens: int
+    taken_back: int
     seconds: float
     flops: float
     baseline_flops: float
@@ -58,7 +60,7 @@ class TotalsCounter:
     def __init__(self, config: NetworkConfig, ends: Collection[int], *, guided: bool = False) -> None:
         self._config, self._ends = config, ends
         self._passes = 2 if guided else 1
-        self._steps = self._tokens = 0
+        self._steps = self._tokens = self._taken_back = 0
         self._seconds = self._flops = self._baseline = 0.0
         self._computed: NDArray = np.zeros((0, 0))
         self._probed, self._present, self._due, self._running = (self._computed,) * 3 + (np.zeros(0),)
@@ -72,7 +74,8 @@ class TotalsCounter:
             self._computed, self._probed, self._due = (np.zeros(shape, dtype=np.int64) for _ in range(3))
             self._running = np.zeros(len(step.computed), dtype=np.int64)
         self._steps += 1
-        self._tokens += int(step.newly_unmasked.sum())
+        self._taken_back += int(step.taken_back.sum())
+        self._tokens += int(step.newly_unmasked.sum()) - int(step.taken_back.sum())
         self._seconds += step.seconds
         self._flops += float(step.flops.sum())
         self._baseline += float(step.baseline_flops.sum())
@@ -92,6 +95,7 @@ class TotalsCounter:
         return Totals(
             steps=self._steps,
             tokens=self._tokens,
+            taken_back=self._taken_back,
             seconds=self._seconds,
             flops=self._flops,
             baseline_flops=self._baseline,

@@ -1,11 +1,12 @@
 """Unmask policies (UpdateMASK, Algorithm 1, line 16): which masked positions does a step commit?
 
-A policy is a small frozen dataclass. It says by what a candidate is scored, and which candidates are committed. The
-candidate token of a position does not depend on the policy. The last step of a block commits every position of the
-block that is still masked, whatever the policy says. So `steps` is an upper bound; a policy with `early` usually ends
-before it.
+A policy is a small frozen dataclass. It says by what a candidate is scored, which candidates are committed, and what is
+masked again before a step. The candidate token of a position does not depend on the policy. The last step of a block
+commits every position of the block that is still masked, whatever the policy says. So `steps` is an upper bound; a
+policy with `early` usually ends before it. Only `Remask` needs more.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.settings import Described, setting
-from surelock.decoding.state import Canvas, Slots, State
+from surelock.decoding.state import NONE, Canvas, Slots, State, even_quotas
 from surelock.decoding.step import Flags, Reading
 
 #: (step, position from the first mask on, token): what a replay commits.
@@ -24,13 +25,13 @@ Commit = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Candidates:
-    """The masked positions of one sequence that the step computed and may commit, in order of position.
+    """The masked positions of one sequence that the step computed and `chooses` names, in order of position.
 
     slots: [C] int64.
     tokens: [C] int64, the candidate token of each.
     score: [C] float64, the higher the better.
     late: [C] bool: the token would end the text and is committed last.
-    ranked: [C] int64, their numbers in the order of commits: high scores first, then low positions; late ones last.
+    ranked: int64, numbers of the open ones in the order of commits: high scores first, then low positions, late last.
     quota: the number of commits that the schedule asks for.
     """
 
@@ -55,6 +56,7 @@ class UnmaskPolicy(Described):
     for a policy that needs neither scores nor candidate tokens.
     early: whether a block ends once none of its positions is masked, before its steps are over.
     by_posterior: whether it commits the best by posterior, as many as the schedule asks for, whatever their tokens.
+    measures: further numbers that it needs of each candidate, see `Choice.measures`.
     """
 
     __slots__ = ()
@@ -64,6 +66,15 @@ class UnmaskPolicy(Described):
     scores: ClassVar[str | None] = "confidence"
     early: ClassVar[bool] = False
     by_posterior: ClassVar[bool] = False
+    measures: ClassVar[tuple[str, ...]] = ()
+
+    def quotas(self, masks: int, steps: int) -> list[int]:
+        """Return the number of commits of each step of a block with so many masks and so many of the run's steps."""
+        return even_quotas(masks, steps)
+
+    def takes_back(self, state: State, b: int) -> Slots:
+        """Return the written slots of sequence b that are masked again before the step, int64. Default: none."""
+        return NONE
 
     def chooses(self, state: State, slots: Slots) -> Flags:
         """Return which of the computed slots [R] the step may commit, [R] bool."""
@@ -83,9 +94,8 @@ class UnmaskPolicy(Described):
 
     def commits(self, candidates: Candidates) -> tuple[Slots, NDArray[np.int64]]:
         """Return the (slots, tokens) that the step commits in one sequence, slots ascending."""
-        if candidates.state.schedule.closing[candidates.b]:
-            return candidates.slots, candidates.tokens
-        taken = np.sort(self.take(candidates))
+        closing = candidates.state.schedule.closing[candidates.b]
+        taken = np.union1d(self.take(candidates), candidates.ranked if closing else NONE)
         return candidates.slots[taken], candidates.tokens[taken]
 
 
@@ -263,6 +273,99 @@ class EntropyBound(UnmaskPolicy):
         ignored = np.concatenate(([0.0], np.cumsum(entropy)))[: len(ranked)]  # all but the largest, which comes last
         within = (ignored <= self.gamma) & ~candidates.late[ranked]
         return ranked[: max(1, int(within.sum()))]
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyFinish(UnmaskPolicy):
+    """Commit all masked positions at once when the network is sure of its answer (Prophet, arXiv 2508.19982).
+
+    After step t of T, from 1 over the whole run, it is sure if the mean gap of the two largest logits is at least
+    `first` while t / T < .33, `middle` while t / T < .67, and `last` later. Else it commits as `LowConfidence` does.
+
+    answer: the first of the five positions that the mean is over, from 1, the first mask, on; 0 is all positions.
+
+    Ours: the mean is over masked positions that the step computed, and these are committed. Prophet's caller must name
+    an answer; its written positions count there.
+    """
+
+    kind = "early_finish"
+    label = "All once the gap is wide"
+    sentence = "Writes the most certain positions first, and all at once when the network is sure."
+    early = True
+    measures = ("gap",)
+
+    first: float = setting(
+        "number", 7.5, "First third", "Mean gap of logits that ends the run in its first third.", low=0,
+        offered=(0, 20, 0.5), flat="finish_first",
+    )  # fmt: skip
+    middle: float = setting(
+        "number", 5.0, "Middle third", "Mean gap of logits that ends the run in its middle third.", low=0,
+        offered=(0, 20, 0.5), flat="finish_middle",
+    )  # fmt: skip
+    last: float = setting(
+        "number", 2.5, "Last third", "Mean gap of logits that ends the run in its last third.", low=0,
+        offered=(0, 20, 0.5), flat="finish_last",
+    )  # fmt: skip
+    answer: int = setting(
+        "whole", 0, "Answer", "First of the five positions that must be sure, from 1 at the first mask on; 0 is all.",
+        low=0, flat="finish_answer", advanced=True,
+    )  # fmt: skip
+
+    def chooses(self, state: State, slots: Slots) -> Flags:
+        return state.masked[slots]
+
+    def take(self, candidates: Candidates) -> NDArray[np.int64]:
+        state, b, slots = candidates.state, candidates.b, candidates.slots
+        share = (state.step + 1) / state.schedule.steps[b]
+        least = self.first if share < 0.33 else self.middle if share < 0.67 else self.last
+        gaps = state.measures["gap"][slots]
+        if self.answer:
+            at = slots - state.canvas.generated_from[b] - self.answer
+            gaps = gaps[(at >= -1) & (at < 4)]
+        if len(gaps) and np.cumsum(gaps)[-1] / len(gaps) >= least:
+            return np.arange(len(slots))
+        return candidates.ranked[: candidates.quota]
+
+
+@dataclass(frozen=True, slots=True)
+class Remask(UnmaskPolicy):
+    """Mask the least confident positions again, and commit as many anew (ReMDM's sampler for LLaDA, arXiv 2503.00307).
+
+    A block of S steps takes 2 S. From step floor(begins S) on, each of S steps first masks the `taken_back` positions
+    of the block whose tokens had the least probability when they were committed, and commits so many of the most
+    confident. The steps before and after these commit as by `LowConfidence`.
+
+    Ours: nothing given or locked is taken back, nor what an event wrote, and nothing by the last step of a block. The
+    authors' code begins at seven eighths of the block's positions, which in its own settings are its steps.
+    """
+
+    kind = "remask"
+    label = "Take back the least confident"
+    sentence = "Writes the most certain positions first, then takes back and rewrites the least certain."
+
+    taken_back: int = setting(
+        "whole", 1, "Taken back", "Positions that a step takes back and writes anew.", low=1, offered=(1, 8, 1)
+    )
+    begins: float = setting(
+        "number", 0.875, "Begins at", "Share of a block's steps after which it begins.", low=0, high=1,
+        offered=(0, 1, 0.125), flat="taken_back_from",
+    )  # fmt: skip
+
+    def quotas(self, masks: int, steps: int) -> list[int]:
+        even, begins = even_quotas(masks, steps), self._begins(steps)
+        return [*even[:begins], *[self.taken_back] * steps, *even[begins:]]
+
+    def takes_back(self, state: State, b: int) -> Slots:
+        schedule = state.schedule
+        steps = int(schedule.steps_of_block[b]) // 2
+        if not 0 <= schedule.steps_in_block[b] - self._begins(steps) < steps or schedule.closing[b]:
+            return NONE
+        slots = np.arange(schedule.starts[b], schedule.stops[b])
+        slots = slots[~(state.locked[slots] | np.isnan(state.score[slots]))]
+        return np.sort(slots[np.argsort(state.score[slots], kind="stable")[: self.taken_back]])
+
+    def _begins(self, steps: int) -> int:
+        return math.floor(self.begins * steps + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,7 +298,8 @@ def posterior_graph() -> ModelProto:
     compared [D]: rows whose kl [D] is given, from rows `last` [D] of `kept` [N, V], log posteriors of an earlier step.
     chosen [C]: rows that get a token [C], of the largest sum of logit and bias ([C, V], or [1, V] for all of them), and
     `own` [C], its probability.
-    scored [S]: rows that get `entropy`, which is negative, and `margin`, the lead of the likeliest token.
+    scored [S]: rows that get `entropy`, which is negative, and the lead of the likeliest token: `margin`, of its
+    probability, and `gap`, of its logit.
     shown [T]: rows whose most likely tokens top_ids, top_probs [T, top_k] are computed.
     """
     g = _Graph()
@@ -323,9 +324,10 @@ def posterior_graph() -> ModelProto:
     of_scored = g("Gather", log_p, scored)
     terms = g("Mul", g("Exp", of_scored), of_scored)
     g.output("entropy", g("ReduceSum", terms, width, keepdims=0), FLOAT, "S")
-    likeliest = g("Exp", g.top(of_scored, g.constant([2]))[0])
-    lead = g("Sub", g("Gather", likeliest, first, axis=1), g("Gather", likeliest, second, axis=1))
-    g.output("margin", lead, FLOAT, "S")
+    likeliest = g.top(of_scored, g.constant([2]))[0]
+    for name, each in (("gap", likeliest), ("margin", g("Exp", likeliest))):
+        lead = g("Sub", g("Gather", each, first, axis=1), g("Gather", each, second, axis=1))
+        g.output(name, lead, FLOAT, "S")
 
     top, top_ids = g.top(g("Gather", log_p, shown), g.input("top_k", INT64, 1))
     g.output("top_ids", top_ids, INT64, "T", "k")

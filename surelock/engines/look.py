@@ -51,7 +51,7 @@ def look_at(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Look:
     first = np.repeat([chunk.start for chunk in chunks], [chunk.stop - chunk.start for chunk in chunks]).astype(
         np.int64
     )
-    chosen = np.flatnonzero(plan.choice.rows[rows]) if plan.choice.scores is not None else rows[:0]
+    chosen = np.flatnonzero(plan.choice.read[rows])
     at, banned = plan.choice.barred if len(chosen) else plan.choice.barred[:, :0]
     places = {"chosen": chosen, "banned": chosen[at]}
     arrays: dict[str, NDArray] = {"chosen": chosen - first[chosen], "banned": banned}

@@ -255,11 +255,10 @@ class OnnxEngine:
     def _choose(self, chunk: Chunk) -> None:
         """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
         plan, reading, own = chunk.plan, chunk.reading, chunk.own
-        chosen = np.flatnonzero(plan.choice.rows[own]) if plan.choice.scores is not None else NO_ROWS
-        inputs: dict[str, NDArray] = {"chosen": chosen}
-        score, first = "own", 0
-        if plan.choice.scores in ("entropy", "margin"):
-            inputs["scored"], score = chosen, plan.choice.scores
+        chosen = np.flatnonzero(plan.choice.read[own])
+        score, first = plan.choice.scores if plan.choice.scores in ("entropy", "margin") else "own", 0
+        scored = chosen if plan.choice.measures or score != "own" else NO_ROWS
+        inputs: dict[str, NDArray] = {"chosen": chosen, "scored": scored}
         if len(chosen):
             first = int(plan.choice.rows[: own[chosen[0]]].sum())
         candidates = np.arange(first, first + len(chosen))
@@ -267,12 +266,14 @@ class OnnxEngine:
             inputs["chosen"] = NO_ROWS
         elif len(chosen):
             inputs["bias"] = _bias(plan, candidates, chunk.logits.shape[1])
-        outputs = ["confidence", "total", "token", score]
+        outputs = ["confidence", "total", "token", score, *plan.choice.measures]
         followed = plan.compares[own], plan.watches[own] & ~plan.probed[own]
-        confidence, total, tokens, scores = self._follow(chunk, *followed, outputs, inputs)
+        confidence, total, tokens, scores, *measures = self._follow(chunk, *followed, outputs, inputs)
         reading.confidence[own] = confidence[:, 0]
         reading.finite &= bool(np.isfinite(total).all())
         reading.score[candidates] = scores
+        for name, values in zip(plan.choice.measures, measures, strict=True):
+            reading.measures[name][candidates] = values
         if plan.choice.quotas is None:
             reading.tokens[candidates] = tokens
 

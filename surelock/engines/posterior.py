@@ -91,12 +91,17 @@ def _margin(p: Tensor) -> Tensor:
     return first - second
 
 
+def _gap(p: Tensor) -> Tensor:
+    first, second = p.topk(2, dim=-1).values.log().unbind(dim=-1)
+    return first - second
+
+
 #: See `Reader._follow`.
 Diverge = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
-#: Scores [C] of posteriors p [C, V] at temperature 1, by `UnmaskPolicy.scores`. Any other name is the probability of
+#: Scores and measures [C] of posteriors p [C, V] at temperature 1, see `Choice`. Any other name is the probability of
 #: the candidate token.
-_SCORES: dict[str, Callable[[Tensor], Tensor]] = {"entropy": _entropy, "margin": _margin}
+_SCORES: dict[str, Callable[[Tensor], Tensor]] = {"entropy": _entropy, "margin": _margin, "gap": _gap}
 
 
 @dataclass(slots=True)
@@ -170,7 +175,7 @@ class Reader:
 
         logits: (start, stop, out) -> the logits of the read rows start:stop, written to `out` [stop - start, V].
         """
-        found = self._begin(look, tensors)
+        found = self._begin(look, tensors, plan.choice.measures)
         fuses = self._fuses(found, plan)
         for part, chunks in look.parts:
             raw = logits(part.start, part.stop, self._raw[: part.stop - part.start])
@@ -188,13 +193,15 @@ class Reader:
         reading.confidence[plan.read] = values["confidence"]
         if len(values["tokens"]):
             reading.tokens[:], reading.score[:] = values["tokens"], values["score"]
+            reading.measures = {name: values[name].astype(float) for name in plan.choice.measures}
         reading.kl[plan.read[look.infinite]] = np.inf
         for group in look.groups:
             reading.kl[plan.read[look.places[f"{group}compared"]]] = values[f"{group}compared"]
 
-    def _begin(self, look: Look, tensors: Mapping[str, Tensor]) -> _Found:
+    def _begin(self, look: Look, tensors: Mapping[str, Tensor], measures: Sequence[str]) -> _Found:
         count, candidates = sum(part.stop - part.start for part, _ in look.parts), len(look.places["chosen"])
-        sizes = {"total": count, "confidence": count, "tokens": candidates, "score": candidates}
+        sizes = {"total": count, "confidence": count}
+        sizes |= dict.fromkeys(("tokens", "score", *measures), candidates)
         sizes |= {name: len(look.places[name]) for group in look.groups for name in [f"{group}compared"]}
         table = self._kept_lse.new_empty(sum(sizes.values()))  # tokens are below 2 ** 24: exact in float32
         values = dict(zip(sizes, table.split(list(sizes.values())), strict=True))
@@ -207,6 +214,7 @@ class Reader:
         """Whether the step is read by compiled functions: greedy choices by confidence or none, of many rows."""
         choice = plan.choice
         plain = choice.scores in (None, "confidence") and choice.temperature == 0 and not choice.barred.size
+        plain = plain and not choice.measures
         fits = plain and not plan.top_k and worth_fusing(len(found.lse))
         return self._fused and fits and can_fuse(self._raw.device)
 
@@ -240,6 +248,8 @@ class Reader:
         if which.start < which.stop:
             chosen, score = _choose(z, p, which, found.look.of("banned", chunk), found.tensors, plan)
             values["tokens"][which], values["score"][which] = chosen, score
+            for name in plan.choice.measures:
+                values[name][which] = _SCORES[name](p[found.tensors["chosen"][which]])
         if plan.top_k:
             with self._watch.excluded():
                 own, (probs, ids) = plan.read[chunk], p.topk(plan.top_k, dim=-1)

@@ -38,6 +38,12 @@ RULES: dict[str, Record] = {
     "dual cache": {"kind": "block_cache", "dual": True},
     "delayed cache": {"kind": "delayed_cache", "refresh": 8},
 }
+#: Not run yet: beside some of the others, so that what was measured stays valid.
+ADDED: dict[str, Record] = {name: RULES[name] for name in (EVERY, SURELOCK, "budget", "dual cache")} | {
+    "entropy cache": {"kind": "entropy_cache"},
+    "early finish": {"kind": "everything", "unmask": "early_finish"},
+    "taking back": {"kind": "everything", "unmask": "remask"},
+}
 
 _RUN = {"gen_length": 128, **{{"remasking": "unmask"}.get(name, name): value for name, value in RECOMMENDED.items()}}
 #: The recorded run's settings, in the flat form; and the same without blocks.
@@ -67,15 +73,22 @@ class LockByChance(LockingRule):
         return np.array(drawn) < self.probability
 
 
-def _cells(openings: range, each: int, timed: int, settings: dict[str, Record] = SETTINGS, **more: Any) -> list[Cell]:
+def _cells(
+    openings: range,
+    each: int,
+    timed: int,
+    settings: dict[str, Record] = SETTINGS,
+    rules: dict[str, Record] = RULES,
+    **more: Any,
+) -> list[Cell]:
     """A cell for each rule and each few openings, by opening; then one with all rules for each that is timed."""
     cells = []
     for start, (setting, sampler) in product(openings[::each], settings.items()):
         cell = {"source": "openings", "prompts": each, "skip": start, "seed": 0, "setting": setting} | more
-        cells += [cell | {"sampler": sampler, "rule": rule, "compute": compute} for rule, compute in RULES.items()]
+        cells += [cell | {"sampler": sampler, "rule": rule, "compute": compute} for rule, compute in rules.items()]
     for start, (setting, sampler) in product(openings[:timed], settings.items()):
         cell = {"source": "openings", "prompts": 1, "skip": start, "seed": 0, "setting": setting} | more
-        cells.append(cell | {"sampler": sampler, "timed": RULES})
+        cells.append(cell | {"sampler": sampler, "timed": rules})
     return cells
 
 
@@ -84,6 +97,7 @@ _SHORT = {"whole canvas": {"gen_length": 12}}
 _GRIDS: dict[str, list[Cell]] = {
     "stories": _cells(range(32, 96), 8, 8),
     "paper": _cells(range(80), 4, 8, _LONG, source="mt_bench"),
+    "added": _cells(range(32, 96), 8, 8, rules=ADDED),
     "quick": _cells(range(2), 2, 1, _SHORT),
 }
 
@@ -96,8 +110,10 @@ def _measure(lab: Lab, cell: Cell) -> Record:
 
 
 def _decoder(sampler: Record, compute: Record, seeds: Sequence[int]) -> Decoder:
-    """sampler: in the flat form. compute: a rule in the plain form, of the package or the control."""
-    decoder, values = from_flat(sampler | {"compute": "everything"}), dict(compute)
+    """sampler: in the flat form. compute: a rule in the plain form, of the package or the control, or with `unmask`."""
+    values = dict(compute)
+    policy = {"unmask": values.pop("unmask")} if "unmask" in values else {}
+    decoder = from_flat(sampler | {"compute": "everything"} | policy)
     rule = (COMPUTE | {LockByChance.kind: LockByChance})[values.pop("kind")](**values)
     return replace(decoder, compute=rule, settings=replace(decoder.settings, seed=list(seeds)))
 
@@ -111,9 +127,11 @@ def looked_at(step: int, compute: ComputeRule) -> bool:
 
 def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any]]:
     """Of each opening: rows and positions, commit errors and regrets, the tokens."""
-    shadow, rows, step = Shadow(lab.lm, decoder.settings), np.zeros(len(ids), dtype=int), None
+    shadow, step = Shadow(lab.lm, decoder.settings), None
+    rows, steps = np.zeros((2, len(ids)), dtype=int)
     for step in decode(lab.lm, ids, **decoder.keywords(), keep_logits=True):
         rows += step.computed.sum(axis=1) + step.probed.sum(axis=1)
+        steps += step.baseline_flops > 0
         if looked_at(step.index, decoder.compute):
             shadow.add(step)
     assert step is not None
@@ -121,7 +139,8 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any
     for b, prompt in enumerate(ids):
         of = errors.of(b)
         found["rows"].append(int(rows[b]))
-        found["positions"].append((len(prompt) + length) * (step.index + 1))
+        found["steps"].append(int(steps[b]))
+        found["positions"].append((len(prompt) + length) * int(steps[b]))
         found["commits"].append(len(of.error))
         found["error"].append(float(of.error.mean()))
         found["large"].append(int((of.error > 0.1).sum()))
@@ -152,9 +171,8 @@ def _table(records: list[Record]) -> pd.DataFrame:
     runs, times = _openings(records), _seconds(records)
     rows = []
     for setting in dict.fromkeys(runs["setting"]):
-        own = {
-            rule: runs[(runs["setting"] == setting) & (runs["rule"] == rule)].sort_values("opening") for rule in RULES
-        }
+        here = runs[runs["setting"] == setting]
+        own = {rule: here[here["rule"] == rule].sort_values("opening") for rule in dict.fromkeys(here["rule"])}
         told = ({"rule": rule, **_figures(each), **_beside(rule, own)} for rule, each in own.items())
         rows += [{"setting": setting, **each, **times[setting, each["rule"]]} for each in told]
     frame: Any = pd.DataFrame(rows)
@@ -181,6 +199,7 @@ def _figures(own: Any) -> Record:
     figures: Record = {"openings": len(own), "rows": estimates.ratio(own["rows"], own["positions"]).value}
     figures |= estimates.named({name: estimates.mean(own[name]) for name in ("error", "regret")})
     figures |= {"median": float(own["error"].median())}
+    figures |= {"steps": float(own["steps"].mean())} if "steps" in own else {}  # older records have none
     return figures | {name: own[name].sum() / own["commits"].sum() for name in ("large", "changed")}
 
 
@@ -200,10 +219,11 @@ def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
         if "timed" in record["cell"]:
             found[record["cell"]["setting"]].append(record["result"]["seconds"])
     figures = {}
-    for (setting, timed), rule in product(found.items(), RULES):
-        own, every = ([seconds[name] for seconds in timed] for name in (rule, EVERY))
-        time_ratio = estimates.named({"time": estimates.ratio(own, every)})
-        figures[setting, rule] = {"timed": len(own), "seconds": float(np.median(own))} | time_ratio
+    for setting, timed in found.items():
+        for rule in timed[0]:
+            own, every = ([seconds[name] for seconds in timed] for name in (rule, EVERY))
+            time_ratio = estimates.named({"time": estimates.ratio(own, every)})
+            figures[setting, rule] = {"timed": len(own), "seconds": float(np.median(own))} | time_ratio
     return figures
 
 
@@ -222,8 +242,9 @@ def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) 
             read[cell["setting"], cell["rule"]][cell["skip"]] = own[""]
     rows = []
     for setting in dict.fromkeys(setting for setting, _ in read):
-        shared = sorted(set.intersection(*(set(read[setting, rule]) for rule in RULES)))
-        own = {rule: judged.joined([read[setting, rule][skip] for skip in shared]) for rule in RULES if shared}
+        rules = [rule for where, rule in read if where == setting]
+        shared = sorted(set.intersection(*(set(read[setting, rule]) for rule in rules)))
+        own = {rule: judged.joined([read[setting, rule][skip] for skip in shared]) for rule in rules if shared}
         rows += [{"setting": setting, "rule": rule, **judged.beside([each], own[EVERY])} for rule, each in own.items()]
     return pd.DataFrame(rows)
 

@@ -96,8 +96,7 @@ def decode_cell(lab: Lab, cell: Cell) -> Decoded:
     """
     tokens: list[list[int]] = []
     sums: dict[str, float] = defaultdict(float)
-    total_steps = decoder_of(cell).settings.total_steps
-    flops, baseline = np.zeros((2, total_steps))
+    flops, baseline = np.zeros((2, decoder_of(cell).steps_of()))
     for ids, decoder in lab.batches(cell):
         counter = TotalsCounter(lab.lm.config, lab.lm.ends)
         positions = sum(map(len, ids)) + len(ids) * decoder.settings.gen_length

@@ -32,7 +32,7 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in samplers}
     for repeat in range(cell["repeats"]):
         for name in sorted(samplers, reverse=repeat % 2 == 1):
-            runs[name].append(_timed(lab, samplers[name], decoder_of(cell).settings.total_steps))
+            runs[name].append(_timed(lab, samplers[name], decoder_of(cell).steps_of()))
 
     def total(name: str, of: str, repeats: Sequence[int]) -> Any:
         return sum(runs[name][r][of] for r in repeats)

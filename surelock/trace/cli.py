@@ -162,7 +162,7 @@ def _decoded(
                 run.clear()  # the last one is enough
             run.append(part)
         bar.set_postfix_str(f"{int(step.computed.sum())} rows a step, {left}", refresh=False)
-        bar.update(int(step.newly_unmasked.sum()))
+        bar.update(int(step.newly_unmasked.sum()) - int(step.taken_back.sum()))
     for task, run in zip(batch, runs, strict=True):
         if sheet is not None:
             sheet.add(task.prompt.id, table(run, lm))

@@ -67,7 +67,7 @@ def make_header(
         "eos_id": lm.eos_id,
         **({"ends": list(lm.ends)} if len(lm.ends) > 1 else {}),
         "length": len(prompt_tokens) + lengths.pop(),
-        "steps": max(lane.decoder.settings.steps_of(prompt_tokens.count(lm.mask_id)) for lane in lanes),
+        "steps": max(lane.decoder.steps_of(prompt_tokens.count(lm.mask_id)) for lane in lanes),
         "lanes": [lane.to_plain() for lane in lanes],
         "engine": lm.engine.name,
         "timed_together": [{"lanes": [lane.id for lane in lanes], "machine": machine(lm.device)}],  # as `race` does
@@ -128,6 +128,7 @@ class Recorder:
             "baseline_flops": float(step.baseline_flops[0]),
         }
         rare = {"masked": step.newly_masked, "unlocked": step.newly_unlocked, "probed": step.probed}
+        rare["taken_back"] = step.taken_back
         record |= {name: np.flatnonzero(flags[0]).tolist() for name, flags in rare.items() if flags.any()}
         if step.written.any():
             record["written"] = _commits(step, step.written)

@@ -96,7 +96,7 @@ class Calls:
         lane, longest = alone(read_decoder(given)), min(self._most, lm.config.max_length)
         job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest)
         if given["trace"]:
-            steps = lane.decoder.settings.steps_of(job.tokens.count(lm.mask_id))
+            steps = lane.decoder.steps_of(job.tokens.count(lm.mask_id))
             check_size("trace", len(job.tokens) + job.gen_length, steps)
         rounds = self._decoder(job, False, bool(given["commit_error"]), request.headers)
         return _steps(lm, job, rounds, bool(given["trace"]))
@@ -199,6 +199,7 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[d
         yield {
             "step": step.index,
             "unmasked": [{"position": p, "token": canvas[p]} for p in np.flatnonzero(step.newly_unmasked[0]).tolist()],
+            "taken_back": np.flatnonzero(step.taken_back[0]).tolist(),
             "newly_locked": np.flatnonzero(step.newly_locked[0]).tolist(),
             "locked": int(step.locked.sum()),
             "computed": rows,

@@ -54,9 +54,8 @@ def gpu_seconds(network: Network, job: Job, errors: bool) -> int:
     step = max(launching, reading, baseline_flops(config, length, 1) / FLOPS)
     seconds = START + weights / TO_GPU
     for lane in job.lanes:
-        settings = lane.decoder.settings
-        passes = (1 + errors) * (2 if settings.cfg_scale > 0 else 1)
-        seconds += passes * settings.total_steps * step
+        passes = (1 + errors) * (2 if lane.decoder.settings.cfg_scale > 0 else 1)
+        seconds += passes * lane.decoder.steps_of() * step
     return min(MOST_SECONDS, math.ceil(ROOM * seconds))
 
 

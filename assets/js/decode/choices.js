@@ -1,15 +1,36 @@
 // The tables of rules and policies, and the plain forms of decoders, as surelock/decoding/choices.py has them.
 
-import { BlockCache, Both, BudgetRule, DelayedCache, Everything, SelectRule } from "./compute.js";
+import { BlockCache, Both, BudgetRule, DelayedCache, EntropyCache, Everything, SelectRule } from "./compute.js";
 import { LockByAge, LockRule } from "./locking.js";
 import { OwnRule } from "./own.js";
-import { Entropy, EntropyBound, Klass, LowConfidence, Margin, Random, Threshold } from "./unmasking.js";
+import {
+  EarlyFinish,
+  Entropy,
+  EntropyBound,
+  Klass,
+  LowConfidence,
+  Margin,
+  Random,
+  Remask,
+  Threshold,
+} from "./unmasking.js";
 
 const byKind = (...classes) => Object.fromEntries(classes.map((each) => [each.kind, each]));
 
 /** Every rule and every policy. A new one is a class in its file and a name here. */
-const COMPUTE = byKind(Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache, OwnRule);
-const UNMASK = byKind(LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound);
+const RULES = [
+  Everything,
+  LockRule,
+  LockByAge,
+  SelectRule,
+  BudgetRule,
+  BlockCache,
+  DelayedCache,
+  EntropyCache,
+  OwnRule,
+];
+const POLICIES = [LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound, EarlyFinish, Remask];
+const [COMPUTE, UNMASK] = [byKind(...RULES), byKind(...POLICIES)];
 
 /** {settings, compute, unmask, events} of a decoder's plain form, which is whole: every setting stands there. */
 export function readDecoder({ settings, compute, unmask, events = [] }) {

@@ -73,6 +73,7 @@ export class Shadow {
       read: candidates,
       outdated: NONE,
       scores: this.#scores,
+      measures: [],
       quota: null,
       banned: [mask_id, ...(suppress_eos ? ends.slice(0, 1) : [])],
       barred: [inner.flatMap((row) => ends.map(() => row)), inner.flatMap(() => ends)],

@@ -13,6 +13,7 @@ const [FLOOR, CANDIDATES] = [0.1, 4];
 /** What all rules share. */
 export class ComputeRule {
   static kind;
+  measures = []; // numbers that it needs of each candidate; `state.measures` holds those that the last step committed
 
   constructor(settings) {
     Object.assign(this, settings);
@@ -85,6 +86,18 @@ export class DelayedCache extends ComputeRule {
   }
 }
 
+export class EntropyCache extends ComputeRule {
+  static kind = "entropy_cache";
+  measures = ["entropy"];
+
+  rows({ measures, committed_at, masked }, active) {
+    if (!measures.entropy || measures.entropy.some((negative) => -negative > this.threshold)) return active;
+    const latest = ranked(committed_at.length, (slot) => -committed_at[slot]).subarray(0, this.recent);
+    const kept = new Set(latest.filter((slot) => committed_at[slot] >= 0));
+    return active.filter((slot) => masked[slot] || kept.has(slot));
+  }
+}
+
 export class BudgetRule extends ComputeRule {
   static kind = "budget";
 
@@ -150,6 +163,11 @@ export class BudgetRule extends ComputeRule {
 /** A rule that locks, and one that chooses from what is not locked. */
 export class Both extends ComputeRule {
   static kind = "both";
+
+  constructor(rules) {
+    super(rules);
+    this.measures = [...this.lock.measures, ...this.select.measures];
+  }
 
   rows(state, active) {
     return this.lock.rows(state, this.select.rows(state, active));

@@ -235,7 +235,7 @@ export class OnnxEngine {
     const chosen = plan.scores === null ? NONE : find(take(plan.chooses, part)); // null: of a shadow
     const feeds = {};
     const byPosterior = plan.scores === "entropy" || plan.scores === "margin";
-    if (chosen.length && byPosterior) feeds.scored = this.#runtime.whole(chosen);
+    if (chosen.length && (byPosterior || plan.measures.length)) feeds.scored = this.#runtime.whole(chosen);
     const score = byPosterior ? plan.scores : "own";
     const first = chosen.length ? count(plan.chooses.subarray(0, part[chosen[0]])) : 0;
     if (chosen.length && plan.quota === null) {
@@ -244,13 +244,19 @@ export class OnnxEngine {
       feeds.bias = this.#runtime.table(biasOf(plan, candidates, logits.dims[1]), logits.dims[1]);
     }
     const followed = [take(plan.compares, part), take(plan.watches, part)];
-    const found = await this.#follow(chunk, ...followed, ["confidence", "total", "token", score], feeds);
+    const found = await this.#follow(
+      chunk,
+      ...followed,
+      ["confidence", "total", "token", score, ...plan.measures],
+      feeds,
+    );
     put(reading.confidence, part, found.confidence.data);
     reading.finite &&= found.total.data.every(Number.isFinite);
     const width = logits.dims[1];
     for (const i of chosen) memory.logits.set(part[i], logits.data.subarray(i * width, (i + 1) * width));
     if (!chosen.length) return;
     reading.score.set(found[score].data, first);
+    for (const name of plan.measures) reading.measures[name].set(found[name].data, first);
     if (plan.quota === null) reading.tokens.set(Int32Array.from(found.token.data, Number), first);
   }
 

@@ -52,7 +52,6 @@ function checkPairs(events) {
 }
 
 export function apply(event, state) {
-  const { canvas } = state;
   const slot = event.position;
   const [masked, locked] = [state.masked[slot], state.locked[slot]];
   if (event.kind === "lock" && (masked || locked))
@@ -63,7 +62,6 @@ export function apply(event, state) {
   if (event.kind === "mask" && masked) throw refused(event, "it is masked already");
   if (event.kind === "lock") state.lock([slot]);
   else if (locked) state.unlock([slot]);
-  if (event.kind === "write") canvas.commit([slot], event.token);
-  if (event.kind === "mask") canvas.mask([slot]);
-  if (event.kind === "write" || event.kind === "mask") state.visible[slot] = 0;
+  if (event.kind === "write") state.commit([slot], event.token);
+  if (event.kind === "mask") state.mask([slot]);
 }

@@ -118,7 +118,7 @@ export class Recorder {
       flops: step.flops,
       baseline_flops: step.baseline_flops,
     };
-    const rare = { masked: "newly_masked", unlocked: "newly_unlocked", probed: "probed" };
+    const rare = { masked: "newly_masked", taken_back: "taken_back", unlocked: "newly_unlocked", probed: "probed" };
     for (const [name, flag] of Object.entries(rare)) {
       const positions = places(flag);
       if (positions.length) record[name] = positions;

@@ -5,7 +5,7 @@
 //
 // One turn of this loop is one turn of Algorithm 1's. On equal readings it decides as surelock/decoding/run.py does.
 
-import { either, find, flags, join, NONE, place, rowsOf, take, union } from "./arrays.js";
+import { either, find, flags, join, NONE, place, put, rowsOf, take, union } from "./arrays.js";
 import { apply, inOrder, refused } from "./events.js";
 import { repeatingTokens } from "./ngrams.js";
 import { draws } from "./noise.js";
@@ -14,7 +14,7 @@ import { Canvas, Schedule, State } from "./state.js";
 /** The network put out NaN or infinity; the message names the step. */
 export class NonFiniteLogits extends Error {}
 
-const UNDISTURBED = { written: NONE, masked: NONE, locked: NONE, unlocked: NONE };
+const UNDISTURBED = { written: NONE, masked: NONE, locked: NONE, unlocked: NONE, taken_back: NONE };
 
 /** One run of a prompt, token ids, masks among them. shape: {network, mask_id, ends}. decoder: see `readDecoder`. observe: every row is
  * read, and has a KL. top_k: how many likely tokens of each row a step tells; it observes.
@@ -32,7 +32,7 @@ export class Run {
     const { settings, unmask: policy } = decoder;
     Object.assign(this, { shape, settings, compute: decoder.compute, policy });
     this.canvas = new Canvas(prompt, settings, shape.mask_id);
-    this.schedule = new Schedule(this.canvas, settings, policy.early);
+    this.schedule = new Schedule(this.canvas, settings, policy);
     this.events = inOrder(decoder.events, this.canvas, this.schedule.steps, shape.network.vocab_size);
     this.state = new State(this.canvas, this.schedule);
     [this.observe, this.top_k] = [observe || top_k > 0, top_k];
@@ -57,7 +57,8 @@ export class Run {
     this.state.step = this.#next;
     const due = this.events.filter((event) => event.step === this.#next);
     const done = due.length ? this.#intervene(due) : UNDISTURBED;
-    this.#made = { plan: this.#plan(), done };
+    const taken_back = this.#takeBack();
+    this.#made = { plan: this.#plan(), done: { ...done, taken_back } };
     return this.#made.plan;
   }
 
@@ -114,6 +115,16 @@ export class Run {
     };
   }
 
+  /** Masks again what the policy takes back before the step's rows are chosen; it starts anew. */
+  #takeBack() {
+    const { state } = this;
+    const slots = this.policy.takesBack(state);
+    state.mask(slots);
+    put(state.kl, slots, Number.POSITIVE_INFINITY);
+    this.#forgets.push(slots);
+    return slots;
+  }
+
   /** The rows that the rule chooses, the masks that an ending block must commit, and who may be committed. */
   #plan() {
     const { canvas, state, schedule, settings, policy } = this;
@@ -122,7 +133,7 @@ export class Run {
     let slots = this.compute.rows(state, active);
     if (state.step === 0) slots = active; // nothing is cached yet; the rule was asked because it may keep account
     slots = union(slots, ending);
-    const chooses = take(state.open, slots);
+    const chooses = policy.chooses(state, slots);
     const choosers = slots.filter((_, row) => chooses[row]);
     const scored = policy.scores === "noise";
     const drawn = settings.temperature > 0 || scored;
@@ -147,6 +158,7 @@ export class Run {
       read: find(flags(slots.length, (row) => observe || watches[row] || chooses[row])),
       outdated,
       scores: policy.scores,
+      measures: [...new Set([...policy.measures, ...this.compute.measures])].sort(),
       quota: drawn && policy.by_posterior && !this.#late.length ? committed : null,
       banned: this.#banned,
       barred: this.#barred(choosers),
@@ -206,10 +218,22 @@ export class Run {
     policy.prepare(state, reading);
     const choosers = plan.slots.filter((_, row) => plan.chooses[row]);
     const score = plan.draws?.scored ? plan.draws.scores() : reading.score;
+    state.measures = {};
+    for (const [name, values] of Object.entries(reading.measures)) {
+      state.measures[name] = new Float64Array(canvas.total).fill(Number.NaN);
+      put(state.measures[name], choosers, values);
+    }
     const late = flags(choosers.length, (i) => this.#late.includes(reading.tokens[i]));
     const candidates = { state, quota: schedule.quota, slots: choosers, tokens: reading.tokens, score, late };
     const [slots, tokens] = policy.commits(candidates);
-    canvas.commit(slots, tokens);
+    state.commit(
+      slots,
+      tokens,
+      Float64Array.from(slots, (slot) => score[place(choosers, slot)]),
+    );
+    const committed = canvas.flags(slots);
+    for (const values of Object.values(state.measures))
+      for (const slot of choosers) if (!committed[slot]) values[slot] = Number.NaN;
     schedule.advance(slots.length);
     return slots;
   }
@@ -224,12 +248,13 @@ export class Run {
       index: state.step,
       tokens: canvas.tokens.slice(),
       given: canvas.given.slice(),
-      open: state.open.slice(),
+      open: either(state.open, canvas.flags(unmasked)),
       scores: this.policy.scores === "noise" ? null : this.policy.scores,
       masked: canvas.masked.slice(),
       locked: state.locked.slice(),
       newly_unmasked: canvas.flags(unmasked),
       newly_masked: canvas.flags(done.masked),
+      taken_back: canvas.flags(done.taken_back),
       written: canvas.flags(done.written),
       newly_locked: canvas.flags(done.locked, changes.locked),
       newly_unlocked: canvas.flags(done.unlocked, changes.unlocked),

@@ -53,8 +53,12 @@ function checkBlocks({ gen_length: length, block_length: block, steps }) {
   if (steps % blocks) throw new RangeError(`steps (${steps}) must be a multiple of the number of blocks (${blocks})`);
 }
 
-/** The blocks of a canvas, {start, stop, masks, steps}: see `Schedule` of surelock/decoding/state.py. */
-function blocksOf(canvas, settings) {
+/** An even share of the masks for each step; the first steps share the remainder. */
+export const evenQuotas = (masks, steps) =>
+  Array.from({ length: steps }, (_, step) => Math.floor(masks / steps) + (step < masks % steps));
+
+/** The blocks of a canvas, {start, stop, quotas}: see `Schedule` of surelock/decoding/state.py. */
+function blocksOf(canvas, settings, quotas) {
   const { generated_from: first, total, masked } = canvas;
   if (total - first === settings.gen_length) checkBlocks(settings); // a plain prompt
   const length = settings.block_length || total - first;
@@ -77,13 +81,15 @@ function blocksOf(canvas, settings) {
   for (const block of blocks) {
     further += block.masks - 1;
     const after = Math.floor((spare[0] * further) / spare[1]);
-    [block.steps, before] = [1 + after - before, after];
+    block.quotas = quotas(block.masks, 1 + after - before);
+    before = after;
   }
   return blocks;
 }
 
 /** How far a sequence is: the block it fills, the step within it, and commits still owed from earlier steps.
- * steps: the most of the sequence. early: a block ends as soon as none of its positions is masked, not only after its steps. running: it has not ended. */
+ * steps: the most of the sequence. early: a block ends as soon as none of its positions is masked, not only after its steps.
+ * quotas(masks, steps): the commits that each step of a block owes. running: it has not ended. */
 export class Schedule {
   #canvas;
   #early;
@@ -92,10 +98,10 @@ export class Schedule {
   #owed = 0;
   steps_in_block = 0;
 
-  constructor(canvas, settings, early) {
+  constructor(canvas, settings, { early, quotas }) {
     [this.#canvas, this.#early] = [canvas, early];
-    this.#blocks = blocksOf(canvas, settings);
-    this.steps = this.#blocks.reduce((sum, { steps }) => sum + steps, 0);
+    this.#blocks = blocksOf(canvas, settings, quotas);
+    this.steps = this.#blocks.reduce((sum, each) => sum + each.quotas.length, 0);
   }
 
   get running() {
@@ -104,7 +110,11 @@ export class Schedule {
 
   /** Whether this is the last step of the block, which must commit all that is still masked there. */
   get closing() {
-    return this.steps_in_block === this.#blocks[this.#block].steps - 1;
+    return this.steps_in_block === this.steps_of_block - 1;
+  }
+
+  get steps_of_block() {
+    return this.#blocks[this.#block].quotas.length;
   }
 
   /** [start, stop] of the block that is filled; both the end when all are. */
@@ -119,10 +129,9 @@ export class Schedule {
     return [this.#canvas.generated_from, this.block[1]];
   }
 
-  /** Masks of this step by an even share of the block's, the remainder in the first steps. */
+  /** The commits that this step owes by itself. */
   get share() {
-    const { masks, steps } = this.#blocks[this.#block];
-    return Math.floor(masks / steps) + (this.steps_in_block < masks % steps);
+    return this.#blocks[this.#block].quotas[this.steps_in_block];
   }
 
   /** Positions to commit in this step: its share, and what is owed. */
@@ -134,10 +143,12 @@ export class Schedule {
   advance(committed) {
     this.#owed = Math.max(0, this.quota - committed);
     this.steps_in_block += 1;
-    const early = this.#early && !this.#canvas.masked.subarray(...this.open).includes(1);
-    if (this.steps_in_block < this.#blocks[this.#block].steps && !early) return;
-    this.#block += 1;
-    this.steps_in_block = this.#owed = 0;
+    while (this.running) {
+      const early = this.#early && !this.#canvas.masked.subarray(...this.open).includes(1);
+      if (this.steps_in_block < this.steps_of_block && !early) return;
+      this.#block += 1;
+      this.steps_in_block = this.#owed = 0;
+    }
   }
 }
 
@@ -151,10 +162,27 @@ export class State {
     const { total } = canvas;
     [this.locked, this.open] = [new Uint8Array(total), new Uint8Array(total)];
     this.visible = new Int32Array(total);
-    for (const name of ["computed_at", "locked_at", "unlocked_at", "probed_at"])
+    for (const name of ["computed_at", "locked_at", "unlocked_at", "probed_at", "committed_at"])
       this[name] = new Int32Array(total).fill(-1);
     this.kl = new Float64Array(total).fill(Number.POSITIVE_INFINITY);
-    this.confidence = new Float64Array(total).fill(Number.NaN);
+    [this.confidence, this.score] = [0, 1].map(() => new Float64Array(total).fill(Number.NaN));
+    this.measures = {};
+  }
+
+  /** Writes tokens that no pass has had as input. score: NaN for what an event writes. */
+  commit(slots, tokens, score = Number.NaN) {
+    this.canvas.commit(slots, tokens);
+    put(this.visible, slots, 0);
+    put(this.committed_at, slots, this.step);
+    put(this.score, slots, score);
+  }
+
+  /** Masks slots again. */
+  mask(slots) {
+    this.canvas.mask(slots);
+    put(this.visible, slots, 0);
+    put(this.committed_at, slots, -1);
+    put(this.score, slots, Number.NaN);
   }
 
   /** A rule's or a policy's own array, [total], kept from step to step; `fill` everywhere at first. */

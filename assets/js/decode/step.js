@@ -19,6 +19,7 @@ export function emptyReading(plan) {
     kl: new Float64Array(rows).fill(Number.NaN),
     tokens: new Int32Array(candidates),
     score: new Float64Array(candidates),
+    measures: Object.fromEntries(plan.measures.map((name) => [name, new Float64Array(candidates).fill(Number.NaN)])),
     top_ids: new Int32Array(rows * plan.top_k).fill(-1),
     top_probs: new Float64Array(rows * plan.top_k).fill(Number.NaN),
     finite: true,

@@ -4,27 +4,42 @@
 // Candidates are {state, slots, tokens, score, late, quota}: the masked positions that this step computed and may commit,
 // in order of position. late: would end the text, and is committed last.
 
-import { count, flags, ranked, take } from "./arrays.js";
+import { count, find, flags, NONE, ranked, take, union } from "./arrays.js";
+import { evenQuotas } from "./state.js";
 
-/** The order of committing: high scores first, the lowest position first among equals, late ones behind all. */
-const inOrder = ({ slots, score, late }) =>
+/** The order of committing open candidates: high scores first, the lowest position first among equals, late ones behind all. */
+const inOrder = ({ state, slots, score, late }) =>
   ranked(
     slots.length,
     (i) => late[i],
     (i) => -score[i],
-  );
+  ).filter((i) => state.open[slots[i]]);
 
 /** What all policies share. scores: what candidates are scored by; "noise", one uniform number each.
  * early: a block may end before its steps. by_posterior: it commits the best by posterior, as many as the schedule asks
- * for, whatever their tokens. */
+ * for, whatever their tokens. measures: further numbers that it needs of each candidate. */
 class UnmaskPolicy {
   static kind;
   scores = "confidence";
   early = false;
   by_posterior = false;
+  measures = [];
 
   constructor(settings) {
     Object.assign(this, settings);
+  }
+
+  /** The commits that each step of a block owes, from its masks and steps. */
+  quotas = (masks, steps) => evenQuotas(masks, steps);
+
+  /** What is masked again before a step. */
+  takesBack(_state) {
+    return NONE;
+  }
+
+  /** Which of the rows that a step computes it may commit. */
+  chooses(state, slots) {
+    return take(state.open, slots);
   }
 
   /** Which of the rows that a step computes it follows, and whose KL it goes by, see `ComputeRule.watches`. */
@@ -43,8 +58,7 @@ class UnmaskPolicy {
   /** [slots, tokens] that this step commits, slots ascending. */
   commits(candidates) {
     const { state, slots, tokens } = candidates;
-    if (state.schedule.closing) return [slots, tokens];
-    const taken = this.take(candidates).slice().sort();
+    const taken = union(this.take(candidates), state.schedule.closing ? inOrder(candidates) : NONE);
     return [take(slots, taken), take(tokens, taken)];
   }
 }
@@ -122,5 +136,49 @@ export class EntropyBound extends UnmaskPolicy {
       ignored += Math.max(-score[i], 0);
     }
     return order.subarray(0, Math.max(1, within));
+  }
+}
+
+export class EarlyFinish extends UnmaskPolicy {
+  static kind = "early_finish";
+  early = true;
+  measures = ["gap"];
+
+  chooses(state, slots) {
+    return take(state.masked, slots);
+  }
+
+  take(candidates) {
+    const { state, slots } = candidates;
+    const share = (state.step + 1) / state.schedule.steps;
+    const least = [this.first, this.middle, this.last][(share >= 0.33) + (share >= 0.67)];
+    const from = state.canvas.generated_from + this.answer - 1;
+    const deciding = slots.filter((slot) => !this.answer || (slot >= from && slot < from + 5));
+    const gap = take(state.measures.gap, deciding).reduce((sum, each) => sum + each, 0) / deciding.length;
+    return gap >= least ? Int32Array.from(slots.keys()) : inOrder(candidates).subarray(0, candidates.quota);
+  }
+}
+
+export class Remask extends UnmaskPolicy {
+  static kind = "remask";
+
+  quotas = (masks, steps) => {
+    const [even, begins] = [evenQuotas(masks, steps), this.#begins(steps)];
+    return [...even.slice(0, begins), ...Array(steps).fill(this.taken_back), ...even.slice(begins)];
+  };
+
+  takesBack({ schedule, score, locked }) {
+    const steps = schedule.steps_of_block / 2;
+    const at = schedule.steps_in_block - this.#begins(steps);
+    if (at < 0 || at >= steps || schedule.closing) return NONE;
+    const [start, stop] = schedule.block;
+    const free = (slot) => slot >= start && slot < stop && !locked[slot] && !Number.isNaN(score[slot]);
+    const slots = find(flags(score.length, free));
+    const order = ranked(slots.length, (i) => score[slots[i]]);
+    return take(slots, order.subarray(0, this.taken_back)).sort();
+  }
+
+  #begins(steps) {
+    return Math.floor(this.begins * steps + 1e-9);
   }
 }
