@@ -7,7 +7,7 @@ import json
 import math
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
@@ -235,11 +235,20 @@ def test_runs_have_an_end_and_those_that_rest_longest_go(monkeypatch: pytest.Mon
         assert [runs.find(run.id) is not None for run in rest] == [False] * 4 + [True] * 4
         gone = ["to make room for newer ones" in runs.why_gone(run.id) for run in rest[:4]]
         assert gone == [False, True, True, True], "the reasons of the latest are kept"
-        with pytest.raises(module.TooMany):
-            for number in range(4):
-                recorder: Any = FakeRecorder()
-                begin = partial(Race, JOB, recorder, FakeDecoder()(), runs.limits)
-                runs.open(f"made up {number}", "one address", str(number), begin)
+
+        def made_up(number: int) -> module.Run:
+            recorder: Any = FakeRecorder()
+            begin = partial(Race, JOB, recorder, FakeDecoder()(), runs.limits)
+            return runs.open(f"made up {number}", "one address", str(number), begin)
+
+        idle = [made_up(number) for number in range(4)]
+        assert [runs.find(run.id) is not None for run in idle] == [False, True, True, True]
+        with ExitStack() as streams:
+            for run in idle[1:]:
+                streams.enter_context(run.streaming())
+            with pytest.raises(module.TooMany):
+                made_up(4)
+        assert made_up(5)
         await stream.aclose()
 
     finished(visit())

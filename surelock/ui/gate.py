@@ -112,8 +112,7 @@ class Gate:
             if scope["method"] == "POST" and not UNREAD.fullmatch(scope["path"]):
                 body = await self._read(scope, receive, content)
                 receive = _again(bytes(content), receive)
-            whole = [each for each in scope["headers"] if each[0] != b"range"]  # a thousand ranges are a thousand reads
-            scope = {**scope, "headers": whole, BODY: body}
+            scope = {**scope, "headers": _cheap(scope["headers"]), BODY: body}
             self.admit(scope, body)
             await self.app(scope, receive, answer)
         except Refused as refused:
@@ -181,6 +180,16 @@ def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
     settings = [os.environ.get(name, "") for name in ("SPACE_HOST", "GRADIO_SERVER_NAME")]
     names = " ".join((*settings, *allow_hosts)).lower().replace(",", " ").split()
     return frozenset({*LOOPBACK, machine, f"{machine}.local", *names})
+
+
+def _cheap(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Headers without ranges, of which a thousand are a thousand reads, and without Brotli.
+
+    Files are compressed once, by gzip; Gradio would compress them by Brotli for each request.
+    """
+    kept = [each for each in headers if each[0] not in (b"range", b"accept-encoding")]
+    packed = any(name == b"accept-encoding" and b"gzip" in value for name, value in headers)
+    return [*kept, (b"accept-encoding", b"gzip")] if packed else kept
 
 
 def _name(url: str) -> str:

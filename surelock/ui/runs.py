@@ -28,7 +28,7 @@ PIECE = 2**16  # bytes of messages that are sent at once: the next follow when t
 
 
 class TooMany(ValueError):
-    """A client has too many runs. The message is one sentence."""
+    """A client streams too many runs. The message is one sentence."""
 
 
 class Run:
@@ -149,8 +149,12 @@ class Runs:
 
         Raises TooMany.
         """
-        if sum(run.client == client for run in self._runs.values()) >= MOST_OF_CLIENT:
-            raise TooMany("Too many runs of one address are kept here; try again in some minutes.")
+        of_client = [each for each in self._runs.values() if each.client == client]
+        if len(of_client) >= MOST_OF_CLIENT:
+            idle = [each for each in of_client if each.idle]
+            if not idle:
+                raise TooMany("Too many runs of one address are open here; close some pages.")
+            self._drop(min(idle, key=lambda each: each.touched), "to make room for newer ones")
         run = Run(owner, client, self._to_follow(owner, key) or begin())
         mine = [other for other in self._runs.values() if other.owner == owner]
         self._runs[run.id] = run

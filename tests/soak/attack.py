@@ -27,6 +27,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.server import FLAGS, ROOT, App, chromium_path, serve, wait_for_model
 from tests.browser.visitor import Visitor
+from tests.nginx import NGINX, front
 from tests.soak.abuse import FILES, GIVEN_AWAY, INPUTS, JSON, ROUTES, grown
 from tests.soak.visits import visit, visits
 
@@ -41,12 +42,17 @@ PARTS = "bytes=" + ",".join(f"{2 * each}-{2 * each}" for each in range(1500))
 def attack(attacks: Mapping[str, Attack], log: Path) -> dict[str, Any]:
     """Serve, carry out the attacks, report. ok: each is."""
     parts: dict[str, Any] = {}
-    with serve("--mcp", "--max-length", "256", "--keep-mb", str(KEEP_MB), log=log, command=LIMITED) as app:
+    with (
+        serve("--mcp", "--max-length", "256", "--keep-mb", str(KEEP_MB), log=log, command=LIMITED) as app,
+        ExitStack() as stack,
+    ):
         wait_for_model(app)
         assert not visit(app, "pause", random.Random(0), []), "it works before it is attacked"
+        behind = stack.enter_context(front(app, log.parent)) if NGINX else app
         for name, act in attacks.items():
             time.sleep(5)  # what was dropped goes back to the system
-            parts[name] = watched(app, log, INPUTS["attacks"].get(name, {}), act)
+            what = INPUTS["attacks"].get(name, {})
+            parts[name] = watched(behind if what.get("front") else app, log, what, act)
             print(name, parts[name], file=sys.stderr, flush=True)
     return {"ok": not any(each["not_ok"] for each in parts.values()), "parts": parts, "log_bytes": log.stat().st_size}
 
