@@ -188,7 +188,7 @@ class DecodeSettings:
     Raises ValueError, which begins with the field's name.
     """
 
-    gen_length: int = setting("whole", 128, "Generated length", "Positions to generate.", low=0, offered=(8, 512, 8))
+    gen_length: int = setting("whole", 128, "Generated length", "Positions to generate.", low=0, offered=(0, 512, 8))
     steps: int | None = setting(
         "whole",
         None,

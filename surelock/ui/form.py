@@ -26,6 +26,9 @@ EXAMPLES = {
         "Tom had a small red boat. One day, he took it to the pond and",
         "The old bear lived alone in the forest. Every morning he",
         'It was raining, and Mia could not go outside. "What can we do?" she asked.',
+        "Tom found a __ in the garden. He was very ___ and ran to show it to his mom.",
+        "Lily wanted to ______ but it was raining. So she ________ and waited for the sun.",
+        "Once upon a time, there was a ___ who lived in a ____. Every day, he ______ with his friends.",
     ],
     "": [
         "Explain to a child why the sky is blue.",
@@ -263,7 +266,7 @@ class Form:
     @staticmethod
     def _fitted(wanted: Mapping[str, Any], longest: int) -> tuple[dict[str, Any], Wants]:
         """The wanted settings over the defaults, changed to fit together, and the wants."""
-        length = wanted.get("gen_length") or FIRST_LENGTH
+        length = FIRST_LENGTH if wanted.get("gen_length") is None else wanted["gen_length"]
         values = defaults() | {"gen_length": length, "steps": length, "block_length": length}
         values |= {name: value for name, value in wanted.items() if name in SHARED and value is not None}
         wants = Wants.of(values)

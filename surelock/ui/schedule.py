@@ -50,7 +50,7 @@ class Wants:
     def with_field(self, name: str, value: Any, length: int) -> Wants:
         """Return the wants after the visitor has changed a field. A value that is no number changes nothing."""
         value = digits(value)
-        if not isinstance(value, int | float) or value < 1:
+        if not isinstance(value, int | float) or value < (name != "gen_length"):
             return self
         return replace(self, **{name: int(value) if name == "gen_length" else _unless(length, int(value))})
 
@@ -77,6 +77,8 @@ def not_whole(value: Any) -> str:
 def fit(wants: Wants, longest: int) -> Fitted:
     """Return the values nearest to the wants, with a length of at most `longest`."""
     length = wants.gen_length if wants.gen_length <= longest else max(LEAST, longest - longest % GRAIN)
+    if not length:  # blanks alone: a step for each of their tokens
+        return Fitted({"gen_length": 0, "steps": 1, "block_length": 1}, [1], {})
     steps = min(wants.steps or length, length)
     blocks = block_choices(length, steps)
     block = nearest_block(length, steps, wants.block_length or length) or length
@@ -94,4 +96,4 @@ def fit(wants: Wants, longest: int) -> Fitted:
 
 
 def _unless(length: int, value: int | None) -> int | None:
-    return None if value is None or value == length else value
+    return None if value is None or value == max(1, length) else value

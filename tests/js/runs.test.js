@@ -124,11 +124,17 @@ test("a link has the settings that are set, and the lanes as they were made", ()
     decoder(id, id.toUpperCase(), by, { settings: { gen_length: 2, steps: null, seed: 0, note: "" }, ...more });
   const header = {
     model: { name: "m" },
+    prompt_tokens: [9],
+    mask_id: 1,
     lanes: [own("a"), own("b", { events: [] }), own("c", { events: [{ step: 1 }] }), own("d", { events: undefined })],
   };
   const told = new URLSearchParams(settingsOf({ header, reference: { decoder: own("a") } }));
   assert.deepEqual([...told.keys()], ["model", "prompt", "gen_length", "seed", "lanes"]);
   assert.deepEqual([told.get("prompt"), told.get("seed")], ["", "0"]);
+  const blank = new URLSearchParams(
+    settingsOf({ header: { ...header, prompt_tokens: [9, 1] }, reference: { decoder: own("a") } }),
+  );
+  assert.deepEqual([blank.get("steps"), blank.get("block_length")], ["2", "2"], "as the form showed them");
   const made = (name) => ({ name, compute: by, unmask: { kind: "low_confidence" } });
   assert.deepEqual(JSON.parse(told.get("lanes")), ["A", "B", "D"].map(made));
   const form = settingsOfForm({

@@ -1,10 +1,10 @@
 // Text to token ids and back, by Hugging Face's own tokenizer in JavaScript, as `LanguageModel.encode` does.
 
 import { Tokenizer } from "@huggingface/tokenizers";
+import { BLANK } from "../trace/blanks.js";
 
 const FALLBACK_BYTE = /^<0x([0-9A-Fa-f]{2})>$/;
 const LONE_HALF = /\p{Surrogate}/u;
-const BLANK = String.raw`(?<![\p{L}\p{N}_\\])_{2,}(?![\p{L}\p{N}_\\])`;
 
 /** The characters by which byte-level BPE vocabularies (GPT-2's and its heirs') stand for bytes. */
 function byteAlphabet() {

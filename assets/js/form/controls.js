@@ -2,6 +2,7 @@
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
+import { toWrite } from "../trace/blanks.js";
 
 const FOCUS_MS = 50;
 const NARROW = "(max-width: 768px)";
@@ -69,6 +70,13 @@ export function stopButton(now) {
   return { text: stopping ? "Stopping …" : stops, disabled: stopping || (now.phase === "idle" && !waits) };
 }
 
+/** A line that says what Run will write. */
+export function writesLine() {
+  const line = h("p.sl-writes");
+  page.follow(["prompt", "length"], ({ prompt, length }) => setText(line, toWrite(prompt, length)));
+  return line;
+}
+
 export function connect({ element }) {
   const button = (name, action) => h(`button.sl-control.sl-control-${name}`, { disabled: true, onclick: action });
   const pause = button("pause", () => page.now.live[page.now.phase === "paused" ? "resume" : "pause"]());
@@ -76,6 +84,7 @@ export function connect({ element }) {
   const stop = button("stop", () => page.now.live.stop());
   element.querySelector(".sl-controls").replaceChildren(pause, step, stop);
   setText(step, "Step");
+  document.getElementById("sl-prompt").append(writesLine());
   keepInert();
   document.addEventListener("keydown", closeByEscape);
   leaveListsByTab();

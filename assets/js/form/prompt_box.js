@@ -3,17 +3,28 @@
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
-import { pressRun } from "./controls.js";
+import { pressRun, writesLine } from "./controls.js";
 
 const CHIP = 42; // characters of an opening on its chip
 
 /** {node, toggle()}: the box, shut at first. */
 export function promptBox() {
-  const field = h("textarea", { rows: 2, "aria-label": "Your words", placeholder: "Begin a story" });
+  const field = h("textarea", {
+    rows: 2,
+    "aria-label": "Your words",
+    placeholder: "Begin a story, or leave blanks: Tom found a __ in the garden.",
+  });
   const chips = h("div.sl-chips", { role: "group", "aria-label": "Openings" });
   const knows = h("span");
   const run = h("button.sl-prompt-run", { onclick: () => pressRun() }, "Run");
-  const node = h("div.sl-prompt-box", { hidden: true }, field, chips, h("div.sl-prompt-foot", knows, run));
+  const node = h(
+    "div.sl-prompt-box",
+    { hidden: true },
+    field,
+    writesLine(),
+    chips,
+    h("div.sl-prompt-foot", knows, run),
+  );
   const put = (text) => {
     const prompt = document.querySelector("#sl-prompt textarea");
     Object.assign(prompt, { value: text });

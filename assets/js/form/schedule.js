@@ -5,7 +5,7 @@ const GRAIN = 8; // of the lengths that are offered
 
 /** What settings ask for; null: steps or a block as long as the length follow it. */
 export function wantsOf({ gen_length: length, steps, block_length: block }) {
-  const unless = (value) => (value === undefined || value === length ? null : value);
+  const unless = (value) => (value === undefined || value === Math.max(1, length) ? null : value);
   return { gen_length: length, steps: unless(steps), block_length: unless(block) };
 }
 
@@ -17,6 +17,7 @@ export const blockChoices = (length, steps) =>
  * length on it is one block: shorter ones would decode from left to right. */
 export function fit(wants, longest) {
   const length = wants.gen_length <= longest ? wants.gen_length : Math.max(GRAIN, longest - (longest % GRAIN));
+  if (!length) return { gen_length: 0, steps: 1, block_length: 1 }; // blanks alone: a step for each of their tokens
   const steps = Math.min(wants.steps ?? length, length);
   const most = wants.block_length ?? length;
   const small = blockChoices(length, steps).filter((block) => block <= most && 2 * block >= most);

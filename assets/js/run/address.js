@@ -97,9 +97,14 @@ function queryOf(model, prompt, chat, settings, lanes) {
 const byHand = ({ events }) => Boolean(events?.length);
 
 /** The query that makes this trace's run again: its model, prompt, settings and lanes (without what was done by hand). */
-export function settingsOf({ header: { model, prompt, chat, lanes }, reference }) {
+export function settingsOf({ header: { model, prompt, chat, lanes, ...header }, reference }) {
   const own = lanes.filter((lane) => !byHand(lane));
-  return queryOf(model.name, prompt ?? "", chat, reference.decoder.settings, own);
+  const { settings } = reference.decoder;
+  const length = Math.max(1, settings.gen_length);
+  const follow = header.prompt_tokens.includes(header.mask_id) && { steps: length, block_length: length }; // see withBlanks
+  const given = Object.entries(settings).filter(([, value]) => value !== null);
+  const shown = { ...follow, ...Object.fromEntries(given) };
+  return queryOf(model.name, prompt ?? "", chat, shown, own);
 }
 
 /** What a link to this trace's run leaves out, in a sentence, or "". */

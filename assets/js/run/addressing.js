@@ -53,7 +53,7 @@ export class Addressing {
 
   /** The form's values after one of them changed: by a visitor, or as the page settled. */
   edit(values) {
-    page.set({ prompt: String(values.prompt ?? ""), model: values.model });
+    page.set({ prompt: String(values.prompt ?? ""), model: values.model, length: Number(values.gen_length) });
     if (this.touched) page.set({ edited: settingsOfForm(values), wanted: null });
   }
 }

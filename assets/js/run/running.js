@@ -1,6 +1,7 @@
 // The run on its way: it is asked for, waits, opens, brings its steps and ends; Pause, Step and Stop.
 
 import { closeSidebarIfNarrow } from "../form/controls.js";
+import { withBlanks } from "../trace/blanks.js";
 import { Trace } from "../trace/trace.js";
 import { cursorBefore, partedAt, repeats, whatIf } from "./branching.js";
 import { page } from "./state.js";
@@ -29,7 +30,7 @@ export class Running {
     closeSidebarIfNarrow();
     if (["run", "branch"].includes(page.now.waits)) this.#leaveQueue();
     this.leave(null);
-    this.#begin("run", { ...values, lanes: JSON.parse(lanes).lanes });
+    this.#begin("run", { ...withBlanks(values), lanes: JSON.parse(lanes).lanes });
   }
 
   /** Why no other run can be asked for, in a sentence, or "". */

@@ -1,0 +1,26 @@
+// Blanks in a prompt's text, as `LanguageModel.encode` reads them, and what a run will write.
+
+import { count } from "../dom.js";
+
+export const BLANK = String.raw`(?<![\p{L}\p{N}_\\])_{2,}(?![\p{L}\p{N}_\\])`;
+const LISTED = 4;
+
+/** Of each blank of a text the number of its tokens. */
+export const blanksOf = (text) => Array.from(text.matchAll(new RegExp(BLANK, "gu")), ([blank]) => blank.length);
+
+/** What a run of a prompt will write, in a sentence. length: of what follows the prompt. */
+export function toWrite(prompt, length) {
+  const blanks = blanksOf(prompt);
+  const follows = `${count(length, "token")} will follow. For a blank, type two underscores or more (__): one for each of its tokens.`;
+  if (!blanks.length) return length ? follows : "Nothing to write: leave a blank (__), or set a length.";
+  const all = blanks.reduce((sum, size) => sum + size, 0);
+  const sizes = [blanks.slice(0, -1).join(", "), blanks.at(-1)].filter(Boolean).join(" and ");
+  const told = blanks.length > LISTED ? `${all} tokens in all` : `${sizes} tokens`;
+  return `${count(blanks.length, "blank")} of ${told}, ${length ? `then ${length} more` : "nothing behind it"}.`;
+}
+
+/** The form's values as a run takes them: beside blanks, steps and blocks that follow the length are those of all masks. */
+export function withBlanks({ steps, block_length: block, ...values }) {
+  const follows = (value) => (blanksOf(values.prompt ?? "").length && value >= values.gen_length ? null : value);
+  return { ...values, steps: follows(steps), block_length: follows(block) };
+}
