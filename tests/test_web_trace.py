@@ -119,31 +119,30 @@ def written_again(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @needs_node
+@pytest.mark.parametrize("percentile", [None, 50])
 @pytest.mark.parametrize("visible", [1, 2, 4])
-def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(stories: surelock.LanguageModel, visible: int) -> None:
-    """Also where positions were masked again and written a second time, and where rows were left out."""
-    rule = surelock.LockRule(epsilon=0.3, percentile=None, visible_steps=visible)
+def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(
+    stories: surelock.LanguageModel, visible: int, percentile: float | None
+) -> None:
+    """Also where positions were masked, written, locked and unlocked by hand, and where rows were left out."""
+    rule = surelock.LockRule(epsilon=0.3, percentile=percentile, visible_steps=visible)
     settings = surelock.DecodeSettings(gen_length=24, seed=1)
     *_, half = islice(surelock.decode(stories, [PROMPT], settings, compute=rule), 12)
     prompt = half.tokens.shape[1] - 24
     written = [at for at in range(prompt, prompt + 24) if not half.masked[0, at]]
     events = [surelock.Event(12, "mask", at) for at in written[::3]]
     events += [surelock.Event(13, "write", at, 400) for at in written[1::3]]
+    events += [surelock.Event(12, "unlock" if half.locked[0, at] else "lock", at) for at in written[2::3]]
     lanes = [
         Lane(id=name, name=name, decoder=surelock.Decoder(settings=settings, **more))
         for name, more in (
-            ("masked again", {"compute": rule, "events": tuple(events)}),
+            ("by hand", {"compute": rule, "events": tuple(events)}),
             ("selected", {"compute": rule & surelock.SelectRule(0.6)}),
         )
     ]
-    document = record_run(stories, PROMPT, lanes)
-    (page,) = json.loads(node("tests/js/read.js", given=json.dumps([document])))
-    for lane, found in zip(lanes, page["lanes"], strict=True):
-        first: dict[int, int] = {}
-        for record in document["records"]:
-            for position in record["locked"] if record["lane"] == lane.id else ():
-                first.setdefault(position, record["step"])
-        assert found["estimate"] == [first.get(position, "inf") for position in range(prompt + 24)]
+    (page,) = json.loads(node("tests/js/read.js", given=json.dumps([record_run(stories, PROMPT, lanes)])))
+    for found in page["lanes"]:
+        assert found["estimate"] == found["locked"] and 1 in found["locked"]
 
 
 def compare(document: dict[str, Any], trace: surelock.trace.frames.Trace, own: str, lane: dict[str, Any]) -> None:

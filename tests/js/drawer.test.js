@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
-
+import fc from "fast-check";
 import { Drawer } from "../../assets/js/cause/drawer.js";
+import { lookedAt } from "../../assets/js/cause/inspector.js";
 import { page } from "../../assets/js/run/state.js";
 import { Cells } from "../../assets/js/stage/cells.js";
+import { open } from "./browser.js";
+import { numbers, RANDOM } from "./small.js";
+
+const STORIES = JSON.parse(readFileSync(new URL("../../assets/runs/stories.json", import.meta.url), "utf-8"));
 
 test("the progress of a lane goes with its own trace, and with no other", () => {
   const [own, other] = [{}, {}];
@@ -32,4 +38,70 @@ test("a pin has the first colour that no other pin has", () => {
       [4, 3],
     ],
   );
+});
+
+/** Random looks at positions, words that are written and answers in any order: what comes is of what was looked at then. */
+async function lateAnswers(list) {
+  const { stage, pass, window } = await open("", { recorded: STORIES });
+  const { trace, drawer, timeline } = stage;
+  const { whatIf, inspector } = drawer;
+  const [answers, wanted, branched] = [[], [], []];
+  const later = (made) =>
+    new Promise((then) => {
+      answers.push(() => then(made));
+    });
+  const at = (lane) => trace.race.reached(lane, stage.view.step);
+  const attends = (cell, t) => [[cell, (t + 1) / 128]];
+  inspector.fetchAttended = (_, __, cell, t) => later(attends(cell, t));
+  whatIf.token = () => later({ id: 12, piece: null });
+  whatIf.branch = ({ id }, { position, step }) => {
+    branched.push([id, position, step].join());
+    return "";
+  };
+  const look = (n) => {
+    const side = stage.sides[n % stage.sides.length];
+    const t = n % side.lane.count;
+    timeline.seek(trace.race.cursorAt(side.lane, t));
+    drawer.open(side.lane.steps[t].unmasked[0], side);
+    stage.cells.press(side, side.lane.steps[t].unmasked[0]);
+    whatIf.turnTo(side.lane);
+    stage.redraw();
+  };
+  const write = () => {
+    const { lane, cell } = whatIf;
+    wanted.push([lane.id, cell, at(lane) + 1].join());
+    whatIf.word.value = "cat";
+    whatIf.write.querySelector("form").dispatchEvent(new window.Event("submit", { cancelable: true }));
+  };
+  const agrees = (rests) => {
+    for (const { lane, attended } of inspector.columns) {
+      const t = at(lane);
+      const told = lookedAt(trace, lane, t, attends(drawer.cell, t));
+      const chosen = t >= 0 && lane.steps[t].unmasked.includes(drawer.cell);
+      const { textContent: text } = attended;
+      assert.ok(text === (chosen ? told : "") || (!rests && text === ""), `${text}, not ${told}`);
+    }
+  };
+  look(list[0]);
+  for (const n of list) {
+    const move = [look, write, look, (m) => answers.splice(m % answers.length, 1)[0]?.()][n % 4];
+    move(n >> 2);
+    await pass([200, 10][n % 2]);
+    agrees(false);
+  }
+  await pass(400);
+  for (const answer of answers) answer();
+  await pass(400);
+  agrees(true);
+  assert.deepEqual(branched.sort(), wanted.sort(), "where they were written");
+  write();
+  whatIf.load(trace.withLanes(trace.lanes));
+  answers.at(-1)();
+  await pass(10);
+  assert.match(whatIf.said.textContent, /^Another run is on show/);
+  assert.equal(branched.length, wanted.length - 1);
+}
+
+test("what was asked of a position is answered there, however late", async () => {
+  await fc.assert(fc.asyncProperty(numbers(24), lateAnswers), { ...RANDOM, numRuns: 10 });
 });

@@ -4,6 +4,7 @@
 import { readFileSync } from "node:fs";
 import { lockRule, locksAt } from "../../assets/js/trace/estimate.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
+import { LOCKED } from "../../assets/js/trace/states.js";
 import { clocked, speedOf, timedTogether } from "../../assets/js/trace/timing.js";
 
 const INFINITE = new Map([
@@ -31,6 +32,7 @@ function laneOf(trace, lane) {
   return {
     id: lane.id,
     states: steps.map((t) => Array.from(lane.row(t))),
+    locked: steps.flatMap((t) => Array.from(lane.row(t), (state) => Number(state === LOCKED))),
     kl: steps.map((t) => finite(lane.kl.subarray(t * lane.n, (t + 1) * lane.n))),
     confidence: steps.map((t) => finite(lane.confidence.subarray(t * lane.n, (t + 1) * lane.n))),
     guesses: steps.map((t) => Array.from(lane.guesses.subarray(t * lane.n, (t + 1) * lane.n))),
@@ -42,7 +44,7 @@ function laneOf(trace, lane) {
     bands: lane.steps.map(({ low, median, high }) => finite([low, median, high])),
     totals: lane.steps.map(({ totalSeconds, totalFlops, totalBaseline }) => [totalSeconds, totalFlops, totalBaseline]),
     text: trace.pieces.text(Array.from(lane.tokens(last))),
-    estimate: lockRule(lane) ? finite(locksAt(lane, lockRule(lane).epsilon)) : null,
+    estimate: lockRule(lane) ? Array.from(locksAt(lane, lockRule(lane).epsilon)) : null,
     speeds: trace.lanes.map((other) =>
       timedTogether(lane, other) ? speedOf(lane.secondsOf(last), other.secondsOf(other.count - 1)) : null,
     ),

@@ -351,7 +351,7 @@ test("a page that is left stops its runs by a beacon", async () => {
 test("what the page asks of runs and models comes, or nothing", async () => {
   const server = serve();
   const { source } = server;
-  const lane = { source: { run: "r", id: "a" }, tokens: () => new Int32Array([5, -1]) };
+  const lane = { id: "a", source: { run: "r" }, tokens: () => new Int32Array([5, -1]) };
   const trace = { header: { model: { name: "org/m" } } };
   const answers = {
     "runs/r/top?step=2&position=7": { a: [[1, "x", 0.5]] },

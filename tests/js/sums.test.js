@@ -53,6 +53,7 @@ const TRACES = {
   "by age": aged({ kind: "age", steps: 1 }),
   "with unlocking": aged({ kind: "lock", epsilon: 1, unlock: {} }, [2]),
   "one step": cut(small(), 2),
+  "ended early": { ...small(), records: small().records.filter(({ lane, step }) => lane === "a" || step < 2) },
   "beside the other": { ...small(), header: { ...small().header, reference: "b" } },
 };
 
@@ -87,8 +88,12 @@ const NUMBERS = {
       assert.deepEqual([Number(read.damage.value), numbersIn(read.damage.note)[0]], [now.changed, now.choices]);
     assert.equal(read.time.value === "–", read.time.bar === 0);
   },
-  "heading: work, locked, step": ({ trace, lane, now, t }) => {
-    const [work, locked, of, step, steps] = numbersIn(heading(trace, lane, t).told);
+  "heading: work, locked, step; the bar is full where the lane is at its end": ({ trace, lane, now, t }) => {
+    const { clock, told, done } = heading(trace, lane, t);
+    const [work, locked, of, step, steps] = numbersIn(told);
+    const written = now.tokens.size === trace.n && t + 1 === lane.count;
+    const ends = written || t + 1 === lane.decoder.settings.steps;
+    assert.deepEqual([done === 1, clock.endsWith("✓")], [ends, ends]);
     same(work, (100 * now.flops) / now.every);
     assert.deepEqual([locked, of, step], [now.locked.size, trace.n, t + 1]);
     assert.ok(step <= steps);

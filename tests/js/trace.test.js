@@ -229,10 +229,7 @@ test("a document has its view and its lanes, and whatever it was made of", () =>
   assert.deepEqual([readTrace(document).view, readTrace(small()).view], [view, null]);
   assert.ok(!("view" in trace.toDocument()));
   const parsed = small();
-  assert.deepEqual(
-    readTrace(parsed).lanes.map(({ source }) => source),
-    ["a", "b"].map((id) => ({ document: parsed, id })),
-  );
+  for (const { source } of readTrace(parsed).lanes) assert.deepEqual(source, { document: parsed });
   const names = ({ header }) => header.lanes.map(({ id }) => id);
   assert.deepEqual(names(trace.withLanes([locks])), ["b"]);
   assert.equal(Object.assign(readTrace(small()), { key: "kept" }).withLanes([]).key, null, "it is kept as another run");

@@ -44,7 +44,7 @@ export class Epsilon {
     this.trace = trace;
     this.lane = trace.race.live ? null : (first ?? null);
     this.value = null;
-    this.when = null;
+    this.estimate = null;
     this.room.close();
     this.#belongs();
   }
@@ -78,7 +78,7 @@ export class Epsilon {
     const wanted = value === null || value === this.own ? null : value;
     const focused = this.actions.contains(document.activeElement);
     this.room.close();
-    if (wanted !== this.value) this.when = wanted === null ? null : locksAt(this.lane, wanted, this.full);
+    if (wanted !== this.value) this.estimate = wanted === null ? null : locksAt(this.lane, wanted, this.full);
     this.value = wanted;
     this.#tell();
     this.place();
@@ -88,12 +88,19 @@ export class Epsilon {
 
   /** What the grid of a lane shows at a step instead of its states, or undefined. */
   states(lane, step) {
-    if (!this.when || lane !== this.lane) return undefined;
-    const t = lane.clamp(step);
-    return lane.row(t).map((state, p) => {
-      if (this.when[p] <= t) return LOCKED;
+    if (!this.estimate || lane !== this.lane) return undefined;
+    const locked = this.#locked(step);
+    return lane.row(step).map((state, p) => {
+      if (locked[p]) return LOCKED;
       return state === LOCKED ? ACTIVE : state;
     });
+  }
+
+  /** Which positions would be locked after a step of the lane: [n], nothing before its first. */
+  #locked(step) {
+    const { lane, estimate } = this;
+    const t = lane.clamp(step);
+    return estimate.subarray(Math.max(0, t) * lane.n, (t + 1) * lane.n);
   }
 
   moveTo(step) {
@@ -108,7 +115,7 @@ export class Epsilon {
     if (!lane) return;
     const t = lane.clamp(this.step);
     const was = lane.at(t)?.lockedCount ?? 0;
-    const would = this.when?.filter((when) => when <= t).length;
+    const would = value === null ? 0 : this.#locked(t).reduce((sum, locked) => sum + locked, 0);
     const [whose, by] = [`“${lane.name}”`, `by its step ${t + 1}`];
     const told =
       value === null

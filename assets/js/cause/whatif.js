@@ -131,11 +131,12 @@ export class WhatIf {
   async #writeWord(event) {
     event.preventDefault();
     const text = this.word.value;
-    const { cell } = this;
+    const { trace, lane, cell, step } = this;
     const found = await this.token(text);
+    if (trace !== this.trace) return this.#say("Another run is on show by now: write it again.");
     if (!found || found.problem) return this.#say(found?.problem ?? "The server did not answer; try again.");
-    if (found.piece !== null) this.trace.pieces.add({ [found.id]: found.piece });
-    this.#do({ kind: "write", position: cell, token: found.id }, text.trim());
+    if (found.piece !== null) trace.pieces.add({ [found.id]: found.piece });
+    this.#do({ kind: "write", position: cell, token: found.id }, text.trim(), { lane, step });
   }
 
   /** What is refused is read where it was asked for. */
@@ -149,9 +150,8 @@ export class WhatIf {
     if (preset) this.#do({ kind: "rule", compute: preset.compute }, preset.name);
   }
 
-  #do(change, word) {
-    const { lane } = this;
-    const { event, name } = doneAt(this.trace, lane, this.step, change, word);
+  #do(change, word, { lane, step } = this) {
+    const { event, name } = doneAt(this.trace, lane, step, change, word);
     const told = (why) => this.#say(why);
     told(this.room.ask(this.trace, lane, (gone) => this.branch(lane, event, name, gone), told));
   }

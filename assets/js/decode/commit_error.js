@@ -76,7 +76,9 @@ export class Shadow {
       measures: [],
       quota: null,
       banned: [mask_id, ...(suppress_eos ? ends.slice(0, 1) : [])],
-      barred: [inner.flatMap((row) => ends.map(() => row)), inner.flatMap(() => ends)],
+      barred: [inner.flatMap((row) => ends.map(() => row)), inner.flatMap(() => ends)].map((list) =>
+        Int32Array.from(list),
+      ),
       temperature: 0,
       draws: null,
       cfg_scale,

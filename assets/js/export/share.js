@@ -156,7 +156,7 @@ export class Share {
     for (const { id, source } of lanes) {
       const document = source?.document ?? (await runs.get(source?.run));
       if (!document) continue;
-      const records = document.records.filter(({ lane }) => lane === source.id);
+      const records = document.records.filter(({ lane }) => lane === id);
       exact.set(id, records);
       Object.assign(pieces, document.pieces);
     }

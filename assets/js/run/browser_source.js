@@ -96,8 +96,8 @@ class BrowserSource {
   }
 
   /** [[id, piece, p], ...]: likely tokens at a position, or null. */
-  async top({ source }, cell, step) {
-    return source?.run && step >= 0 ? this.#ask("top", source.run, { lane: source.id, cell, step }) : null;
+  async top({ id: lane, source }, cell, step) {
+    return source?.run && step >= 0 ? this.#ask("top", source.run, { lane, cell, step }) : null;
   }
 
   /** {id, piece} of the one token that a text is, or {problem}. */

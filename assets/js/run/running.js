@@ -161,7 +161,7 @@ export class Running {
     const trace = branching?.trace ?? new Trace(open);
     branching?.trace.timed(open.header);
     trace.race.growing = open.header.lanes.map((lane) => trace.lane(lane.id));
-    for (const lane of trace.race.growing) lane.source = { run: id, id: lane.id };
+    for (const lane of trace.race.growing) lane.source = { run: id };
     const { engine } = open.header;
     if (branching) for (const lane of trace.race.growing) trace.computed(lane, engine);
     this.run = { id, handle, trace, pausable, engine, behind: 1, branching };

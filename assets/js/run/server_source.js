@@ -74,9 +74,9 @@ export class ServerSource {
   }
 
   /** [[id, piece, p], ...]: likely tokens at a position, or null. */
-  async top({ source }, position, step) {
+  async top({ id, source }, position, step) {
     if (!source?.run || step < 0) return null;
-    return (await this.#json(`runs/${source.run}/top?step=${step}&position=${position}`))?.[source.id] ?? null;
+    return (await this.#json(`runs/${source.run}/top?step=${step}&position=${position}`))?.[id] ?? null;
   }
 
   /** Whether a model can run here: "ready", "loading", or a sentence why not. */

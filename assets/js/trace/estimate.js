@@ -11,33 +11,38 @@ export function lockRule({ decoder: { compute } }) {
   return known && !rule.unlock ? rule : null;
 }
 
-/** The step in which each position would have locked at `epsilon`, Infinity where it would not have: [n]. full: a lane
- * that computed every position, which lends the KL of what this lane had locked already; or null. */
+/** Which positions would be locked after each step at `epsilon`, 1 or 0 at [step * n + position]. full: a lane that
+ * computed every position, which lends the KL of what this lane had locked already; or null. */
 export function locksAt(lane, epsilon, full = null) {
   const { epsilon: recorded, percentile = null, visible_steps: wait = 1 } = lockRule(lane);
   const { n } = lane;
-  const when = new Array(n).fill(Infinity);
+  const table = new Uint8Array(lane.count * n);
+  const locked = new Uint8Array(n);
   const seen = new Int32Array(n); // passes that had the position's token as input
   for (let t = 0; t < lane.count; t++) {
     const step = lane.steps[t];
-    const [locked, written, masked] = [step.locked, step.written, step.masked].map((list) => new Set(list));
+    const [locks, written, masked] = [step.locked, step.written, step.masked].map((list) => new Set(list));
+    for (const p of [...masked, ...written]) seen[p] = 0;
+    for (const p of [...masked, ...written, ...step.unlocked]) locked[p] = 0;
     const [before, states] = [lane.row(t - 1), lane.row(t)];
     const candidates = [];
     for (let p = 0; p < n; p++) {
       const at = t * n + p;
-      const source = Number.isNaN(lane.confidence[at]) && states[p] === LOCKED ? full : lane;
+      const computed = !Number.isNaN(lane.confidence[at]);
+      const did = locks.has(p);
+      if (did && !computed) locked[p] = 1; // by hand
+      const source = !computed && states[p] === LOCKED ? full : lane;
       if (!source || !(at < source.kl.length) || Number.isNaN(source.confidence[at])) continue;
-      if (written.has(p)) seen[p] = 1;
-      else seen[p] = masked.has(p) || isMasked(before[p]) ? 0 : seen[p] + 1;
-      if (isMasked(states[p]) || seen[p] < wait || when[p] < t) continue;
+      if (written.has(p) || !(masked.has(p) || isMasked(before[p]))) seen[p] += 1;
+      if (isMasked(states[p]) || seen[p] < wait || locked[p]) continue;
       const kl = source.kl[at];
-      const did = locked.has(p);
       candidates.push({ p, kl, did, sure: source.confidence[at], refused: source === lane && !did && kl <= recorded });
     }
     for (const { p, kl, did } of gate(candidates, percentile))
-      if (kl <= epsilon || (did && epsilon >= recorded)) when[p] = t;
+      if (kl <= epsilon || (did && epsilon >= recorded)) locked[p] = 1;
+    table.set(locked, t * n);
   }
-  return when;
+  return table;
 }
 
 /** The most certain of the candidates. The record's confidence is coarse: among equals those first that did lock in this

@@ -40,7 +40,7 @@ export class Lane {
     const t = header.steps;
     Object.assign(this, { decoder, id: decoder.id, name: decoder.name, count: 0, records: [], tops: [] });
     this.timing = null; // the same for all lanes that were timed together
-    this.source = null; // where its exact records are: {document, id} or, on the server, {run, id}
+    this.source = null; // where its exact records are, under its id: {document} or, on the server, {run}
     this.state = new Uint8Array(n * t);
     this.kl = new Float32Array(n * t).fill(NaN);
     this.confidence = new Float32Array(n * t).fill(NaN);

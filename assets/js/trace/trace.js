@@ -48,7 +48,7 @@ export class Trace {
     const trace = new Trace(document);
     for (const record of document.records) trace.append(record);
     if (!trace.count) throw damaged("it has no steps");
-    for (const lane of trace.lanes) lane.source = { document: document, id: lane.id };
+    for (const lane of trace.lanes) lane.source = { document };
     const { view } = document;
     trace.view = view ? { step: view.step, pins: view.pins, byClock: view.by_clock } : null;
     return trace;
