@@ -36,13 +36,14 @@ def locked_shown(page: Page) -> int:
 
 def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     drawn(page, app)
-    assert "A diamond is where" in page.inner_text(".sl-figure >> nth=0")
+    assert "A diamond is where" not in page.inner_text(".sl-figure >> nth=0")
     locks = "(p) => p > 16 && surelock.stage.trace.lanes[1].lockStep(p, 127) >= 0"
     page.evaluate(
         f"""() => {{ const {{ stage }} = surelock;
             for (const p of [16, [...Array(128).keys()].find({locks})]) stage.cells.press(stage.sides[1], p); }}"""
     )
     until(page, "document.querySelector('.sl-plot')?.data?.filter(({ mode }) => mode === 'markers').length >= 2")
+    assert "A diamond is where" in page.inner_text(".sl-figure >> nth=0")
     word, lock = page.evaluate(
         "(([, lane], pieces) => [pieces.name(lane.token(16, 127)).trim(), lane.lockStep(16, 127)])"
         "(surelock.stage.trace.lanes, surelock.stage.trace.pieces)"

@@ -58,9 +58,9 @@ export class Curves {
       const plot = h("div.sl-plot");
       const cursor = h("div.sl-plot-cursor", { hidden: true });
       const caption = h("figcaption", explained(figure.title, figure.terms ?? []));
-      const hint = figure.hint ? h("p.sl-hint.sl-figure-hint", figure.hint) : null;
+      const hint = figure.hint ? h("p.sl-hint.sl-figure-hint", { hidden: true }, figure.hint) : null;
       const node = h("figure.sl-figure", caption, hint, h("div.sl-plot-box", plot, cursor));
-      return { ...figure, plot, cursor, node };
+      return { ...figure, plot, cursor, node, hint };
     });
     this.note = h("p.sl-hint", { hidden: true }, "The curves could not be loaded.");
     const nodes = this.plots.map(({ node }) => node);
@@ -210,6 +210,7 @@ export class Curves {
   /** A pinned position's KL in each lane, with a mark at each of its locks. */
   #pinLines() {
     const lines = [];
+    for (const { hint } of this.plots) if (hint) hint.hidden = page.now.pins.size === 0;
     for (const [cell, pin] of page.now.pins) {
       const name = plain(pinName(this.trace, cell));
       const colour = this.colours.pins[pin];
