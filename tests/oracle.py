@@ -643,7 +643,7 @@ class Run:
         for i in order[: policy.taken_back]:
             self.mask(i)
             self.stored.pop(i, None)
-            self.last_kl[i] = math.inf
+            self.last_kl[i], self.last_confidence[i] = math.inf, 0.0
             taken.add(i)
         return taken
 

@@ -147,7 +147,7 @@ class Run:
         slots = [self.policy.takes_back(state, b) for b in np.flatnonzero(self.schedule.running).tolist()]
         slots = np.concatenate(slots)
         state.mask(slots)
-        state.kl[slots] = np.inf
+        state.kl[slots], state.confidence[slots] = np.inf, np.nan
         self._forgets.append(slots)
         self._blocks.change(slots)
         return slots

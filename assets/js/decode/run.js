@@ -121,6 +121,7 @@ export class Run {
     const slots = this.policy.takesBack(state);
     state.mask(slots);
     put(state.kl, slots, Number.POSITIVE_INFINITY);
+    put(state.confidence, slots, Number.NaN);
     this.#forgets.push(slots);
     return slots;
   }

@@ -21,7 +21,7 @@ export const GAUGES = [
     term: "locked",
     read: (now, { n }) => ({
       value: String(now.locked),
-      note: `of ${n} tokens; ${n - now.locked} are not locked`,
+      note: `of ${n} tokens; ${now.takenBack ? `taken back: ${now.takenBack}` : `${n - now.locked} are not locked`}`,
       bar: now.locked / n,
     }),
   },

@@ -122,8 +122,10 @@ export class Lane {
     }
   }
 
-  #totals({ seconds, flops, baseline_flops: baselineFlops }, t, rows) {
-    const before = t ? this.steps[t - 1] : { totalSeconds: 0, totalFlops: 0, totalBaseline: 0, totalRows: 0 };
+  #totals({ seconds, flops, baseline_flops: baselineFlops, taken_back: back = [] }, t, rows) {
+    const before = t
+      ? this.steps[t - 1]
+      : { totalSeconds: 0, totalFlops: 0, totalBaseline: 0, totalRows: 0, takenBack: 0 };
     return {
       seconds,
       flops,
@@ -132,6 +134,7 @@ export class Lane {
       totalFlops: before.totalFlops + flops,
       totalBaseline: before.totalBaseline + baselineFlops,
       totalRows: before.totalRows + rows,
+      takenBack: before.takenBack + back.length,
     };
   }
 

@@ -189,6 +189,7 @@ export class Trace {
       flopsShare: now.totalFlops / (lane === this.reference ? now.totalBaseline : (base?.totalFlops ?? NaN)),
       everyShare: now.totalFlops / now.totalBaseline,
       locked: now.lockedCount,
+      takenBack: now.takenBack,
       seconds: now.totalSeconds,
       against: base?.totalSeconds ?? NaN,
       timed, // with the reference; else no time of it means anything beside the reference's
