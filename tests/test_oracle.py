@@ -747,6 +747,20 @@ def test_exact_ties_go_to_the_lowest_token_and_position(flat: Model, policy: str
     assert suppressed[1].newly_locked.any()
 
 
+def budget_set_again() -> Case:
+    """A row that was locked when the budget was set again, and is unlocked then, has no debt of before."""
+    budget = [("BudgetRule", {"share": 0.5})]
+    case = fixed_case(compute=budget)
+    places = [(0, 2), (1, 2), (2, 0)]
+    case.wishes = [Wish(1, "lock", *place) for place in places] + [Wish(6, "unlock", *place) for place in places]
+    case.wishes += [Wish(4, "rule", compute=[]), Wish(5, "rule", compute=budget)]
+    return case
+
+
+def test_a_budget_that_is_set_again_has_no_debts(models) -> None:
+    agree(models["llada"], budget_set_again())
+
+
 def test_what_was_never_computed_cannot_be_locked(models) -> None:
     case = fixed_case(compute=[])
     case.wishes = [Wish(0, "lock", 0, 0)]

@@ -15,7 +15,20 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from made_up import made_up
-from test_oracle import EOS, EOT, MODELS, RULES, TOGETHER, Case, Wish, cases, library_rule, make, masks_of
+from test_oracle import (
+    EOS,
+    EOT,
+    MODELS,
+    RULES,
+    TOGETHER,
+    Case,
+    Wish,
+    budget_set_again,
+    cases,
+    library_rule,
+    make,
+    masks_of,
+)
 
 import surelock
 from surelock.config import NetworkConfig, Shape
@@ -216,6 +229,7 @@ def vectors(count: int) -> list[dict[str, Any]]:
         )
         for canvases in (False, True):
             seed(number)(drawn(given(cases(pair=pair, canvases=canvases))(collect)))()
+    collect(budget_set_again())
     return found
 
 
