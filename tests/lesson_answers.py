@@ -38,5 +38,5 @@ def holds(run: Run, claim: dict[str, Any]) -> bool:
 def shows(found: Any, claim: dict[str, Any]) -> bool:
     """Whether it shows where the claim's answer is that."""
     if "equals" in claim:
-        return found == claim["equals"]
+        return found in (claim["equals"] if isinstance(claim["equals"], list) else [claim["equals"]])
     return bool(claim.get("at_least", -math.inf) <= found <= claim.get("at_most", math.inf))

@@ -1,8 +1,8 @@
 """How often each lesson's effect shows: `python tests/measure_lessons.py [--seeds 20] [--lesson NAME] [--out FILE]`.
 
-For each lesson it makes the runs that its learners would (the recorded run's lanes with the lesson's settings),
-each with another seed and another opening, and asks whether the claim holds. It prints a line per lesson and writes the
-answers as JSON. With the embedded model on two busy cores 20 seeds of all take half an hour.
+For each lesson it makes the runs that its learners would (the recorded run's lanes with the lesson's settings), each
+with another seed and, but for blanks, another opening, and asks whether the claim holds. It prints a line per lesson
+and writes the answers as JSON. With the embedded model on two busy cores 20 seeds of all take half an hour.
 """
 
 from __future__ import annotations
@@ -28,12 +28,22 @@ MEASURED = LESSONS / "measured.json"
 OPENINGS = (ROOT / "assets" / "results" / "openings.txt").read_text("utf-8").splitlines()
 
 
+def recorded_header(lesson: dict[str, Any]) -> dict[str, Any]:
+    path = ROOT / "assets" / "runs" / f"{lesson['run']['recorded']}.json"
+    return json.loads(path.read_text("utf-8"))["header"]
+
+
+def opening(lesson: dict[str, Any], seed: int) -> str:
+    """Another one for each seed; that of the recorded run where it has blanks, for which its events are."""
+    header = recorded_header(lesson)
+    return header["prompt"] if header["mask_id"] in header["prompt_tokens"] else OPENINGS[seed % len(OPENINGS)]
+
+
 def lanes(lesson: dict[str, Any], seed: int) -> list[Lane]:
     """Those of the lesson's recorded run, as a learner's own run has them."""
     run = lesson["run"]
-    recorded = json.loads((ROOT / "assets" / "runs" / f"{run['recorded']}.json").read_text("utf-8"))
     changed = run.get("settings", {}) | {"seed": seed}
-    plain = [each | {"settings": each["settings"] | changed} for each in recorded["header"]["lanes"]]
+    plain = [each | {"settings": each["settings"] | changed} for each in recorded_header(lesson)["lanes"]]
     return [Lane.from_plain(each) for each in plain]
 
 
@@ -48,7 +58,7 @@ def measure(lm: LanguageModel, lesson: dict[str, Any], seeds: int) -> dict[str, 
     """The answers, run by run; the seed is the run's number."""
     found: dict[str, list[Any]] = {name: [] for name in columns(lesson)}
     for seed in range(seeds):
-        run = Run(record_run(lm, OPENINGS[seed % len(OPENINGS)], lanes(lesson, seed)))
+        run = Run(record_run(lm, opening(lesson, seed), lanes(lesson, seed)))
         for name, value in zip(found, answers(run, [*columns(lesson).values()]), strict=True):
             found[name].append(value if isinstance(value, str) else round(value, 4))
     return found

@@ -108,6 +108,18 @@ def test_the_endpoint_refuses_in_one_sentence(endpoint: Endpoint, given: dict[st
     assert "\n" not in str(caught.value)
 
 
+def test_the_endpoint_fills_blanks_unless_they_are_text(stories: surelock.LanguageModel, endpoint: Endpoint) -> None:
+    prompt = "Tom found a __ in the garden."
+    masks = stories.encode(prompt, blanks=True)
+    (wanted,) = surelock.generate(stories, [masks], surelock.DecodeSettings(gen_length=0))
+    for blanks in ({}, {"blanks": None}, {"blanks": True}):
+        assert endpoint(prompt, gen_length=0, **blanks)[-1]["texts"] == [wanted]
+    *_, last = endpoint(prompt, gen_length=4, blanks=False)
+    assert last["tokens"][:-4] == stories.encode(prompt) and last["steps"] == 4
+    with pytest.raises(ValueError, match="gen_length"):
+        endpoint(prompt, gen_length=0, blanks=False)
+
+
 def test_the_endpoint_takes_events(endpoint: Endpoint) -> None:
     events = [{"step": 3, "kind": "write", "position": 6, "token": 42}]
     *_, last = endpoint("Once upon a time", gen_length=8, events=events)

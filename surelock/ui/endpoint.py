@@ -94,7 +94,8 @@ class Calls:
             if given[name] not in (None, True, False):
                 raise ValueError(f"{name} must be true or false, not {shown(given[name])}")
         lane, longest = alone(read_decoder(given)), min(self._most, lm.config.max_length)
-        job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest)
+        blanks = given["blanks"] in (None, True)
+        job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest, blanks)
         if given["trace"]:
             steps = lane.decoder.steps_of(job.tokens.count(lm.mask_id))
             check_size("trace", len(job.tokens) + job.gen_length, steps)

@@ -19,8 +19,9 @@ NONE_IS_ZERO = ("steps", "block_length")
 DEFAULTS: dict[str, Any] = {"gen_length": 64}
 #: Parameters that are no settings: type, default and description.
 _OTHERS: dict[str, tuple[Any, Any, str]] = {
-    "prompt": (str, inspect.Parameter.empty, "The text to continue."),
+    "prompt": (str, inspect.Parameter.empty, "The text to continue, with or without blanks."),
     "chat": (bool, False, "Put the prompt into the model's chat template, where it has one."),
+    "blanks": (bool, True, "Two or more underscores in a row in the prompt are a blank of so many tokens, to fill in."),
     "model": (str, "", "One of the models that this server offers; empty for its first."),
     "compute": (str, "", CHOICES["compute"]),
     "unmask": (str, "", CHOICES["unmask"]),

@@ -136,15 +136,18 @@ def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
     return found
 
 
-def read_job(lm: LanguageModel, label: str, prompt: Any, chat: bool, lanes: Sequence[Lane], most: int) -> Job:
+def read_job(
+    lm: LanguageModel, label: str, prompt: Any, chat: bool, lanes: Sequence[Lane], most: int, blanks: bool = True
+) -> Job:
     """Return the job of a new run.
 
     chat: whether it goes into the chat template, if the model has one.
+    blanks: see `LanguageModel.encode`.
 
     Raises ValueError, one sentence.
     """
     check_prompt(prompt)
-    tokens = prompt_tokens(lm, prompt, chat)
+    tokens = prompt_tokens(lm, prompt, chat, blanks)
     job = Job(label, prompt, tokens, tuple(lanes), chat=chat if has_chat(lm) else None)
     check_length(job, most)
     check_runs(lm, job)
@@ -192,10 +195,13 @@ def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: i
     return job
 
 
-def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool) -> list[int]:
-    """Return the token ids of a prompt, whose blanks are masks. Without a tokenizer it is a list of decimal ids."""
+def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool, blanks: bool = True) -> list[int]:
+    """Return the token ids of a prompt; without a tokenizer it is a list of decimal ids.
+
+    blanks: see `LanguageModel.encode`.
+    """
     if lm.tokenizer is not None:
-        return _in_time(lm, lambda: lm.encode(prompt, chat=chat and has_chat(lm), blanks=True))
+        return _in_time(lm, lambda: lm.encode(prompt, chat=chat and has_chat(lm), blanks=blanks))
     words = prompt.replace(",", " ").split()
     if not all(word.isdecimal() and len(word) < 10 for word in words):
         raise ValueError("prompt must be token ids, such as 17 4 256: this model has no tokenizer.")

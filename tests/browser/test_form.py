@@ -165,3 +165,27 @@ def test_selection_and_unlocking_are_set_in_plain_words_and_run(page: Page, app:
     compute = page.evaluate("surelock.stage.trace.lanes[1].decoder.compute")
     assert compute["kind"] == "both" and compute["select"]["kind"] == "select"
     assert compute["lock"]["unlock"]["period"] >= 1
+
+
+def test_blanks_are_filled_in_as_the_line_under_the_field_says(page: Page, app: App) -> None:
+    visit(page, app.url, lanes='["everything", "surelock"]')
+    page.fill("#sl-prompt textarea", "Tom found a __ in the garden. He was ___ and ran.")
+    expect(page.locator("#sl-prompt .sl-writes")).to_have_text("2 blanks of 2 and 3 tokens, then 24 more.")
+    set_length(page, 0)
+    expect(page.locator(".sl-prompt-box .sl-writes")).to_have_text("2 blanks of 2 and 3 tokens, nothing behind it.")
+    run_to_end(page)
+    assert page.evaluate("[surelock.stage.trace.steps, surelock.stage.trace.header.lanes[0].settings.steps]") == [
+        5,
+        None,
+    ]
+    text = page.locator(".sl-text").first
+    expect(text.locator(".sl-filled")).to_have_count(2)
+    assert (text.text_content() or "").startswith("Tom found a ")
+    guessed = "surelock.stage.sides[0].labels.faint.filter(Boolean).length"
+    page.evaluate("surelock.stage.timeline.seek(1)")
+    until(page, f"{guessed} === 3")
+    page.locator(".sl-choice input[type=checkbox]").evaluate("(box) => box.click()")
+    until(page, f"{guessed} === 0")
+    page.reload()
+    until(page, "document.querySelector('#sl-prompt textarea')?.value.includes('__')")
+    expect(page.locator("#sl-gen-length input[type=number]")).to_have_value("0")

@@ -255,6 +255,31 @@ test("every lesson can be played on its recorded run, which shows what it speaks
   assert.match(misfit(runs.get("stories"), lessons[3].run), /other lanes/);
 });
 
+test("of blanks: which is begun first, and which hold something else in another lane", () => {
+  const filled = (...steps) => steps.map((step) => ({ unmasked: step }));
+  const one = filled([[4, 20]], [[1, 20]], [[3, 20]], [[5, 20]]);
+  const others = [
+    [one, "none"],
+    [filled([[1, 21]], [[3, 20]], [[4, 20]], [[5, 21]]), "first"],
+    [filled([[1, 20]], [[3, 21]], [[4, 20]], []), "second"],
+    [filled([[1, 21]], [[3, 20]], [[4, 21]], []), "both"],
+  ];
+  for (const [other, differs] of others) {
+    const made = raceOf([laneOf("a", one), laneOf("b", other)], {
+      length: 6,
+      prompt: [10, 1, 11, 1, 1],
+      pieces: { 20: " a", 21: " b" },
+    });
+    const trace = Trace.parse(made);
+    assert.equal(answer(trace, { is: "differing_blank", lanes: ["a", "b"] }), differs);
+    assert.equal(answer(trace, { is: "begun_first", lane: "a" }), "second");
+    assert.equal(answer(trace, { is: "begun_first", lane: "b" }), other === one ? "second" : "first");
+    assert.equal(because(trace, { is: "begun_first", lane: "a" }), "They were begun in the steps 2 and 1.");
+    assert.match(because(trace, { is: "differing_blank", lanes: ["a", "b"] }), /hold “a” and “a a” in “a”, “[ab]” and/);
+  }
+  assert.deepEqual([stepOf(-1, 9), stepOf(0, 9)], [-1, 0]);
+});
+
 test("the schema names the answers that there are", () => {
   const { $defs } = read("lessons/schema.json");
   assert.deepEqual([...$defs.answer.properties.is.enum].sort(), Object.keys(ANSWERS).sort());

@@ -33,8 +33,8 @@ export function shownParts(trace, shows) {
 /** A page's text with the lanes' names where it has "{reference}" or "{subject}". */
 export const named = (text, trace) => text.replace(/\{(reference|subject)\}/g, (_, lane) => laneOf(trace, lane).name);
 
-/** The last step, from 0, of the first `share` of so many. */
-export const stepOf = (share, count) => Math.max(0, Math.ceil(share * count) - 1);
+/** The last step, from 0, of the first `share` of so many; -1 of a share below 0: before the first. */
+export const stepOf = (share, count) => (share < 0 ? -1 : Math.max(0, Math.ceil(share * count) - 1));
 
 /** A question's parameters with lanes in the place of their names. */
 const asks = (trace, { lane, beside, lanes = [], ...others }) => ({
@@ -105,6 +105,35 @@ function errorRank(_, { lanes, want, tie }) {
   const ranked = lanes.toSorted((a, b) => sign * (errorOf(a) - errorOf(b)));
   const [first, second] = ranked.map(errorOf);
   return Math.abs(first - second) <= tie * Math.max(first, second) ? "same" : ranked[0].id;
+}
+
+/** Of each blank of the prompt its positions. */
+function blanksOf({ given, header: { prompt_tokens: prompt } }) {
+  const masked = Array.from(prompt.keys()).filter((p) => !given[p]);
+  const starts = masked.filter((p) => !masked.includes(p - 1));
+  return starts.map((from, i) => masked.filter((p) => p >= from && p < (starts[i + 1] ?? prompt.length)));
+}
+
+const begun = (lane, blank) => Math.min(...blank.map((p) => lane.unmaskStep(p, lane.count - 1)));
+
+/** Which of two blanks is begun in the earlier step: "first" or "second". */
+function begunFirst(trace, { lane }) {
+  const [first, second] = blanksOf(trace).map((blank) => begun(lane, blank));
+  return first < second ? "first" : "second";
+}
+
+const filling = ({ pieces }, lane, blank) => pieces.text(blank.map((p) => lane.token(p, lane.count - 1))).trim();
+
+/** In which of two blanks two lanes differ: "first", "second", "both" or "none". */
+function differingBlank(trace, { lanes: [one, other] }) {
+  const [first, second] = blanksOf(trace).map((blank) => filling(trace, one, blank) !== filling(trace, other, blank));
+  if (first) return second ? "both" : "first";
+  return second ? "second" : "none";
+}
+
+function fillings(trace, { lanes }) {
+  const told = (lane) => among(blanksOf(trace).map((blank) => `“${filling(trace, lane, blank)}”`));
+  return `The blanks hold ${lanes.map((lane) => `${told(lane)} in ${quoted(lane)}`).join(", ")}.`;
 }
 
 const flops = (lane) => lane.steps.at(-1).totalFlops;
@@ -216,6 +245,12 @@ export const ANSWERS = {
     because: (trace, { lane }) =>
       `${quoted(lane)} saved ${percent(flopsSaved(trace, { lane }))} of the FLOPs and ${percent(timeSaved(trace, { lane }))} of the time.`,
   },
+  begun_first: {
+    answer: begunFirst,
+    because: (trace, { lane }) =>
+      `They were begun in the steps ${among(blanksOf(trace).map((blank) => begun(lane, blank) + 1))}.`,
+  },
+  differing_blank: { answer: differingBlank, because: fillings },
   cost_spread: { answer: costSpread, because: (_, { lanes }) => costsOf(lanes) },
 };
 
@@ -229,10 +264,10 @@ export function because(trace, question, predicted, nameOf) {
   return ANSWERS[question.is].because(trace, asks(trace, question), { right, missed, nameOf });
 }
 
-/** Whether what a lesson says shows on this run: {answer, at_least, at_most, equals}. */
+/** Whether what a lesson says shows on this run: {answer, at_least, at_most, equals: one id or a list}. */
 export function holds(trace, { answer: question, at_least: low, at_most: high, equals }) {
   const found = answer(trace, question);
-  if (equals !== undefined) return found === equals;
+  if (equals !== undefined) return [equals].flat().includes(found);
   return found >= (low ?? -Infinity) && found <= (high ?? Infinity);
 }
 

@@ -171,7 +171,7 @@ export class Stage {
     const there = pins.filter((cell) => cell >= 0 && cell < n).slice(0, PIN_COLOURS);
     page.set({ pins: new Map(there.map((cell, colour) => [cell, colour])), hover: there.at(-1) ?? -1 });
     if (there.length && !this.lessons?.open && !isNarrow()) this.cells.open(there.at(-1), this.sides.at(-1));
-    if (step !== undefined) this.timeline.seek(step);
+    if (step !== undefined) this.timeline.seek(step, -1);
     this.looking = false;
     this.onView();
     const missing = [];

@@ -160,9 +160,9 @@ export class Timeline {
     this.grew();
   }
 
-  seek(step) {
+  seek(step, least = 0) {
     this.pause();
-    this.step = Math.min(Math.max(0, step), this.last); // -1 as long as there is none
+    this.step = Math.min(Math.max(least, step), this.last); // -1 as long as there is none
     this.follow = this.live && this.step >= this.trace.race.front;
     this.held = !this.follow;
     this.show();
