@@ -12,7 +12,7 @@ const trace = readTrace(small());
 const [all, locks] = trace.lanes;
 
 test("totals are beside the reference", () => {
-  const shared = { locked: 3, seconds: 2, activeRatio: 9 / 12, steps: 3 };
+  const shared = { locked: 3, takenBack: 0, seconds: 2, activeRatio: 9 / 12, steps: 3 };
   const end = {
     flopsShare: 0.8,
     everyShare: 0.8,
