@@ -152,7 +152,7 @@ def test_one_lane_alone(page: Page, app: App) -> None:
     page.evaluate("surelock.stage.show(surelock.stage.trace.withLanes(surelock.stage.trace.lanes.slice(1)))")
     assert page.locator(".sl-side").count() == 1 and page.locator(".sl-refer").count() == 0
     page.locator(".sl-gauges").scroll_into_view_if_needed()
-    expect(page.locator(".sl-gauge >> nth=0 >> .sl-gauge-note")).to_have_text("of computing every position")
+    expect(page.locator(".sl-gauge >> nth=0 >> .sl-gauge-note")).to_have_text("of computing every token")
     expect(page.locator(".sl-gauge >> nth=3 >> .sl-gauge-value")).to_have_text(re.compile(r"^\d+$"))
     assert "text" not in page.inner_text(".sl-gauge >> nth=3 >> .sl-gauge-note"), "there is none to compare with"
 
