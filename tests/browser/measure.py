@@ -26,6 +26,7 @@ import surelock
 from surelock import Decoder, DecodeSettings, Everything, LockRule
 from surelock.decoding.presets import PRESETS
 from surelock.model.machine import processor
+from surelock.trace.format import VERSION
 from surelock.trace.lanes import Lane
 from tests.browser.server import FLAGS, ROOT, App, Quiet, chromium_path, files_of, launch, serve
 
@@ -79,7 +80,7 @@ def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
     }
     return {
         "format": "surelock-trace",
-        "version": 3,
+        "version": VERSION,
         "header": header,
         "pieces": {str(i): f" word{i}" for i in range(7, 60)},
         "records": records,

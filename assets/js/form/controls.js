@@ -84,7 +84,10 @@ export function connect({ element }) {
   const stop = button("stop", () => page.now.live.stop());
   element.querySelector(".sl-controls").replaceChildren(pause, step, stop);
   setText(step, "Step");
-  document.getElementById("sl-prompt").append(writesLine());
+  page.follow(["arrived"], ({ arrived }) => {
+    const prompt = document.getElementById("sl-prompt"); // it may come after these buttons
+    if (arrived && prompt?.querySelector(".sl-writes") === null) prompt.append(writesLine());
+  });
   keepInert();
   document.addEventListener("keydown", closeByEscape);
   leaveListsByTab();
