@@ -83,12 +83,15 @@ function longestStill({ pieces, given }, lane, locked, at) {
   return words.length ? words.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a)) : -1;
 }
 
-/** How it ended for each lane beside the reference: at most 25 words a lane. */
+/** How it ended for each lane beside the reference: at most 25 words; of several lanes their work alone. */
 export function verdict(trace, step = trace.count - 1) {
   const { lanes, others } = trace;
   if (lanes.length === 1) return alone(trace, lanes[0], step);
-  return others.map((lane) => beside(trace, lane, step)).join(" ");
+  if (others.length === 1) return beside(trace, others[0], step);
+  return others.map((lane) => `${work(trace.totals(lane, step), lane)}.`).join(" ");
 }
+
+const work = ({ flopsShare }, { name }) => `“${name}” did ${percent(flopsShare)} of the work`;
 
 function alone(trace, lane, step) {
   const { everyShare } = trace.totals(lane, step);
@@ -98,9 +101,9 @@ function alone(trace, lane, step) {
 }
 
 function beside(trace, lane, step) {
-  const { flopsShare, timed, speed, same, damage } = trace.totals(lane, step);
-  const time = timed ? pace(speed) : "";
-  return `“${lane.name}” did ${percent(flopsShare)} of the work${time}. ${tale(same, damage, lane)}`;
+  const totals = trace.totals(lane, step);
+  const { timed, speed, same, damage } = totals;
+  return `${work(totals, lane)}${timed ? pace(speed) : ""}. ${tale(same, damage, lane)}`;
 }
 
 function pace(speed) {
