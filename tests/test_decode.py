@@ -75,7 +75,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "finished": (
         {"block_length": 4, "temperature": 0.5},
-        {"compute": LockByAge(3) & EntropyCache(2, 2.0), "unmask": EarlyFinish(1.0, 0.6, 0.3)},
+        {"compute": LockByAge(3) & EntropyCache(2, 2.0), "unmask": EarlyFinish(2.0, 1.2, 0.8)},
     ),
     "patient": ({}, {"compute": LockRule(epsilon=5e-2, percentile=None, visible_steps=3)}),
     "replayed": (

@@ -364,8 +364,12 @@ def compare(model: Model, case: Case, told: Told) -> list[Any]:
     if told.refused is None:
         run_library(model, case, told.events, steps)
     else:
-        with pytest.raises(ValueError, match=rf"\b{told.refused}\b"):
+        with pytest.raises(ValueError, match=rf"\b{told.refused}\b") as refusal:
             run_library(model, case, told.events, steps)
+        if "belongs to the prompt" in str(refusal.value):  # known before the first step
+            places = [(case.prompts[e.sequence], e.position) for e in told.events if e.kind in ("write", "mask")]
+            assert not steps and any(prompt[i : i + 1] not in ([], [MASK]) for prompt, i in places)
+            return steps
     assert_equal(steps, told, case.observe)
     for before, step in pairwise(steps):
         assert not (step.taken_back & (step.given | before.locked & ~step.newly_unlocked)).any()
@@ -573,7 +577,8 @@ def cases(
         "seed": draw(st.sampled_from([rng.integers(2**32).item(), rng.integers(2**32, size=len(lengths)).tolist()])),
     }
     prompts = [[EOS if rng.random() < 0.1 else rng.integers(2, vocab).item() for _ in range(n)] for n in lengths]
-    ordered = not canvases or draw(st.integers(0, 5)) > 0
+    # a canvas of masks alone is a tie for what orders by confidence, which rounding decides
+    ordered = not canvases or draw(st.integers(0, 5)) > 0 or "BudgetRule" in pair
     if canvases:
         prompts = [punched(rng, prompt, ordered) if rng.random() < 0.9 else prompt for prompt in prompts]
         values |= draw(canvas_sizes(prompts, size))
@@ -589,7 +594,7 @@ def cases(
         if near == "one place, at once":
             second.step = first.step
     rules = {wish.step: wish for wish in case.wishes if wish.kind == "rule"}  # one a step
-    case.wishes = [wish for wish in case.wishes if wish.kind != "rule" or rules[wish.step] is wish]
+    case.wishes = [wish for wish in case.wishes if wish.kind != "rule" or (ordered and rules[wish.step] is wish)]
     full = any(name in ("SelectRule", "BudgetRule") for named in case.rules for name, _ in named)
     replays = [random_replay(rng, case, b, vocab, full) for b in range(len(lengths))]
     case.unmask = draw(unmasks(replays, POLICIES if ordered else ("Random", "Replay")))

@@ -70,10 +70,11 @@ def test_tables_are_of_the_cells(
 ) -> None:
     """The cells are those that the command measures, of the weights that ship, each judge's scores of their texts."""
     lab, grid, kept = Lab(stories_in_torch), EXPERIMENTS[name].grids["stories"], RESULTS / name
-    (engine,) = {record["setup"].get("engine") for record in finished(kept).values()}
-    if engine is not None:  # of another version, here, than the one that measured
-        setup = lab.setup() | {"engine": engine}
-        monkeypatch.setattr(Lab, "setup", lambda self: setup)
+    measured = next(iter(finished(kept).values()))["setup"]
+    setup = lab.setup()
+    setup["data"] = measured["data"] | setup["data"]  # data that does not ship
+    setup |= {key: measured[key] for key in ("engine",) if key in measured}  # of another version, here
+    monkeypatch.setattr(Lab, "setup", lambda self: setup)
     shutil.copytree(kept, tmp_path / name)
     packed = lzma.compress  # packing well takes long, and the packed cells are not looked at
     monkeypatch.setattr(lzma, "compress", lambda data, preset: packed(data, preset=0))
@@ -82,7 +83,7 @@ def test_tables_are_of_the_cells(
     table = (kept / "table.md").read_text("utf-8")
     (command,) = re.findall(r"^`(.*)`$", table.split("\n\n|")[0], re.MULTILINE)
     assert command.startswith(f"python -m surelock experiment {name} --model stories --preset stories ")
-    assert command.endswith("--out assets/results")
+    assert "--out assets/results" in command
     for file in [*(tmp_path / name).rglob("*.csv"), tmp_path / name / "table.md"]:
         file.unlink()
     report(EXPERIMENTS[name], command, lab, records, tmp_path / name)
