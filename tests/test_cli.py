@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from tqdm import tqdm
 
 import surelock
 from surelock.__main__ import main
-from surelock.decoding import rules
+from surelock.decoding import loop, rules
 from surelock.decoding.choices import from_flat
 from surelock.decoding.described import presets_for
 from surelock.decoding.recommended import recommended
@@ -304,7 +305,11 @@ def test_a_prompt_that_names_a_file_gets_a_hint_and_results_of_something_else_ar
     assert (tmp_path / "o.jsonl").read_text() == '{"name": 1}\n'
 
 
-def test_generate_in_batches_writes_what_it_writes_at_once(stories):
+def test_generate_in_batches_writes_what_it_writes_at_once_and_shows_its_progress(stories, monkeypatch):
+    bars = []
+    monkeypatch.setattr(
+        loop, "tqdm", lambda **how: bars.append(tqdm(**how | {"disable": False, "delay": 0})) or bars[-1]
+    )
     texts, settings = (
         ["Tom", "Lily had", "Once upon a time"],
         surelock.DecodeSettings(gen_length=8, temperature=1, seed=5),
@@ -312,6 +317,7 @@ def test_generate_in_batches_writes_what_it_writes_at_once(stories):
     assert surelock.generate(stories, texts, settings, batch=2) == surelock.generate(stories, texts, settings)
     with pytest.raises(ValueError, match="batch must be a whole number of at least 1, not 0"):
         surelock.generate(stories, texts, settings, batch=0)
+    assert [(bar.n, bar.total) for bar in bars] == [(16, 16), (8, 8)]
 
 
 def test_a_folder_for_the_page_that_holds_something_else_is_left_alone(tmp_path, capsys):

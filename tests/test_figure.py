@@ -150,7 +150,7 @@ def test_a_run_by_itself_is_named_after_its_choices() -> None:
         for unmask in UNMASK:
             own = alone(from_flat({"compute": compute, "unmask": unmask}))
             assert Lane.from_plain(own.to_plain()) == own
-    assert alone(surelock.Decoder(compute=surelock.Everything())).name == "Every position; most confident first"
+    assert alone(surelock.Decoder(compute=surelock.Everything())).name == "Every token; most confident first"
 
 
 @pytest.mark.parametrize(

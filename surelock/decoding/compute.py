@@ -101,7 +101,7 @@ class Everything(ComputeRule):
     """Compute every position in every step: LLaDA's own sampler (`generate.py`)."""
 
     kind = "everything"
-    label = "Every position"
+    label = "Every token"
     sentence = "Computes every position in every step."
 
 
