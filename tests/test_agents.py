@@ -157,7 +157,8 @@ def test_a_class_of_agents_has_places_as_scripts_have(app: App) -> None:
         visitor.close()
         texts = [each.result().text for each in agents]
     full = [text for text in texts if "The queue is full for you: 8 of your runs wait already" in text]
-    assert len(full) == 12 and sum('\\"done\\": true' in text for text in texts) == 8, texts
+    done = sum('\\"done\\": true' in text for text in texts)
+    assert 8 <= done <= 10 and len(full) + done == 20, texts  # one may end before the last one comes
     assert still >= 3, f"the visitor waited for scripts: {waited} s"
 
 

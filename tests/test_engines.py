@@ -46,7 +46,10 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, 
         path = tmp_path_factory.mktemp(kind)
         exact = test_oracle.make_model(path, kind)
         both = (surelock.load(path, device="cpu", engine=engine, tokenizer="") for engine in ("torch", "onnx"))
-        made[kind] = exact, *(replace(exact, lm=replace(lm, ends=exact.lm.ends)) for lm in both)
+        made[kind] = (
+            exact,
+            *(replace(exact, lm=replace(lm, mask_id=exact.lm.mask_id, ends=exact.lm.ends)) for lm in both),
+        )
     return made
 
 

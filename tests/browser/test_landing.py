@@ -49,9 +49,6 @@ def test_the_first_screen_shows_the_race_and_little_beside_it(browser: Browser, 
 def test_the_first_play_stops_where_it_matters_and_rests_at_its_end(browser: Browser, app: App) -> None:
     page = landed(browser, app, SIZES["1280"], reduced_motion="no-preference")
     until(page, "surelock.stage.timeline.rests")
-    until(
-        page, "surelock.stage.curves", seconds=10
-    )  # drawn while the race rests: a chart holds the page up for a second
     page.evaluate("""() => {
       window.told = [];
       const look = (now) => {
@@ -68,12 +65,13 @@ def test_the_first_play_stops_where_it_matters_and_rests_at_its_end(browser: Bro
       };
       requestAnimationFrame(look);
     }""")
+    until(page, "surelock.stage.curves", seconds=10)  # drawn while the race rests: a chart holds the page up
     until(page, "window.over", seconds=60)
     told = page.evaluate("told")
-    lives = sorted(each["until"] - each["since"] for each in told[:-1])
+    lives = sorted(each["until"] - each["since"] for each in told[1:-1])  # the first began before
     assert lives[0] >= 2400, lives
     stops = [each for each in told if "rests" in each]
-    assert len(stops) == 4 and all(each["until"] - each["rests"] >= 2000 for each in stops), stops
+    assert len(stops) in (4, 5) and all(each["until"] - each["rests"] >= 2000 for each in stops), stops
     for part in ("every cell begins as a blank", "as the first after", "half of all tokens", "the texts part here"):
         assert any(part in each["text"] for each in stops), part
     still = page.evaluate(

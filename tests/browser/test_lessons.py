@@ -264,7 +264,7 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
                 per_lane = part in ("grids", "rasters", "texts")
                 assert len(seen) == (lanes if per_lane else 1) * (part in shown), (where, part, seen)
                 least = max(seen, default=99) if width == 390 else min(seen, default=99)
-                enough = {"grids": 60, "rasters": 60, "texts": 45}.get(part, 30)  # a text of two lines may be whole
+                enough = {"grids": 60, "rasters": 60}.get(part, 30)  # a text of a line may be whole
                 assert part == "timeline" or least >= enough, (where, part, seen)
             assert (
                 page.locator(".sl-above, .sl-tablist, .sl-bar-row, .sl-run-label").locator("visible=true").count() == 0
