@@ -45,52 +45,6 @@ def test_the_first_screen_shows_the_race_and_little_beside_it(browser: Browser, 
     page.context.close()
 
 
-@pytest.mark.long
-def test_the_first_play_stops_where_it_matters_and_rests_at_its_end(browser: Browser, app: App) -> None:
-    page = landed(browser, app, SIZES["1280"], reduced_motion="no-preference")
-    until(page, "surelock.stage.timeline.rests")
-    page.evaluate("""() => {
-      window.told = [];
-      const look = (now) => {
-        const { step, rests, playing } = surelock.stage.timeline;
-        const text = document.querySelector(".sl-narrator").textContent;
-        if (told.at(-1)?.text !== text) {
-          if (told.length) told.at(-1).until = now;
-          told.push({ text, since: now });
-        }
-        Object.assign(told.at(-1), { step, until: now });
-        if (rests) told.at(-1).rests = (told.at(-1).rests ?? now);
-        if (playing) requestAnimationFrame(look);
-        else setTimeout(() => { window.over = true; }, 6000);
-      };
-      requestAnimationFrame(look);
-    }""")
-    until(page, "surelock.stage.curves", seconds=10)  # drawn while the race rests: a chart holds the page up
-    until(page, "window.over", seconds=60)
-    told = page.evaluate("told")
-    lives = sorted(each["until"] - each["since"] for each in told[1:-1])  # the first began before
-    assert lives[0] >= 2400, lives
-    stops = [each for each in told if "rests" in each]
-    assert len(stops) in (4, 5) and all(each["until"] - each["rests"] >= 2000 for each in stops[1:]), stops
-    for part in ("every cell begins as a blank", "as the first after", "half of all tokens", "the texts part here"):
-        assert any(part in each["text"] for each in stops), part
-    still = page.evaluate(
-        "[surelock.stage.timeline.step, surelock.stage.timeline.last, surelock.stage.timeline.playing]"
-    )
-    assert still[0] == still[1] and not still[2], "it rests on the verdict"
-    verdict = page.inner_text(".sl-narrator >> nth=0")
-    assert "of the work" in verdict and len(verdict.split()) <= 25
-    cut = "(e) => e.getBoundingClientRect().bottom > e.closest('.sl-parting').getBoundingClientRect().bottom"
-    assert not page.locator(".sl-parting .sl-fork").evaluate(cut)
-    texts = page.locator(".sl-parting").all_inner_texts()
-    assert len(texts) == 2 and all(len(text) > 40 for text in texts) and page.is_visible(".sl-quick summary")
-    page.click(".sl-quick summary")
-    with page.expect_download() as picture:
-        page.click(".sl-quick >> text=Picture")
-    assert picture.value.suggested_filename.endswith(".png")
-    page.context.close()
-
-
 def test_run_is_a_few_tab_stops_away_and_the_settings_a_press(browser: Browser, app: App) -> None:
     page = landed(browser, app, SIZES["1280"], reduced_motion="reduce")
     stops = 0
