@@ -1,7 +1,6 @@
 """`surelock record`: a race of decoders, as a trace or a page that replays it."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from surelock.model.language_model import LanguageModel
 from surelock.places import label_of
 from surelock.quality.commit_error import Shadow
 from surelock.trace.cli import target_file
+from surelock.trace.format import compact_json
 from surelock.trace.lanes import Lane, beside_every_position
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
@@ -47,12 +47,7 @@ def record_run(
     return recorder.document(exact=exact)
 
 
-def plain_json(document: dict[str, Any]) -> str:
-    """Return a trace as JSON text without spaces."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-
-
-FORMS = {".json": plain_json, ".html": replay_html}
+FORMS = {".json": compact_json, ".html": replay_html}
 
 
 def field_of(lm: LanguageModel, names: Sequence[str], given: dict[str, Any]) -> list[Lane]:

@@ -146,6 +146,8 @@ class Run:
         state = self.state
         slots = [self.policy.takes_back(state, b) for b in np.flatnonzero(self.schedule.running).tolist()]
         slots = np.concatenate(slots)
+        if not len(slots):
+            return slots
         state.mask(slots)
         state.kl[slots], state.confidence[slots] = np.inf, np.nan
         self._forgets.append(slots)

@@ -28,6 +28,7 @@ from surelock.loading import load
 from surelock.model.flags import add_model_flags
 from surelock.model.language_model import LanguageModel
 from surelock.places import label_of
+from surelock.trace.format import compact_json
 from surelock.trace.lanes import alone
 from surelock.trace.prompts import Prompt, check_same, read_prompts, read_results
 from surelock.trace.race import LaneStep
@@ -187,7 +188,7 @@ def _write_trace(lm: LanguageModel, task: Task, run: list[Step], folder: Path) -
     for step in run:
         recorder.take([LaneStep(lane.id, step)])
     name = re.sub(r"[^\w.-]", "_", str(task.prompt.id))
-    write_text(folder / f"{name}.json", json.dumps(recorder.document(), ensure_ascii=False))
+    write_text(folder / f"{name}.json", compact_json(recorder.document()))
 
 
 def _summary(lines: list[dict[str, Any]]) -> str:

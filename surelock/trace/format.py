@@ -27,6 +27,11 @@ KL_INFINITE = 255  # the row had no earlier posterior
 _DECADES = float(np.log10(KL_HIGH / KL_LOW))
 
 
+def compact_json(value: Any) -> str:
+    """Return a trace, or a message of one, as JSON text without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 class TraceError(ValueError):
     """A document is not a trace. The message is one sentence."""
 

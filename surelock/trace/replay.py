@@ -1,6 +1,5 @@
 """The standalone replay: one HTML file that holds the page's script and style, Plotly and one trace."""
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from surelock.decoding.described import describe
 from surelock.places import ASSETS
+from surelock.trace.format import compact_json
 from surelock.trace.lessons import read_lessons
 
 TEMPLATE = Path(__file__).with_name("replay.html")
@@ -23,7 +23,7 @@ def plotly_script() -> Path:
 
 def embedded_json(value: Any) -> str:
     """Return JSON for a script element. "<" is escaped, so that nothing in it can end the element."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    text = compact_json(value).replace("<", "\\u003c")
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

@@ -8,7 +8,6 @@ the visitor's browser) uses the machine.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from surelock.errors import reason_of
 from surelock.memory import trim_memory
+from surelock.trace.format import compact_json
 from surelock.trace.lanes import StepsOver
 from surelock.ui.limits import Limits, too_long, weigh
 from surelock.ui.models import Models
@@ -165,6 +165,5 @@ def _free(rounds: Any) -> None:
 
 def event(kind: str, data: Any, number: int | None = None) -> bytes:
     """Return an event of a stream: its kind, its number if it has one, and its data as JSON."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     numbered = "" if number is None else f"id: {number}\n"
-    return f"{numbered}event: {kind}\ndata: {text}\n\n".encode()
+    return f"{numbered}event: {kind}\ndata: {compact_json(data)}\n\n".encode()

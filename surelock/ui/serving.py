@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from surelock.errors import without_paths
 from surelock.places import ASSETS
+from surelock.trace.format import compact_json
 from surelock.trace.replay import data_scripts, plotly_script, replay_shell
 from surelock.ui.addresses import client_of
 from surelock.ui.models import EMBEDDED
@@ -84,7 +85,7 @@ class Export(Response):
 
     def _make(self) -> bytes:
         document = self._recorder.document(steps=self._steps)
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+        return compact_json(document).encode()
 
 
 class KeptAnswers:
