@@ -215,11 +215,13 @@ class Lockstep:
         runs = {name: decode(self.lm, self.prompts, **asked.keywords()) for name, asked in self.decoders.items()}
         seconds: dict[str, list[float]] = defaultdict(list)
         steps: dict[str, list[Step]] = {name: [] for name in runs}
-        for t in tqdm(range(self.settings.total_steps), unit="step", leave=False, disable=None):
+        most = self.decoders["locked"].steps_of()
+        for t in tqdm(range(most), unit="step", leave=False, disable=None):
             for name in sorted(runs, reverse=t % 2 == 0):
-                took, step = timed(self.lm.device, lambda run=runs[name]: next(run))
-                steps[name].append(step)
-                seconds[name].append(took)
+                took, step = timed(self.lm.device, lambda run=runs[name]: next(run, None))
+                if step is not None:  # a policy may end a run early
+                    steps[name].append(step)
+                    seconds[name].append(took)
         self.steps = steps
         for name, values in seconds.items():
             self.seconds[name].append(values)

@@ -318,6 +318,9 @@ def test_generate_in_batches_writes_what_it_writes_at_once_and_shows_its_progres
     with pytest.raises(ValueError, match="batch must be a whole number of at least 1, not 0"):
         surelock.generate(stories, texts, settings, batch=0)
     assert [(bar.n, bar.total) for bar in bars] == [(16, 16), (8, 8)]
+    blank, nothing = [5, stories.mask_id, stories.mask_id, 6], surelock.DecodeSettings(gen_length=0)
+    surelock.generate(stories, [blank], nothing, unmask=surelock.Remask())
+    assert bars[-1].n == bars[-1].total == 4, "two masks, and twice the steps"
 
 
 def test_a_folder_for_the_page_that_holds_something_else_is_left_alone(tmp_path, capsys):

@@ -166,6 +166,15 @@ def test_bench_times_each_call_under_its_own_name(
     assert made.decoders["baseline"] == Decoder(settings=DecodeSettings(gen_length=3), compute=Everything())
 
 
+@pytest.mark.parametrize(("policy", "steps"), [(surelock.Remask(), 8), (surelock.Threshold(0.0), 1)])
+def test_bench_times_all_steps_of_a_policy(lm: surelock.LanguageModel, policy: Any, steps: int) -> None:
+    """Twice as many as there are masks, and fewer where it ends early."""
+    made = bench.Lockstep(lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=4), unmask=policy))
+    made.repeat()
+    assert {name: len(each) for name, (each,) in made.seconds.items()} == {"baseline": steps, "locked": steps}
+    assert made.result()["tokens"] == 4
+
+
 def test_bench_figures_by_hand(benched: bench.Lockstep) -> None:
     benched.seconds = {
         "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0], [5.0] * 4, [5.0] * 4],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def test_a_run_in_a_worker_is_the_run_here(use: Use, stories: surelock.LanguageM
     models = use(spaces)
     (first, *_, last), asked = raced(models, job(lanes=2)), job(lanes=2)
     assert first["pausable"] is False and last == {**last, "end": "finished", "problem": None}
-    assert spaces.asked == [gpu_seconds(stories.network, asked, True)] and spaces.left == 120 - spaces.asked[0]
+    assert spaces.asked == [gpu_seconds(stories, asked, True)] and spaces.left == 120 - spaces.asked[0]
     *_, answer = called(models, prompt="Tom had a ball", gen_length=6)
     assert answer["texts"] == surelock.generate(
         stories, ["Tom had a ball"], surelock.DecodeSettings(gen_length=6), compute=surelock.LockRule()
@@ -126,7 +127,7 @@ def test_a_second_run_is_had_on_two_minutes_a_day(use: Use) -> None:
 
 def test_a_refusal_is_one_sentence(use: Use) -> None:
     models = use(Spaces(left=5))
-    needed = gpu_seconds(models.get("stories").network, job(), True)
+    needed = gpu_seconds(models.get("stories"), job(), True)
     end = raced(models, job())[-1]
     quota = f"you have exceeded your ZeroGPU quota ({needed}s requested vs. 5s left); try again in 3:20:00; "
     quota += "create a free account to get more"
@@ -167,13 +168,15 @@ def test_what_goes_wrong_in_a_worker_is_said_here(
 
 def test_what_is_asked_for_grows_with_the_work(stories: surelock.LanguageModel) -> None:
     """Length, steps, lanes, guidance, commit errors, the model; and never more than a visitor has."""
-    network = stories.network
 
     def seconds(asked: Job, errors: bool = False) -> int:
-        return gpu_seconds(network, asked, errors)
+        return gpu_seconds(stories, asked, errors)
 
     short = seconds(job(128))
     assert short < seconds(job(128, lanes=4)) < seconds(job(512, lanes=4)) and short < seconds(job(128), errors=True)
     assert seconds(job(512), errors=True) == seconds(job(512, lanes=2)), "the shadow computes each step once more"
     assert 10 * short < MOST_SECONDS, "ten runs of the page's length a day"
     assert seconds(job(100_000, lanes=4), errors=True) == MOST_SECONDS
+    blanks = replace(job(0), tokens=[300, *[stories.mask_id] * 512, 301])
+    assert seconds(blanks) >= seconds(job(512)) > short, "blanks take steps as what follows them does"
+    assert seconds(job(512, unmask=surelock.Remask())) > seconds(job(512)), "a policy may need twice the steps"

@@ -57,20 +57,26 @@ def decode(
     differently. Raises ValueError at the call for what the model cannot decode. The iterator raises ValueError for an
     event that does not fit the state of the run, and NonFiniteLogits.
     """
-    settings, compute, unmask = settings or DecodeSettings(), compute or LockRule(), unmask or LowConfidence()
     shape = lm.shape
     vocab_size = shape.network.vocab_size
     if not isinstance(top_k, int) or not 0 <= top_k <= vocab_size:
         raise ValueError(f"top_k must be a whole number from 0 to the vocabulary's size, not {shown(top_k)}")
+    decoder = _decoder(settings, compute, unmask, events)
+    run = Run(shape, encode_prompts(lm, prompts, decoder.settings), decoder, observe=observe, top_k=top_k)
+    if isinstance(decoder.unmask, Replay):
+        decoder.unmask.check_against(run.canvas, run.schedule.steps.tolist(), vocab_size)
+    return _steps(run, lm.engine, keep_logits)
+
+
+def _decoder(
+    settings: DecodeSettings | None, compute: ComputeRule | None, unmask: UnmaskPolicy | None, events: Iterable[Event]
+) -> Decoder:
+    """The decoder of the arguments of `decode`. Raises ValueError for what is no rule or no policy."""
+    compute, unmask = compute or LockRule(), unmask or LowConfidence()
     for name, value, kind in (("compute", compute, ComputeRule), ("unmask", unmask, UnmaskPolicy)):
         if not isinstance(value, kind):
             raise ValueError(f"{name} must be a {kind.__name__} or None, not {shown(value)}")
-    encoded = encode_prompts(lm, prompts, settings)
-    decoder = Decoder(settings=settings, compute=compute, unmask=unmask, events=tuple(events))
-    run = Run(shape, encoded, decoder, observe=observe, top_k=top_k)
-    if isinstance(unmask, Replay):
-        unmask.check_against(run.canvas, run.schedule.steps.tolist(), vocab_size)
-    return _steps(run, lm.engine, keep_logits)
+    return Decoder(settings=settings or DecodeSettings(), compute=compute, unmask=unmask, events=tuple(events))
 
 
 def encode_prompts(
@@ -123,21 +129,23 @@ def generate(
     What takes more than two seconds shows its progress in a terminal. Raises what `decode` raises before the first
     step, and ValueError for a model without a tokenizer for a wrong batch and for events of several.
     """
-    settings, events = settings or DecodeSettings(), tuple(events)
+    decoder = _decoder(settings, compute, unmask, events)
+    settings = decoder.settings
     lm.decode([])  # a model without a tokenizer is refused before the work, not after
     encoded = encode_prompts(lm, prompts, settings)
     size = len(encoded) if batch is None else batch
     if not isinstance(size, int) or size < 1:
         raise ValueError(f"batch must be a whole number of at least 1, not {shown(batch)}")
-    if events and size < len(encoded):
+    if decoder.events and size < len(encoded):
         raise ValueError("events are of one batch: leave batch out, or events")
     texts, length, starts = [], settings.gen_length, range(0, len(encoded), size)
-    with tqdm(total=len(starts) * settings.total_steps, unit="step", delay=2, leave=False, disable=None) as progress:
+    most = [decoder.steps_of(max(ids.count(lm.mask_id) for ids in encoded[at : at + size])) for at in starts]
+    with tqdm(total=sum(most), unit="step", delay=2, leave=False, disable=None) as progress:
         for at in starts:
             part = encoded[at : at + size]
             seeded = replace(settings, seed=tuple(settings.seed_of(b) for b in range(at, at + len(part))))
             tokens = np.empty((0, 0), dtype=np.int64)
-            for step in decode(lm, part, seeded, compute=compute, unmask=unmask, events=events):
+            for step in decode(lm, part, **replace(decoder, settings=seeded).keywords()):
                 progress.update()
                 tokens = step.tokens
             found = zip(part, tokens.tolist(), strict=True)

@@ -25,7 +25,7 @@ from surelock.ui.models import Models
 from surelock.ui.request import Job
 
 if TYPE_CHECKING:
-    from surelock.model.network import Network
+    from surelock.model.language_model import LanguageModel
 
 Item = TypeVar("Item")
 MOST_SECONDS = 120  # the daily quota of a visitor without an account
@@ -43,19 +43,19 @@ def on_zero_gpu() -> bool:
     return bool(os.environ.get("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
 
 
-def gpu_seconds(network: Network, job: Job, errors: bool) -> int:
+def gpu_seconds(lm: LanguageModel, job: Job, errors: bool) -> int:
     """Return the seconds to request, from the size of the model, the length of the job and the steps of its lanes.
 
     errors: whether commit errors are measured, which computes every row once more.
     """
-    config, length = network.config, len(job.tokens) + job.gen_length
-    weights = sum(each.numel() * each.element_size() for each in network.parameters())
+    config, length, blanks = lm.config, len(job.tokens) + job.gen_length, job.tokens.count(lm.mask_id)
+    weights = sum(each.numel() * each.element_size() for each in lm.network.parameters())
     launching, reading = STEP + LAYER * config.n_layers, weights / IN_GPU
     step = max(launching, reading, baseline_flops(config, length, 1) / FLOPS)
     seconds = START + weights / TO_GPU
     for lane in job.lanes:
         passes = (1 + errors) * (2 if lane.decoder.settings.cfg_scale > 0 else 1)
-        seconds += passes * lane.decoder.steps_of() * step
+        seconds += passes * lane.decoder.steps_of(blanks) * step
     return min(MOST_SECONDS, math.ceil(ROOM * seconds))
 
 
@@ -78,7 +78,7 @@ def on_gpu(
             raise gr.Error(reason_of(error), title="", print_exception=False) from error
 
     def seconds(job: Job, top: bool, errors: bool) -> int:
-        return gpu_seconds(models.get(job.label).network, job, errors)
+        return gpu_seconds(models.get(job.label), job, errors)
 
     worker: Any = spaces.GPU(duration=seconds)(inside)
 
