@@ -181,6 +181,15 @@ test("after the rule was changed by hand nothing is said to have come to rest", 
   assert.match(tale(steps, { compute: { kind: "both", lock, select: { kind: "select" } } })[1], /come to rest/);
 });
 
+test("the verdict of several lanes is the work of each beside the reference", () => {
+  const lane = (id, flops) => [
+    decoder(id, id.toUpperCase(), { kind: "everything" }),
+    flops.map((each) => ({ flops: each })),
+  ];
+  const trace = Trace.parse(raceOf([lane("a", [100, 100]), lane("b", [100, 50]), lane("c", [30, 10])]));
+  assert.equal(verdict(trace), "“B” did 75 % of the work. “C” did 20 % of the work.");
+});
+
 test("a chapter is told at its own step alone, where it has a sentence", () => {
   const chapters = [{ step: 1, at: 1, text: "told." }, { step: 0 }, { step: 2, text: "at the end." }];
   const said = tale([{}, {}, {}], { chapters });
