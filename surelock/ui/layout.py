@@ -27,7 +27,7 @@ TITLE = (
 def build(models: Models, calls: Calls, *, most: int, sources: Sequence[str] = ("server",)) -> gr.Blocks:
     """Build the page.
 
-    calls: of the public endpoint.
+    calls: what /decode answers with.
     most: the most positions of a run.
     sources: where runs may be computed, "server" and "browser"; the first is selected at first.
     """
