@@ -42,6 +42,7 @@ def stage(page: Page, app: App) -> Page:
     page.click(".sidebar .toggle-button")
     expect(page.locator(".sidebar.open")).to_have_count(0)
     seek(page, 60)
+    rest(page)  # the sidebar gives its room back bit by bit
     page.evaluate("surelock.stage.grids.scrollIntoView()")
     rest(page)
     return page
