@@ -23,7 +23,7 @@ def shows(page: Page, length: int, steps: int, block: int) -> None:
     expect(page.locator("#sl-block-length input")).to_have_value(str(block))
 
 
-def test_run_pressed_before_the_form_is_filled_says_so(page: Page, app: App) -> None:
+def test_run_pressed_before_the_form_is_filled_starts_once_it_is(page: Page, app: App) -> None:
     link = {"prompt": "A red hen sat", "gen_length": 24, "steps": 12, "seed": 3, "lanes": '["klass"]'}
     page.add_init_script(
         """new MutationObserver((_, observer) => {
@@ -36,11 +36,9 @@ def test_run_pressed_before_the_form_is_filled_says_so(page: Page, app: App) -> 
     }).observe(document, { childList: true, subtree: true });"""
     )
     page.goto(f"{app.url}/?{urlencode(link)}")
-    page.wait_for_function("window.surelock?.page.now.arrived")
-    assert page.evaluate("!early || answer.includes('press Run again')")
-    page.wait_for_timeout(300)
-    page.click(".sl-action-run")
+    page.wait_for_function("window.surelock?.live.run")
     wait_for_run(page, 1)
+    assert page.evaluate("!early || answer.includes('the run starts once they are here')")
     header = page.evaluate("surelock.stage.trace.header")
     assert header["prompt"] == "A red hen sat" and [each["name"] for each in header["lanes"]] == ["KLASS"]
     settings = header["lanes"][0]["settings"]

@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { actions } from "../form/actions.js";
-import { pressRun, toggleSidebar } from "../form/controls.js";
+import { toggleSidebar } from "../form/controls.js";
 import { LOADS } from "../parts.js";
 import { Stage } from "../stage/stage.js";
 import { settingsOf } from "./address.js";
@@ -20,7 +20,6 @@ import { Sources } from "./sources.js";
 import { Starting } from "./starting.js";
 import { page } from "./state.js";
 import { Tab } from "./tab.js";
-import { FILLING } from "./wording.js";
 
 const PATIENCE_MS = 6000; // with a form whose load event does not come: it holds its first settings
 
@@ -86,8 +85,9 @@ export function begin({ root, source, fill, refuses }) {
   const arriving = new Arriving({ stage, live, kept, fill: fillAgain });
   Object.assign(parts, { stage, live, addressing, kept, arriving, starting: new Starting({ stage, live }) });
   const decodes = (model) => source.browser.decodes(model);
-  const press = () => (page.now.arrived ? pressRun() : stage.say(FILLING));
-  root.before(actions({ press, toggleForm: toggleSidebar, lessons: stage.lessonsButton, decodes }));
+  root.before(
+    actions({ press: () => live.pressForm(), toggleForm: toggleSidebar, lessons: stage.lessonsButton, decodes }),
+  );
   addSkipLink(stage.grids);
   embed(root);
   window.surelock = { ...parts, page }; // for the form's events, the browser's console and the tests

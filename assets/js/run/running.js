@@ -1,6 +1,6 @@
 // The run on its way: it is asked for, waits, opens, brings its steps and ends; Pause, Step and Stop.
 
-import { closeSidebarIfNarrow } from "../form/controls.js";
+import { closeSidebarIfNarrow, pressRun } from "../form/controls.js";
 import { withBlanks } from "../trace/blanks.js";
 import { Trace } from "../trace/trace.js";
 import { cursorBefore, partedAt, repeats, whatIf } from "./branching.js";
@@ -14,6 +14,7 @@ export class Running {
   run = null;
   branching = null; // what waits, where it is a branch, see branchOf
   #queued = null; // what waits, a run of the source's that has not opened
+  #early = false; // Run was pressed before the form held its settings
 
   /** source: see ServerSource. */
   constructor({ stage, source }) {
@@ -22,11 +23,19 @@ export class Running {
     page.follow(["phase"], ({ phase }) => {
       stage.root.dataset.state = phase;
     });
+    page.follow(["arrived"], ({ arrived }) => arrived && this.#early && this.pressForm());
+  }
+
+  /** Presses the form's Run: now, or once the form holds its settings. */
+  pressForm() {
+    this.#early = !page.now.arrived;
+    if (this.#early) this.stage.say(FILLING);
+    else pressRun();
   }
 
   /** A run of the form's, at once in the place of the visitor's older one, whatever that is at. */
   press({ lanes, ...values }) {
-    if (!page.now.arrived) return this.stage.say(FILLING);
+    if (!page.now.arrived) return this.pressForm();
     closeSidebarIfNarrow();
     if (["run", "branch"].includes(page.now.waits)) this.#leaveQueue();
     this.leave(null);

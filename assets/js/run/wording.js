@@ -4,7 +4,7 @@ import { count } from "../dom.js";
 import { page } from "./state.js";
 
 export const ONE_WAITS = "One of your runs waits for the device already: cancel it first.";
-export const FILLING = "The settings are still on their way: press Run again in a moment.";
+export const FILLING = "The settings are still on their way: the run starts once they are here.";
 
 /** What to expect of a prompt that the model cannot know, in a sentence, or "". */
 export function warning({ pieces, header: { prompt_tokens: tokens } }) {
