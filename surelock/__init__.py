@@ -5,5 +5,5 @@ The public names are declared in `__init__.pyi`. Each is imported on first use, 
 
 import lazy_loader
 
-__version__ = "3.0.0"
+__version__ = "4.0.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
