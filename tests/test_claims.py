@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from test_tables import text
 
-from surelock.research.tables import JUDGE, RESULTS, pooled
+from surelock.research.tables import JUDGE, RESULTS, pooled, printed
 from surelock.research.tables import cells as read_cells
 
 records = cache(read_cells)
@@ -108,7 +108,29 @@ def far_less() -> bool:
     return len(both) == 2 and all(fewer) and max(bounds) < 0.1
 
 
+def steps(sampler: str, engine: str = "onnx") -> dict[str, float]:
+    """Seconds of a step of the shapes of real models."""
+    lines = [line for line in printed("laptop", "decode") if line["engine"].startswith(engine)]
+    return {line["model"]: line[f"{sampler}_step_ms"] / 1e3 for line in lines}
+
+
+def of_qwens(sampler: str) -> list[float]:
+    """A step of mdlm-owt and of LFM2.5 as a share of one of Qwen3-0.6B."""
+    took = steps(sampler)
+    return [round(took[name] / took["qwen3-0.6b"], 2) for name in ("mdlm-owt", "lfm2.5-350m")]
+
+
+def unlocked() -> list[float]:
+    """A step of SureLock where nothing locks over one of the baseline."""
+    return [
+        took / steps("baseline", engine)[name]
+        for engine in ("onnx", "torch")
+        for name, took in steps("locked", engine).items()
+    ]
+
+
 R = "docs/results.md"
+LAPTOP = "docs/command-line.md"
 CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     ("README.md", "5.9 M parameters", lambda: round(parameters() / 1e6, 1) == 5.9),
     ("README.md", "locking by age, a fixed budget and the dual cache have a lower commit error than SureLock", lower),
@@ -117,6 +139,17 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
         "no difference from locking by chance is shown",
         lambda: beside_surelock().loc["by chance", "errs"] == "not shown",
     ),
+    (
+        "README.md",
+        "0.08 and 0.23 s](docs/command-line.md#a-real-model-on-a-laptop) on two cores, Qwen3-0.6B's 0.39 s",
+        lambda: [round(took, 2) for took in steps("baseline").values()] == [0.39, 0.08, 0.23],
+    ),
+    (
+        LAPTOP,
+        "0.20 (mdlm-owt) and 0.59 (LFM2.5) of the time of Qwen3-0.6B's, and 0.23 and 0.54 where",
+        lambda: [of_qwens(name) for name in ("baseline", "locked")] == [[0.2, 0.59], [0.23, 0.54]],
+    ),
+    (LAPTOP, "1.4 to 1.8 times the", lambda: [round(f(unlocked()), 1) for f in (min, max)] == [1.4, 1.8]),
     (
         R,
         "In both settings the budget errs more than ten times less than SureLock, with little more than half",

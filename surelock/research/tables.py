@@ -180,14 +180,15 @@ def printed(name: str, benchmark: str) -> list[dict[str, Any]]:
 
 
 def laptop() -> str:
-    """What `bench decode` printed of a real model's shape, a line an engine."""
+    """What `bench decode` printed of the shapes of real models, a line an engine."""
     rows = [
         line
         | {"gigabytes": line["peak_memory"] / 1e9}
         | {name: line[f"{name}_step_ms"] / 1e3 for name in ("baseline", "locked")}
         for line in printed("laptop", "decode")
     ]
-    columns = {"engine": "{engine}", "loading": "{loading_seconds:.1f} s", "memory at most": "{gigabytes:.2f} GB"}
+    columns = {"model": "{model}", "engine": "{engine}", "loading": "{loading_seconds:.1f} s"}
+    columns |= {"memory at most": "{gigabytes:.2f} GB"}
     columns |= {"a step": "{baseline:.2f} s", "of SureLock, nothing locked": "{locked:.2f} s"}
     return listed(columns | {"processor": "{processor}, {threads} threads"}, rows)
 
