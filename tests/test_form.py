@@ -115,6 +115,23 @@ def test_every_length_that_is_offered_can_run(form: Form, stories: surelock.Lang
     assert length["maximum"] == length["value"] == longest and "what fits beside the prompt" in length["info"], info
 
 
+@pytest.mark.parametrize(
+    ("prompt", "foreign"),
+    [
+        ("Tom had a small red boat.", False), ("__ and ______", False), ("Жили-были", True), ("🙂" * 3, True),
+        ("for(i=0;i<n;i++){x[i]+=1;}", True),
+    ],
+)  # fmt: skip
+def test_a_prompt_that_the_model_cannot_know_is_told_from_others(
+    form: Form, stories: surelock.LanguageModel, prompt: str, foreign: bool
+) -> None:
+    form.models._loaded["stories"] = stories
+    try:
+        assert form.refit_to_prompt("stories", prompt, True, Wants(64).text, 64, 64, 32)[-1] is foreign
+    finally:
+        form.models._loaded.clear()
+
+
 def test_a_prompt_fits_while_the_shortest_answers_do(form: Form, lm: surelock.LanguageModel) -> None:
     """Of this model's 64 positions 16 are for the answer."""
 

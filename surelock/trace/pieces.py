@@ -1,13 +1,15 @@
 """Pieces: the text of single tokens, or their bytes if these are not valid text by themselves."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby, islice
 from typing import Any
 
 Piece = str | list[int]
 GAP = "▁"
 MOST_CHARACTERS = 100_000
+LEAST_BYTES = 10  # of a text that a tokenizer can be measured by
+FEWEST = 2  # bytes to a token, of a text that a tokenizer was made for
 _FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -35,6 +37,15 @@ class Pieces:
             if token not in self._known:
                 self._known[token] = self._piece(token)
         return {str(token): self._known[token] for token in wanted}
+
+    def is_foreign(self, tokens: Sequence[int]) -> bool:
+        """Return whether the tokenizer takes the text of these tokens apart into little more than single bytes: it was
+        made for another kind of text. assets/js/trace/pieces.js has the same measure.
+        """
+        known = self.of(tokens)
+        pieces = (known.get(str(token), "") for token in tokens)
+        size = sum(len(piece.encode() if isinstance(piece, str) else piece) for piece in pieces)
+        return LEAST_BYTES <= size < FEWEST * len(tokens)
 
     def _piece(self, token: int) -> Piece:
         name = self._tokenizer.convert_ids_to_tokens(token)  # type: ignore[union-attr]

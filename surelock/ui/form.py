@@ -15,6 +15,7 @@ from surelock.decoding.settings import DecodeSettings, to_plain
 from surelock.errors import first_line, without_paths
 from surelock.places import ASSETS
 from surelock.trace.lanes import MOST
+from surelock.trace.pieces import Pieces
 from surelock.ui.models import Models
 from surelock.ui.request import MOST_CHARACTERS, lanes_in, prompt_tokens, read_shared
 from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit, not_whole
@@ -94,9 +95,6 @@ class Form:
         self.model = gr.Dropdown(models.labels, value=first, label="Model", interactive=len(models.labels) > 1)
         self.badge = gr.HTML(self.about(first), apply_default_css=False, elem_id="sl-badge")
         self.prompt = gr.Textbox(examples_for(first)[0], label="Prompt", lines=3, max_lines=8, elem_id="sl-prompt")
-        self.examples = gr.Dropdown(
-            examples_for(first), value=None, label="Examples", info="Openings written for this model."
-        )
         self.run = gr.Button("Run", variant="primary", elem_id="sl-run", size="lg")
         self.controls = _component("controls")
         self.lanes = _component("lanes", self.lanes_value(first, None))
@@ -105,6 +103,7 @@ class Form:
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
         self.wants = gr.Textbox(wants.text, visible="hidden")
+        self.foreign = gr.Checkbox(visible="hidden")  # see `_is_foreign`
         self._connect()
 
     def about(self, label: str) -> str:
@@ -167,11 +166,11 @@ class Form:
         for name in NAMES:
             self.fields[name].input(readable(partial(self.refit, name)), asked, [*schedule, self.wants], **quiet)
         changed = [self.prompt.change, self.chat.change]
-        gr.on(changed, readable(self.refit_to_prompt), asked, [self.prompt, *schedule], **quiet)
+        gr.on(changed, readable(self.refit_to_prompt), asked, [self.prompt, *schedule, self.foreign], **quiet)
+        told = "(foreign) => { window.surelock?.page.set({ foreign }); }"
+        self.foreign.change(None, self.foreign, None, js=told, api_visibility="private")
         self.fields["seed"].change(readable(check_seed), self.fields["seed"], [self.fields["seed"], self.run], **quiet)
-        chosen = "(text, prompt) => text ?? prompt"  # passing the list by Tab chooses nothing
-        self.examples.input(None, [self.examples, self.prompt], self.prompt, js=chosen, api_visibility="private")
-        changed = [self.examples, self.prompt, self.lanes, *self.settled]
+        changed = [self.prompt, self.lanes, *self.settled]
         self.model.input(readable(self._change_model), [self.model, self.lanes, self.chat], changed, **quiet)
 
     @property
@@ -189,12 +188,15 @@ class Form:
         return [*updates, wants.text]
 
     def refit_to_prompt(self, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any) -> list[Any]:
-        """Return the updates after the prompt has changed: its note, and the length that fits."""
+        """Return the updates after the prompt has changed: its note, the length that fits, and whether the
+        model cannot know it.
+        """
         prompt = prompt or ""
         given = dict(zip(NAMES, schedule, strict=True))
         return [
             gr.update(info=self._measured(label, prompt, chat)),
             *self._schedule(label, prompt, chat, Wants.read(wanted), given),
+            self._is_foreign(label, prompt, chat),
         ]
 
     def _schedule(
@@ -222,21 +224,25 @@ class Form:
         each byte.
         """
         tokens, most = self._tokens(label, prompt, chat)
-        if tokens is None:
-            tokens = len(prompt.encode("utf-8", "replace")) + (CHAT_TOKENS if label not in EXAMPLES else 0)
-        room = min(most - tokens, int(MOST_OFFERED["gen_length"]))
+        bound = len(prompt.encode("utf-8", "replace")) + (CHAT_TOKENS if label not in EXAMPLES else 0)
+        room = min(most - (bound if tokens is None else len(tokens)), int(MOST_OFFERED["gen_length"]))
         return max(2 * LEAST, room - room % GRAIN)
 
-    def _tokens(self, label: str, prompt: str, chat: bool) -> tuple[int | None, int]:
-        """The number of tokens of a prompt, None if unknown, and the number of positions."""
+    def _tokens(self, label: str, prompt: str, chat: bool) -> tuple[list[int] | None, int]:
+        """The token ids of a prompt, None if unknown, and the number of positions."""
         lm = self.models.ready(label)
         if lm is None or len(prompt) > MOST_CHARACTERS:
             return None, self.most
         most = min(self.most, lm.config.max_length)
         try:
-            return len(prompt_tokens(lm, prompt, chat)), most
+            return prompt_tokens(lm, prompt, chat), most
         except ValueError:
             return None, most
+
+    def _is_foreign(self, label: str, prompt: str, chat: bool) -> bool:
+        """Whether the model cannot know the prompt, as far as it is known."""
+        (tokens, _), lm = self._tokens(label, prompt, chat), self.models.ready(label)
+        return bool(lm and tokens and Pieces(lm.tokenizer).is_foreign(tokens))
 
     def _measured(self, label: str, prompt: str, chat: bool) -> str:
         """The note beside the prompt: its length, and whether a text fits beside it."""
@@ -245,8 +251,8 @@ class Form:
         tokens, most = self._tokens(label, prompt, chat)
         if tokens is None:
             return ""
-        fits = tokens + 2 * LEAST <= most
-        return f"{tokens} tokens of the {most} that fit here" + ("." if fits else " with the answer: shorten it.")
+        fits = len(tokens) + 2 * LEAST <= most
+        return f"{len(tokens)} tokens of the {most} that fit here" + ("." if fits else " with the answer: shorten it.")
 
     def _change_model(self, label: str, lanes: str, chat: bool) -> list[Any]:
         """The updates after the model has changed: its examples and settings, and the same lanes with its presets."""
@@ -254,7 +260,7 @@ class Form:
         examples = examples_for(label)
         value = self.lanes_value(label, lanes_in(lanes))
         settled = self.settle(self.suits(label), label, examples[0], chat)
-        return [gr.update(choices=examples, value=None), examples[0], value, *settled]
+        return [examples[0], value, *settled]
 
     def settle(self, wanted: Mapping[str, Any], label: str, prompt: str, chat: bool = True) -> list[Any]:
         """Return the updates that put wanted settings, or else the defaults, into the fields, and the wants."""

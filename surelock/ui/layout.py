@@ -78,14 +78,13 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> Non
             label,
             link.prompt or (gr.skip() if link.model is None else examples[0]),
             link.chat,
-            gr.update(choices=examples, value=None),
             form.lanes_value(label, link.lanes, arrived={"said": link.sentence}),
             *settled,
             wants.text,
         ]
 
     form.model.change(readable(form.about), form.model, form.badge, **QUIET)
-    filled = [form.badge, form.model, form.prompt, form.chat, form.examples, form.lanes, *form.settled]
+    filled = [form.badge, form.model, form.prompt, form.chat, form.lanes, *form.settled]
     page.load(arrive, None, filled, **QUIET)
     stage.select(use, None, filled, **QUIET)
     names = ["model", "prompt", "chat", "lanes", *form.fields]

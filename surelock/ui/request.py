@@ -234,7 +234,9 @@ def check_length(job: Job, most: int) -> None:
 
 
 def check_runs(lm: LanguageModel, job: Job) -> None:
-    """Raise ValueError for settings and events that no run of the prompt can have."""
+    """Raise ValueError for a prompt that leaves nothing to write, or settings and events that no run can have."""
+    if not job.gen_length and lm.mask_id not in job.tokens:
+        raise ValueError("prompt has no blank and gen_length is 0: leave a blank (__), or set a length.")
     for lane in job.lanes:
         Run(lm.shape, [job.tokens], lane.decoder)
 

@@ -29,7 +29,6 @@ def test_few_tab_stops_from_the_top_to_the_first_grid(page: Page, app: App) -> N
 
 
 def test_tab_changes_no_field_on_its_way(page: Page, app: App) -> None:
-    """Passing the examples once emptied the prompt."""
     visit(page, app.url, prompt="A boat that")
     expect(page.locator("#sl-prompt textarea")).to_have_value("A boat that")
     page.focus("#sl-prompt textarea")

@@ -16,7 +16,8 @@ function texts(...lists) {
   return trace;
 }
 
-const told = (trace, i = 1) => prose(trace, trace.lanes[i], 0).map(({ text, kind }) => `${kind}:${text}`);
+const told = (trace, i = 1) =>
+  prose(trace, trace.lanes[i], 0).map(({ text, kind, filled }) => `${filled ? "filled " : ""}${kind}:${text}`);
 
 test("words are pieces up to the next white space, with their first position", () => {
   const trace = texts([1, 2, 3, 4, -1, -1, 5, 7, 6]);
@@ -131,8 +132,8 @@ test("of a text with blanks all is read, and what fills them is marked", () => {
   const lane = (tokens) => ({ clamp: (t) => t, count: 1, token: (p) => tokens[p] });
   trace.lanes = [lane([8, 2, 3, 4, 5, 6]), lane([8, 2, 6, 4, 5, 0])];
   [trace.reference] = trace.lanes;
-  assert.deepEqual(told(trace, 0), ["same:x y", "filled: cats,", "same: dog", "filled: ran"]);
-  assert.deepEqual(told(trace), ["same:x y", "fork: cat", "other: ran,", "same: dog"]);
+  assert.deepEqual(told(trace, 0), ["same:x y", "filled same: cats,", "same: dog", "filled same: ran"]);
+  assert.deepEqual(told(trace), ["same:x y", "filled fork: cat", "filled other: ran,", "same: dog"]);
   const plain = new Trace({ header: { ...header, prompt_tokens: [8, 2] }, pieces: PIECES });
   assert.deepEqual([plain.textFrom, plain.fills, trace.textFrom], [2, false, 0]);
 });

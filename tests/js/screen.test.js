@@ -55,6 +55,8 @@ test("a prompt that the tokenizer takes apart into bytes is warned of, and an ow
   surelock.page.set({ knows: "tales" });
   assert.equal(await run([0xd0]), "This model knows tales. It reads this prompt almost byte by byte: expect nonsense.");
   assert.equal(await run(" tale"), "");
+  surelock.page.set({ foreign: true });
+  assert.match(find(".sl-prompt-box .sl-writes").textContent, /expect nonsense/, "already while it is typed");
   assert.ok(find(".sl-recording").hidden);
 });
 

@@ -4,6 +4,7 @@
 import variant from "@jitl/quickjs-wasmfile-release-sync";
 import * as ort from "onnxruntime-web/wasm";
 import { newQuickJSWASMModuleFromVariant, newVariant } from "quickjs-emscripten-core";
+import { Pieces } from "../trace/pieces.js";
 import { codesOf } from "../trace/typed.js";
 import { readDecoder } from "./choices.js";
 import { OwnRule } from "./own.js";
@@ -111,6 +112,8 @@ class WorkerRun {
       throw new RangeError(
         `Prompt is too long: ${given} tokens and ${wanted} to generate make ${given + wanted}; at most ${max_length} positions fit here.`,
       );
+    if (!wanted && !tokens.includes(shape.mask_id))
+      throw new RangeError("Prompt has no blank and Generated length is 0: leave a blank (__), or set a length.");
     const known = (token) => token === undefined || (Number.isInteger(token) && token >= 0 && token < vocab_size);
     const written = lanes.flatMap((lane) => (lane.events ?? []).map(({ token }) => token));
     if (![...tokens, ...written].every(known)) throw new RangeError(`Its tokens are not those of the model ${model}.`);
@@ -211,6 +214,14 @@ const asks = {
     const [id] = found.at(-1) ?? [shape.mask_id];
     if (id !== shape.mask_id) return { id, piece: tokenizer.pieces([id])[id] };
     return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.` };
+  },
+
+  /** Whether the model cannot know a prompt. */
+  async foreign({ text }) {
+    const { tokenizer, shape } = await assembled();
+    const [tokens, pieces] = [tokenizer.encode(text, shape.mask_id), new Pieces()];
+    pieces.add(tokenizer.pieces(tokens));
+    return pieces.isForeign(tokens);
   },
 
   /** [[position, share], ...]: what a position of these tokens (-1: masked) attends to most, as

@@ -28,7 +28,10 @@ function moment(trace, colours, step) {
 
 function text(trace, lane) {
   const parts = prose(trace, lane, trace.count - 1);
-  const words = parts.map(({ text: own, kind }) => (kind === "same" ? own : h("u", own)));
+  const words = parts.map(({ text: own, kind, filled }) => {
+    const word = filled ? h("b", own) : own;
+    return kind === "same" ? word : h("u", word);
+  });
   return h("section", h("h2", lane.name), h("p", { dir: "auto" }, words));
 }
 

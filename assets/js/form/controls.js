@@ -2,6 +2,7 @@
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
+import { foreignText } from "../run/wording.js";
 import { toWrite } from "../trace/blanks.js";
 
 const FOCUS_MS = 50;
@@ -70,10 +71,12 @@ export function stopButton(now) {
   return { text: stopping ? "Stopping …" : stops, disabled: stopping || (now.phase === "idle" && !waits) };
 }
 
-/** A line that says what Run will write. */
+/** A line that says what Run will write, and what to expect of it. */
 export function writesLine() {
-  const line = h("p.sl-writes");
-  page.follow(["prompt", "length"], ({ prompt, length }) => setText(line, toWrite(prompt, length)));
+  const line = h("p.sl-writes", { "aria-live": "polite" });
+  page.follow(["prompt", "length", "foreign"], ({ prompt, length, foreign }) =>
+    setText(line, foreign ? foreignText() : toWrite(prompt, length)),
+  );
   return line;
 }
 

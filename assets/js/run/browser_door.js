@@ -22,6 +22,11 @@ export class BrowserDoor {
   attended = this.#ask("attended");
   inside = this.#ask("inside");
 
+  /** Whether the model cannot know a prompt, as far as that is known: nothing is fetched for it. */
+  async foreign(text) {
+    return this.ready && (await this.#ask("foreign")(text)) === true;
+  }
+
   decodes(model) {
     return model === NAME;
   }

@@ -107,6 +107,11 @@ class BrowserSource {
     return this.#ask("token", undefined, { text });
   }
 
+  /** Whether the model cannot know a prompt, see `Pieces`. */
+  foreign(text) {
+    return this.#ask("foreign", undefined, { text });
+  }
+
   /** See Inspector; null where nothing was fetched for a run yet. */
   async attended(_, lane, cell, step) {
     const tokens = [...lane.tokens(step - 1)];

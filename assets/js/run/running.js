@@ -5,7 +5,7 @@ import { withBlanks } from "../trace/blanks.js";
 import { Trace } from "../trace/trace.js";
 import { cursorBefore, partedAt, repeats, whatIf } from "./branching.js";
 import { page } from "./state.js";
-import { FILLING, fetching, lookedFor, ONE_WAITS, waitingText, warning } from "./wording.js";
+import { FILLING, fetching, foreignText, lookedFor, ONE_WAITS, waitingText } from "./wording.js";
 
 /** what: "run", the form's own; "branch", a what-if or a lesson's run; "more", of a paused run; null: nothing waits. */
 const waitFor = (what) => page.set({ waits: what, place: 0, waiting: "" });
@@ -175,7 +175,8 @@ export class Running {
     if (branching) for (const lane of trace.race.growing) trace.computed(lane, engine);
     this.run = { id, handle, trace, pausable, engine, behind: 1, branching };
     this.#show(trace, branching);
-    this.#note(branching?.parted ?? warning(trace));
+    const foreign = trace.pieces.isForeign(trace.header.prompt_tokens);
+    this.#note(branching?.parted ?? (foreign ? foreignText(page.now.knows) : ""));
     const { edited, wanted } = page.now;
     if (wanted) this.run.lacks = this.stage.look({ ...wanted, step: undefined });
     page.set({ edited: edited === this.submitted ? null : edited, phase: "running" }); // else typed since, and not run yet

@@ -1,17 +1,13 @@
 // Sentences about a run on its way.
 
 import { count } from "../dom.js";
-import { page } from "./state.js";
 
 export const ONE_WAITS = "One of your runs waits for the device already: cancel it first.";
 export const FILLING = "The settings are still on their way: the run starts once they are here.";
 
-/** What to expect of a prompt that the model cannot know, in a sentence, or "". */
-export function warning({ pieces, header: { prompt_tokens: tokens } }) {
-  if (!pieces.isForeign(tokens)) return "";
-  const { knows } = page.now;
-  return `${knows ? `This model knows ${knows}. It` : "This model"} reads this prompt almost byte by byte: expect nonsense.`;
-}
+/** What to expect of a prompt that the model cannot know, in a sentence. knows: what it knows. */
+export const foreignText = (knows = "") =>
+  `${knows ? `This model knows ${knows}. It` : "This model"} reads this prompt almost byte by byte: expect nonsense.`;
 
 /** A link's step, in a sentence: the run that it asked for is shown at its end. */
 export function lookedFor({ step }, { race: { last } }) {

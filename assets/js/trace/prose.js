@@ -123,20 +123,19 @@ export function forkOf(trace, lane, step) {
   return { position, spans, words: shown };
 }
 
-/** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "filled" (the same in a blank), "fork" (the first word that differs) or "other". */
+/** A lane's text beside the reference's at the cursor's step: [{text, kind, filled}], kind "same", "fork" (the first word that differs) or "other"; filled: it fills a blank. */
 export function prose(trace, lane, step) {
   const own = words(trace, lane, trace.race.reached(lane, step));
   const other = words(trace, trace.reference, trace.race.reached(trace.reference, step));
   const [shared] = align(own, other);
   const fork = forkAmong(own, other);
   const parts = [];
-  own.forEach(({ text, filled }, i) => {
-    const same = filled ? "filled" : "same";
-    const calm = shared[i] ? same : "other";
+  own.forEach(({ text, filled = false }, i) => {
+    const calm = shared[i] ? "same" : "other";
     const kind = i === fork ? "fork" : calm;
     const last = parts.at(-1);
-    if (last?.kind === kind && kind !== "fork") last.text += text;
-    else parts.push({ text: i ? text : text.trimStart(), kind });
+    if (last?.kind === kind && last.filled === filled && kind !== "fork") last.text += text;
+    else parts.push({ text: i ? text : text.trimStart(), kind, filled });
   });
   return parts;
 }
@@ -183,11 +182,15 @@ function upToFullStop(text, most) {
 /** Writes a text into a paragraph. onFork() is called for a click on the fork. */
 export function writeProse(node, parts, onFork) {
   node.replaceChildren(
-    ...parts.map(({ text, kind }) => {
-      if (kind === "same") return h("span", text);
-      if (kind === "filled") return h("em.sl-filled", text);
-      if (kind === "other") return h("mark", text);
-      const go = h("button.sl-fork", { title: "Here the texts part: show both", onclick: onFork }, text.trim() || "␣");
+    ...parts.map(({ text, kind, filled }) => {
+      const how = filled ? ".sl-filled" : "";
+      if (kind === "same") return h(`${filled ? "em" : "span"}${how}`, text);
+      if (kind === "other") return h(`mark${how}`, text);
+      const go = h(
+        `button.sl-fork${how}`,
+        { title: "Here the texts part: show both", onclick: onFork },
+        text.trim() || "␣",
+      );
       return h("span", text.match(/^\s*/)[0], go);
     }),
   );
