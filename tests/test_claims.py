@@ -139,6 +139,7 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
         "no difference from locking by chance is shown",
         lambda: beside_surelock().loc["by chance", "errs"] == "not shown",
     ),
+    (R, "By age, budget and dual cache err less than SureLock.", lower),
     (
         "README.md",
         "0.08 and 0.23 s](docs/command-line.md#a-real-model-on-a-laptop) on two cores, Qwen3-0.6B's 0.39 s",
