@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
+from starlette.middleware import Middleware
 from starlette.requests import Request
 
 import surelock
 from surelock.decoding.run import NonFiniteLogits
 from surelock.trace.replay import replay_html
+from surelock.ui import endpoint as endpoint_module
 from surelock.ui import limits
-from surelock.ui.endpoint import Calls
+from surelock.ui.endpoint import Calls, admit
+from surelock.ui.gate import Gate
+from surelock.ui.layout import build
 from surelock.ui.limits import Limits
 from surelock.ui.models import Models
+from surelock.ui.parameters import parameters
 from surelock.ui.queue import Queue
 from surelock.ui.race import Runner, make_runner
 from tests.browser.visitor import Visitor, held
@@ -200,6 +208,30 @@ def test_calls_of_one_client_have_a_quarter_of_the_places_behind_visitors(app: A
         assert order.count("script") <= 1
         [each.result(60) for each in waiting]
     visitor.close()
+
+
+@pytest.mark.parametrize("path", ["call/decode/{}", "call/v2/decode/{}", "queue/data?session_hash=tab"])
+def test_a_call_that_nobody_reads_ends_after_a_grace(
+    models: Models, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(endpoint_module, "UNREAD_SECONDS", 0.5)
+    monkeypatch.setattr(Queue.change, "__defaults__", (0.05,))
+    queue = Queue(8)
+    calls = Calls(models, make_runner(models), queue, Limits(), 512)
+    page = build(models, calls, most=512)
+    served = {"middleware": [Middleware(Gate, admit=partial(admit, page, calls))]}
+    _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, app_kwargs=served)
+    with closing(page), httpx.Client(base_url=f"{url}gradio_api", timeout=30) as http, ExitStack() as holder:
+        holder.enter_context(queue.place("another", "another"))
+        http.post("/call/v2/decode", json={"prompt": "A fox"}).raise_for_status()
+        data = ["A fox", *(each.default for each in parameters()[1:])]
+        event = http.post("/call/decode", json={"data": data, "session_hash": "tab"}).json()["event_id"]
+        with http.stream("GET", f"/{path.format(event)}") as stream:
+            places = (int(found[1]) for line in stream.iter_lines() if (found := re.search(r'"place": ?(\d+)', line)))
+            assert next(places) == 2
+            while next(places) == 2:
+                pass
+            assert [next(places) for _ in range(30)] == [1] * 30, "three times as long as the other went on"
 
 
 @pytest.mark.parametrize("how", ["closes its stream", "cancels"])

@@ -22,6 +22,7 @@ import surelock
 from surelock.trace.lanes import Lane, StepsOver
 from surelock.ui import runs as module
 from surelock.ui.limits import Limits, weigh
+from surelock.ui.queue import Queue
 from surelock.ui.race import Race
 from surelock.ui.request import Job
 from surelock.ui.runs import Run, Runs
@@ -216,6 +217,59 @@ def test_thirty_with_one_job_share_a_race_and_what_differs_in_anything_does_not(
         assert first.race is not second.race, "on ZeroGPU one visitor pays for it"
         await numbers(first)
         assert opened(alone, "c", FakeDecoder()).race is first.race
+
+    finished(visit())
+
+
+def test_thirty_readers_of_five_prompts_have_each_computed_once_whoever_leaves() -> None:
+    """One in the middle of the third prompt stops, one of the fourth closes the tab: the others have everything."""
+    decoders = list[FakeDecoder]()
+
+    async def visit(number: int, runs: Runs, queue: Queue) -> list[int]:
+        def begin() -> Race:
+            recorder: Any = FakeRecorder()
+            decoders.append(FakeDecoder())
+            return Race(job, recorder, decoders[-1](), runs.limits, ends=queue.finished)
+
+        job, seen = replace(JOB, prompt=f"prompt {number % 5}"), list[int]()
+        run = runs.open(f"{number}", f"{number}", job.key, begin)
+        with queue.place(run.race, run.client) as place:
+            assert [before async for before, _ in place.waits()][-1] == 0
+            async with aclosing(batches(run)) as stream:
+                async for batch in stream:
+                    seen += [number for number, _ in batch]
+                    if seen[-1] >= 1 and number == 7:
+                        run.stop()
+                    if seen[-1] >= 1 and number == 13:
+                        break
+        return seen
+
+    async def all_of_them() -> list[list[int]]:
+        runs, queue = Runs(), Queue(32)
+        return await asyncio.gather(*(visit(number, runs, queue) for number in range(30)))
+
+    seen = finished(all_of_them())
+    whole = [*range(LAST + 1)]
+    assert [number for number in range(30) if seen[number] != whole] == [7, 13]
+    assert seen[7] == [0, 1, 2] and seen[13] == [0, 1]
+    assert [each.computed for each in decoders] == [6] * 5
+
+
+def test_a_run_that_was_left_alone_for_nine_minutes_goes_on_and_for_eleven_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def visit() -> None:
+        run = opened(runs := Runs(), "a", FakeDecoder())
+        assert await numbers(run, -1, 2) == [0, 1, 2]
+        now[0] += 540
+        runs.sweep()
+        assert runs.find(run.id) is run and await numbers(run, 2) == [3, 4, 5, 6, 7, LAST]
+        now[0] += 660
+        runs.sweep()
+        assert runs.find(run.id) is None and "for ten minutes" in runs.why_gone(run.id)
 
     finished(visit())
 

@@ -39,7 +39,7 @@ def gives_nothing_away(text: str) -> None:
 
 
 def refused_with_a_reason(answer: httpx.Response) -> None:
-    assert answer.status_code >= 400, answer.text[:200]
+    assert 400 <= answer.status_code < 500, answer.text[:200]
     assert answer.text not in ("", "Internal Server Error"), "no reason is given"
     gives_nothing_away(answer.text)
 
@@ -147,7 +147,7 @@ def test_fields_that_gradio_knows_and_the_page_does_not_use_do_no_harm(app: App,
             body = {"data": [None] * len(known["inputs"]), "fn_index": known["id"], "session_hash": "odd"} | fields
             for path in ("run/predict", "queue/join"):
                 answer = visitor.http.post(f"{app.url}/gradio_api/{path}", json=body)
-                assert answer.text and "Internal Server Error" not in answer.text, (path, known["id"], str(fields)[:90])
+                assert answer.status_code < 500, (path, known["id"], str(fields)[:90], answer.text)
                 gives_nothing_away(answer.text)
     visitor.http.post(f"{app.url}/gradio_api/reset", json={"event_id": deep[2]})
     visitor.http.post(f"{app.url}/gradio_api/cancel", json={"event_id": "x", "session_hash": "odd", "fn_index": 1})

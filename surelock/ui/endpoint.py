@@ -7,11 +7,13 @@ import inspect
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 import gradio as gr
 import numpy as np
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
     from surelock.quality.commit_error import CommitError
 
 AGAIN_SECONDS = 0.5  # until a script hears that the queue is full: one that tries again at once does not keep it busy
+UNREAD_SECONDS = 10.0  # that a call goes on without a stream of its answers
 _CALL = re.compile(rf"{API}/call/(v2/)?{ENDPOINT}/?")
+_STREAM = re.compile(rf"{API}/(?:queue/data|call/(?:v2/)?{ENDPOINT}/(.+))")
 
 
 class Calls:
@@ -49,6 +53,23 @@ class Calls:
 
     def __init__(self, models: Models, decoder: Runner, queue: Queue, limits: Limits, most: int) -> None:
         self._models, self._decoder, self._queue, self._limits, self._most = models, decoder, queue, limits, most
+        self._streams: Counter[str] = Counter()  # that are open, by the call or the session that they are of
+
+    @contextmanager
+    def streamed(self, scope: Scope) -> Iterator[None]:
+        """Count the stream of answers that a request opens, if it opens one, until the block ends."""
+        found = _STREAM.fullmatch(scope["path"])
+        names = [found[1]] if found and found[1] else parse_qs(scope["query_string"].decode()).get("session_hash", [])
+        opened = Counter(names[:1] if found else [])
+        self._streams += opened
+        try:
+            yield
+        finally:
+            self._streams -= opened
+
+    def is_read(self, *names: str | None) -> bool:
+        """Return whether a stream of answers is open: of a call, or of its session."""
+        return any(name in self._streams for name in names)
 
     def check(self, client: str) -> None:
         """Raise QueueFull if a client has no place for one more call."""
@@ -103,8 +124,16 @@ class Calls:
         return _steps(lm, job, rounds, bool(given["trace"]))
 
 
-def admit(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> None:
-    """Check a call of one of the page's functions before Gradio reads it. Raises Refused.
+@contextmanager
+def admit(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> Iterator[None]:
+    """Check a request before Gradio reads it, and count it among the streams while it is answered. Raises Refused."""
+    _check_call(page, calls, scope, body)
+    with calls.streamed(scope):
+        yield
+
+
+def _check_call(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> None:
+    """Check a call of one of the page's functions. Raises Refused.
 
     Gradio prints the traceback of what it cannot read, with all data.
     """
@@ -139,10 +168,15 @@ def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[dict[str, Any]]]
 
     async def decode(*args: Any, **kwargs: Any) -> AsyncGenerator[dict]:
         request: Any = LocalContext.request.get()
+        read = time.monotonic()
         try:
             given = signature.bind(*args, **kwargs).arguments
             async with aclosing(calls.answers(given, request.request)) as answers:
                 async for answer in answers:
+                    if calls.is_read(LocalContext.event_id.get(None), request.session_hash):
+                        read = time.monotonic()
+                    elif time.monotonic() - read > UNREAD_SECONDS:
+                        raise ValueError(f"The call was ended: nobody read it for {UNREAD_SECONDS:g} seconds.")
                     yield answer
         except ValueError as error:
             raise gr.Error(str(error), print_exception=False) from error

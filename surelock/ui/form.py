@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 import gradio as gr
+from gradio.context import LocalContext
 
 from surelock.decoding.choices import Decoder, plain_choice
 from surelock.decoding.described import presets_for
@@ -76,6 +77,9 @@ def readable(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*given)
         except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
+            call: Any = LocalContext.request.get(None)
+            if call is not None:
+                call.request.state.status = 422  # Gradio answers 500, as if the server had failed
             message = f"The data is not what this function takes: {without_paths(error)}"
             raise gr.Error(message, print_exception=False) from error
 

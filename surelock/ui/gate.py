@@ -10,7 +10,8 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -80,7 +81,8 @@ class Gate:
     """ASGI middleware that accepts or refuses requests.
 
     allow_hosts: further names of this server; '*.domain' for a whole domain, '*' for any name.
-    admit: called with the scope and the JSON body of a request; it may raise Refused.
+    admit: is given the scope and the JSON body of a request, and returns the context in which it is answered; to enter
+    it may raise Refused.
     agents: whether calls of agents are accepted.
     """
 
@@ -88,7 +90,7 @@ class Gate:
         self,
         app: ASGIApp,
         allow_hosts: Collection[str] = (),
-        admit: Callable[[Scope, Any], None] = lambda scope, body: None,
+        admit: Callable[[Scope, Any], AbstractContextManager[None]] = lambda scope, body: nullcontext(),
         agents: bool = False,
     ) -> None:
         self.app, self.admit, self.agents = app, admit, agents
@@ -102,7 +104,8 @@ class Gate:
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
             return None  # no socket is ever opened by the page
-        answer, content, body = _with_headers(_in_pieces(send)), bytearray(), None
+        state: dict[str, Any] = {**scope.get("state", {})}
+        answer, content, body = _with_headers(_in_pieces(send), state), bytearray(), None
         client = client_of(scope)
         self._open[client] += 1
         try:
@@ -112,9 +115,9 @@ class Gate:
             if scope["method"] == "POST" and not UNREAD.fullmatch(scope["path"]):
                 body = await self._read(scope, receive, content)
                 receive = _again(bytes(content), receive)
-            scope = {**scope, "headers": _cheap(scope["headers"]), BODY: body}
-            self.admit(scope, body)
-            await self.app(scope, receive, answer)
+            scope = {**scope, "headers": _cheap(scope["headers"]), BODY: body, "state": state}
+            with self.admit(scope, body):
+                await self.app(scope, receive, answer)
         except Refused as refused:
             await asyncio.sleep(refused.seconds)
             await refused.response(scope, receive, answer)
@@ -203,9 +206,12 @@ def _matches(name: str, pattern: str) -> bool:
     return name.endswith(pattern[1:]) if pattern.startswith("*.") else name == pattern
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, state: Mapping[str, Any]) -> Send:
+    """Send answers with our headers, and with the `status` that the state of the request holds, if it holds one."""
+
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
+            message["status"] = state.get("status", message["status"])
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)

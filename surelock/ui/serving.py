@@ -164,7 +164,8 @@ def _worker(request: Request) -> Response:
 
 def _plotly(request: Request) -> Response:  # in a thread: compressing it takes a third of a second, once
     script = plotly_script()
-    return _Files(script.parent, "max-age=86400").file_response(script, script.stat(), request.scope)
+    with _MAKING:
+        return _Files(script.parent, "max-age=86400").file_response(script, script.stat(), request.scope)
 
 
 @cache

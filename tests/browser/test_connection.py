@@ -78,10 +78,13 @@ def test_what_the_tab_has_outlives_the_server(page: Page) -> None:
 
 
 def test_a_page_pauses_steps_and_stops(page: Page, app: App) -> None:
+    """It is paused for nine minutes of its clock."""
+    page.clock.install()
     visit(page, app.url, gen_length=200, steps=200)
     begin(page)
     page.click(".sl-control-pause")
     expect(page.locator(".sl-status")).to_contain_text("Paused after step")
+    page.clock.fast_forward("09:00")
     count = page.evaluate("surelock.stage.trace.count")
     page.click(".sl-control-step")
     until(page, f"surelock.stage.trace.count === {count} + 1 && surelock.page.now.waits === null")
