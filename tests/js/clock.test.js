@@ -67,25 +67,6 @@ test("the cursor counts the slowest clocked lane's steps by the clock, and the o
   fc.assert(fc.property(...races, check), { ...RANDOM, numRuns: 500 });
 });
 
-test("by the clock lanes without one go step by step, and nobody's steps are counted", () => {
-  const untimed = small();
-  untimed.header.timed_together = undefined;
-  const trace = shown(Trace.parse(untimed), { byClock: true });
-  assert.equal(trace.race.pacemaker, null);
-  assert.deepEqual([trace.race.whose, trace.race.last, both(trace, 1)], ["", 2, [1, 1]]);
-  for (const step of [-1, 0, 1, 2]) assert.ok(narrate(trace, step, chapters(trace)).endsWith("."));
-  assert.deepEqual(laneClock(trace, trace.lanes[1], 0), ["not timed", "step 1 of 3"]);
-});
-
-test("totals by the clock are of a lane's own step beside as many of the reference's", () => {
-  const trace = raced(0.4, 0.4, 0.4);
-  const [, lane] = trace.lanes;
-  const now = trace.totals(lane, 0); // two steps done in the first second
-  assert.equal(now.steps, 2);
-  assert.deepEqual([now.seconds, now.against], [0.8, 2]);
-  assert.equal(now.flopsShare, (100 + 80) / 200);
-});
-
 test("while records come the newest that shows is what the quickest has computed", () => {
   const document = small();
   const trace = new Trace(document);

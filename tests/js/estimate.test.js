@@ -1,13 +1,9 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import test from "node:test";
 import { lockRule, locksAt } from "../../assets/js/trace/estimate.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { restingMedians, VALUES } from "../../assets/js/trace/values.js";
 import { decoder, pairs, raceOf, small } from "./small.js";
-
-const recorded = () =>
-  Trace.parse(JSON.parse(readFileSync(new URL("../../assets/runs/stories.json", import.meta.url), "utf8")));
 
 /** The step in which each position would lock first, Infinity where none. */
 function first(lane, epsilon, full) {
@@ -15,28 +11,6 @@ function first(lane, epsilon, full) {
   const steps = Array.from({ length: lane.count }, (_, t) => t);
   return Array.from({ length: lane.n }, (_, p) => steps.find((t) => locked[t * lane.n + p]) ?? Infinity);
 }
-
-const by = (when, t) => when.filter((step) => step <= t).length;
-
-// KL is kept to 13 %, confidence to 1/255: a few positions lie at the edge of the rule.
-test("at the run's own epsilon the estimate is the record, but for values at the edge of a byte", () => {
-  const { lanes } = recorded();
-  const lane = lanes.find(lockRule);
-  const when = first(lane, lockRule(lane).epsilon, lanes[0]);
-  const unlike = when.filter((step, p) => lane.lockStep(p, lane.count - 1) !== (step < Infinity ? step : -1));
-  assert.ok(by(when, 127) > 100 && unlike.length <= 6, `${unlike.length} positions lock in another step`);
-});
-
-test("a looser epsilon locks more by now, a stricter one less, and one below all KL nothing", () => {
-  const { lanes } = recorded();
-  const lane = lanes.find(lockRule);
-  const counts = [1e-13, 5e-6, 5e-4, 5e-2, 1].map((epsilon) => by(first(lane, epsilon, lanes[0]), 60));
-  assert.deepEqual(
-    counts,
-    [...counts].sort((a, b) => a - b),
-  );
-  assert.ok(counts[0] < 5 && counts[1] < counts[2] && counts[2] < counts[4], String(counts));
-});
 
 /** The step in which each of four positions would lock; 0 and 1 are prompt, 2 and 3 are written in the first step. */
 function locks(rule, epsilon = 0.01, kl = [0, 0, 0, 0], sure = [1, 0.75, 0.5, 0.25]) {

@@ -19,21 +19,6 @@ const runs = new Map(
 );
 const nameOf = (p) => `cell ${p}`;
 
-test("a lesson is not about a run for which its sentences are false", () => {
-  const [unmasking] = lessons;
-  const made = (change) => {
-    const document = read("runs/stories.json");
-    for (const each of document.header.lanes) change(each);
-    return misfit(Trace.parse(document), unmasking.run);
-  };
-  assert.equal(
-    made(() => {}),
-    "",
-  );
-  const random = made((each) => Object.assign(each, { unmask: { kind: "random" } }));
-  assert.match(random, /^This lesson is about other lanes/);
-});
-
 /** A lane of six positions, two of them prompt; 20 is a word, 0 the end. */
 const laneOf = (id, steps, kind = "lock") => [decoder(id, id, { kind, epsilon: 1 }), steps];
 const asked = (lanes, is, more) =>

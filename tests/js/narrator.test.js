@@ -3,10 +3,10 @@ import test from "node:test";
 import { lookedAt } from "../../assets/js/cause/inspector.js";
 import { from } from "../../assets/js/cause/whatif.js";
 import { heading, stepsAfter, told } from "../../assets/js/export/poster.js";
-import { narrate, subject, verdict } from "../../assets/js/stage/narrator.js";
-import { gridName, summary } from "../../assets/js/stage/spoken.js";
+import { narrate, verdict } from "../../assets/js/stage/narrator.js";
+import { summary } from "../../assets/js/stage/spoken.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { byHand, decoder, longer, pairs, raceOf, record, shown, small } from "./small.js";
+import { decoder, longer, pairs, raceOf, record, shown, small } from "./small.js";
 
 /** `small` or such a document, its second lane's steps of this length, with commit errors where they are given. */
 function raced({ seconds = 0.5, errors = null, records = small().records, document = { ...small(), records } } = {}) {
@@ -17,17 +17,6 @@ function raced({ seconds = 0.5, errors = null, records = small().records, docume
   }
   return Trace.parse(document);
 }
-
-test("before the first step, and while it writes", () => {
-  const trace = raced();
-  assert.match(
-    narrate(trace, -1),
-    /^After the prompt every cell begins as a blank.* tokens: words, or pieces of words\.$/,
-  );
-  assert.equal(narrate(trace, 0), "Step 1: “=Locks” writes “=a”, and computes every token.");
-  assert.equal(subject(trace).id, "b");
-  assert.equal(subject(trace.withLanes([trace.lane("a")])).id, "a");
-});
 
 test("the verdict joins the work, the time if it can be told, what skipping changed, and the text", () => {
   const told = ({ errors = null, ...options }) => {
@@ -69,6 +58,8 @@ test("what a choice looked at was locked before its step, not by it", () => {
   ];
   const said = "Among the tokens already written, this prediction attended most to “upon” 50 %, “Once” 25 % (locked).";
   assert.equal(lookedAt(trace, trace.lane("b"), 1, list), said);
+  assert.equal(lookedAt(trace, trace.lane("b"), 0, [...list, ...list, ...list]).match(/“/g).length, 4, "at most");
+  assert.equal(lookedAt(trace, trace.lane("b"), 0, []), "");
 });
 
 test("of a run that was stopped the verdict does not say how the texts go on", () => {
@@ -119,34 +110,6 @@ test("by the clock each sentence has its lane's own step, and says whose", () =>
   assert.equal(apart.race.done, "step 4 of “All”, step 2 of “=Locks”");
 });
 
-test("a lane alone is told beside computing everything", () => {
-  const trace = Trace.parse(byHand());
-  assert.match(verdict(trace), /^“By hand” did \d+ % of the work of computing everything\.$/);
-  const every = raced();
-  assert.equal(verdict(every.withLanes([every.lane("a")])), "“All” computed everything.");
-});
-
-test("a lane that ended sooner waits for the other", () => {
-  const { header, records, ...rest } = small();
-  header.lanes[1] = decoder("b", "Quick", { kind: "lock", epsilon: 0.01 }, { settings: { gen_length: 2, steps: 2 } });
-  const trace = Trace.parse({
-    ...rest,
-    header,
-    records: records.filter((each) => each.lane === "a" || each.step < 2),
-  });
-  assert.match(verdict(trace), /^“Quick” did/);
-  const unfinished = Trace.parse({
-    ...rest,
-    header: {
-      ...header,
-      steps: 4,
-      lanes: [decoder("a", "All", { kind: "everything" }, { settings: { steps: 4 } }), header.lanes[1]],
-    },
-    records: [...records.filter((each) => each.lane === "a" || each.step < 2), record("a", 3)],
-  });
-  assert.equal(narrate(unfinished, 2), "“Quick” has finished; “All” is still at work.");
-});
-
 test("of several who are through the time is the first one's, and all who are through or still work are named", () => {
   const raced = (...seconds) => {
     const lane = (id, own) => [
@@ -190,13 +153,6 @@ test("the verdict of several lanes is the work of each beside the reference", ()
   assert.equal(verdict(trace), "“B” did 75 % of the work. “C” did 20 % of the work.");
 });
 
-test("a chapter is told at its own step alone, where it has a sentence", () => {
-  const chapters = [{ step: 1, at: 1, text: "told." }, { step: 0 }, { step: 2, text: "at the end." }];
-  const said = tale([{}, {}, {}], { chapters });
-  assert.deepEqual([said[0].slice(0, 12), said[1]], ["Step 1: “B” ", "Step 2: told."]);
-  assert.match(said[2], /^“B” did 100 % of the work/);
-});
-
 test("by the clock a lane that has not finished its first step is still all blanks", () => {
   const lane = (id, seconds) => [
     decoder(id, id, { kind: "everything" }),
@@ -223,32 +179,4 @@ test("a summary tells of each lane beside the reference, of those that have begu
     summary(trace, 0),
     `Step 1 of 2. ${b} C: 1 of 4 tokens locked, 100 % of the computation of A so far, the same text.`,
   );
-  Object.assign(trace.lanes[2].steps[0], { totalSeconds: 3 });
-  const raced = shown(Trace.parse(raceOf([lane("a", 3), lane("b", 1), lane("c", 4)])), { byClock: true });
-  assert.match(summary(raced, 0), /^Step 1 of 2\b.* B\b.*text\. C\b.*text\.$/);
-  const late = shown(
-    Trace.parse(
-      raceOf([
-        lane("a", 1),
-        lane("b", 1),
-        [decoder("c", "C", { kind: "everything" }), [{ seconds: 2 }, { seconds: 0.1 }]],
-      ]),
-    ),
-    { byClock: true },
-  );
-  assert.match(summary(late, 0), /^Step 1 of 2\b.* B\b.*text\. C\b/);
-});
-
-test("a grid's name counts the cells of each state", () => {
-  const [lane] = Trace.parse(byHand()).lanes;
-  const keys = "Arrow keys move over the cells, Enter pins one.";
-  assert.equal(gridName(lane, -1), `By hand: 2 masked, 2 active, 0 resting, 0 locked. ${keys}`);
-  assert.equal(gridName(lane, 1), `By hand: 1 masked, 1 active, 1 resting, 1 locked. ${keys}`);
-});
-
-test("a choice is told with the four positions that it looked at most", () => {
-  const trace = raced();
-  const list = [0, 1, 0, 1, 0].map((p) => [p, 0.125]);
-  assert.equal(lookedAt(trace, trace.lane("b"), 0, list).match(/“/g).length, 4);
-  assert.equal(lookedAt(trace, trace.lane("b"), 0, []), "");
 });

@@ -9,11 +9,6 @@ import { decoder, raceOf, shown } from "./small.js";
 const race = (...steps) =>
   raceOf(steps.map((count, i) => [decoder(`${i}`, `${i}`, { kind: "everything" }), new Array(count).fill({})]));
 
-test("the bars' whole is the work of the lane that has the most to do, not the reference's", () => {
-  assert.equal(mostWork(Trace.parse(race(2, 5, 3))), 500);
-  assert.equal(mostWork(Trace.parse(race(5, 2))), 500);
-});
-
 test("while a run comes the whole is what is asked for, not what is there", () => {
   const document = race(8, 4);
   const trace = shown(new Trace(document), { live: true });

@@ -1,8 +1,5 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { moments } from "../../assets/js/export/handout.js";
-import { stepsAfter } from "../../assets/js/export/poster.js";
-import { webm } from "../../assets/js/export/webm.js";
 import {
   leftOut,
   readAddress,
@@ -16,19 +13,6 @@ import { promptOf, textOf } from "../../assets/js/trace/prose.js";
 import { everything, results } from "../../assets/js/trace/results.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { decoder, pairs, raceOf, small } from "./small.js";
-
-test("by the clock each lane has the steps that its own time allows", () => {
-  const trace = Trace.parse(small());
-  assert.equal(trace.race.pacemaker.seconds, 3);
-  assert.deepEqual(stepsAfter(trace, 0.9), [-1, -1]);
-  assert.deepEqual(stepsAfter(trace, 2), [1, 2]);
-  assert.deepEqual(stepsAfter(trace, 3), [2, 2]);
-});
-
-test("a handout shows three moments, fewer of a short run", () => {
-  assert.deepEqual(moments(128), [42, 84, 127]);
-  assert.deepEqual(moments(1), [0]);
-});
 
 test("an embedded page shows the lanes that are asked for", () => {
   const trace = Trace.parse(small());
@@ -195,41 +179,4 @@ test("what came of a lane is told in numbers, and of those beside the reference"
 test("two queries ask for the same run whatever their order", () => {
   assert.ok(sameSettings("a=1&b=2", "b=2&a=1"));
   for (const other of ["a=1", "a=1&b=3", "a=1&b=2&c=3"]) assert.ok(!sameSettings("a=1&b=2", other));
-});
-
-/** The elements of a Matroska file: id=content in hex, of containers id[theirs]. */
-function elements(file) {
-  const found = [];
-  for (let at = 0; at < file.length; ) {
-    const size = Math.clz32(file[at]) - 23; // the id's own length is in its first bits
-    const id = file.subarray(at, at + size).toString("hex");
-    const end = at + size + 8 + Number(file.readBigUInt64BE(at + size) & 0xffffffffffffffn);
-    assert.equal(file[at + size], 1);
-    const content = file.subarray(at + size + 8, end);
-    const holds = ["1a45dfa3", "18538067", "1549a966", "1654ae6b", "ae", "e0", "1f43b675"].includes(id);
-    found.push(holds ? `${id}[${elements(content)}]` : `${id}=${content.toString("hex")}`);
-    at = end;
-  }
-  return found.join(" ");
-}
-
-test("a video file says what it is, its length, and each frame its time", () => {
-  const frames = [0, 83, 4000, 4010].map((ms) => ({ ms, key: ms % 1000 === 0, data: new Uint8Array([ms % 256, 7]) }));
-  const text = (words) => Buffer.from(words).toString("hex");
-  const number = (x) => x.toString(16).padStart(8, "0");
-  const length = Buffer.alloc(8);
-  length.writeDoubleBE(4083);
-  const [one, two, four, eight] = [1, 2, 4, 8].map(number);
-  const head = `4286=${one} 42f7=${one} 42f2=${four} 42f3=${eight} 4282=${text("webm")} 4287=${two} 4285=${two}`;
-  const by = text("SureLock");
-  const info = `1549a966[2ad7b1=${number(1e6)} 4489=${length.toString("hex")} 4d80=${by} 5741=${by}]`;
-  const picture = `e0[b0=${number(1280)} ba=${number(720)}]`;
-  const track = `1654ae6b[ae[d7=${one} 73c5=${one} 83=${one} 86=${text("V_VP8")} ${picture}]]`;
-  // of a frame its track, its time since the cluster's, whether it stands alone, and its bytes
-  const first = `1f43b675[e7=${number(0)} a3=810000800007 a3=810053005307]`;
-  const second = `1f43b675[e7=${number(4000)} a3=81000080a007 a3=81000a00aa07]`;
-  assert.equal(
-    elements(Buffer.concat(webm(frames, { width: 1280, height: 720, ms: 4083 }))),
-    `1a45dfa3[${head}] 18538067[${info} ${track} ${first} ${second}]`,
-  );
 });

@@ -58,11 +58,10 @@ const TRACES = {
 };
 
 const NUMBERS = {
-  "gridName: the states of a grid are all cells": ({ trace, lane, t }) => {
-    const [masked, active, resting, locked] = gridName(lane, t)
-      .match(/: (\d+) masked, (\d+) active, (\d+) resting, (\d+) locked/)
-      .slice(1)
-      .map(Number);
+  "gridName: the cells of each state": ({ trace, lane, now, t }) => {
+    const told = gridName(lane, t).match(/: (\d+) masked, (\d+) active, (\d+) resting, (\d+) locked/);
+    const [masked, active, resting, locked] = told.slice(1).map(Number);
+    assert.deepEqual([masked, locked], [trace.n - now.tokens.size, now.locked.size]);
     assert.equal(masked + active + resting + locked, trace.n);
   },
   "gauges: the bar is the number, locked + not locked = all, changed is of the choices": ({

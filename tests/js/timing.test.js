@@ -3,14 +3,14 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 import { heading, stepsAfter } from "../../assets/js/export/poster.js";
 import { misfit } from "../../assets/js/lessons/answers.js";
-import { branchOf, cursorBefore } from "../../assets/js/run/branching.js";
+import { branchOf } from "../../assets/js/run/branching.js";
 import { laneClock } from "../../assets/js/stage/clock.js";
 import { measured } from "../../assets/js/stage/gauges.js";
 import { narrate, verdict } from "../../assets/js/stage/narrator.js";
 import { results } from "../../assets/js/trace/results.js";
 import { speedOf } from "../../assets/js/trace/timing.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { longer, record, shown, small } from "./small.js";
+import { longer, record, small } from "./small.js";
 
 const read = (path) => JSON.parse(readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8"));
 const result = (trace, lane, name) => results(trace, lane).find(([own]) => own === name)[1];
@@ -20,15 +20,6 @@ for (const { name, own, other, speed } of read("tests/traces/speeds.json"))
     const found = speedOf(own, other);
     assert.ok(speed === null ? found === null : Math.abs(found - speed) < 1e-6, `${found}`);
   });
-
-test("what slows both lanes down in the same steps says nothing against their ratio", () => {
-  const own = Array.from({ length: 80 }, (_, step) => (step < 20 ? 9 : 1));
-  const found = speedOf(
-    own,
-    own.map((seconds) => 1.5 * seconds),
-  );
-  assert.ok(Math.abs(found - 1.5) < 1e-9, `${found}`);
-});
 
 /** The recorded run and what if, beside it, whose steps of its own took so long. */
 function whatIf(seconds = 40) {
@@ -64,23 +55,6 @@ test("a what-if has no time beside the run that it comes from, nor after an expo
       bar: 0,
     });
   }
-});
-
-test("by the clock a lane that was not timed with the others is shown by steps, and so goes the video", () => {
-  const { trace, child, from } = whatIf();
-  trace.race.byClock = true;
-  assert.equal(trace.race.pacemaker.id, "everything");
-  assert.deepEqual([trace.race.last, trace.race.reached(child, 40), trace.race.cursorAt(child, 40)], [127, 40, 40]);
-  assert.equal(cursorBefore({ trace, child, from }), 125);
-  assert.deepEqual(
-    [1, 2].map((i) => stepsAfter(trace, 0.98)[i]),
-    [trace.lane("surelock").doneBy(0.98), 63],
-  );
-  assert.deepEqual(stepsAfter(trace, Infinity), [127, 127, 127]);
-  shown(trace, { live: true, growing: [child] });
-  assert.equal(trace.race.front, 127);
-  child.count = 130;
-  assert.equal(trace.race.last, 129, "and the cursor goes as far as the longest of them");
 });
 
 test("a trace that does not say what was timed together claims nothing of times", () => {
