@@ -188,7 +188,9 @@ def test_a_body_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> 
         app = Starlette(routes=[Route("/{path:path}", wait, methods=["POST"])], middleware=[Middleware(Gate)])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
             asks = [asyncio.ensure_future(http.post("/gradio_api/run/predict", json="x" * 9998)) for _ in range(5)]
-            await asyncio.sleep(0.05)
+            async with asyncio.timeout(10):
+                while sum(each.done() for each in asks) < 3:
+                    await asyncio.sleep(0)
             waiting = [each for each in asks if not each.done()]
             odd = [await http.post("/gradio_api/run/predict", content=b"[", headers=KIND) for _ in range(3000)]
             turn.set()
@@ -317,7 +319,9 @@ def test_one_client_has_so_many_requests_at_once(monkeypatch: pytest.MonkeyPatch
 
         served = Gate(waits)
         asks = [asyncio.ensure_future(ask(client)) for client in "aaab"]
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            while not statuses:
+                await asyncio.sleep(0)
         assert statuses == [429]
         go.set()
         await asyncio.gather(*asks, ask("a"))

@@ -88,7 +88,6 @@ def test_a_page_pauses_steps_and_stops(page: Page, app: App) -> None:
     count = page.evaluate("surelock.stage.trace.count")
     page.click(".sl-control-step")
     until(page, f"surelock.stage.trace.count === {count} + 1 && surelock.page.now.waits === null")
-    page.wait_for_timeout(500)
     assert page.evaluate("[surelock.stage.trace.count, surelock.page.now.phase]") == [count + 1, "paused"]
     page.click(".sl-control-pause")
     wait_for_run(page, count + 3)

@@ -15,9 +15,8 @@ import surelock
 from surelock.decoding.choices import Decoder
 from surelock.decoding.described import describe
 from surelock.places import ASSETS
-from surelock.record import record_run
-from surelock.trace.frames import read_trace
 from surelock.trace.lanes import Lane
+from tests.browser.actions import settled
 from tests.browser.server import Quiet, files_of
 
 PROMPT = "Once upon a time there was a little"
@@ -94,40 +93,16 @@ def heard_last(page: Page) -> Any:
     return page.evaluate("window.heard.at(-1)")
 
 
-def test_a_run_in_the_browser_is_the_one_in_python(page: Page, stories: Any) -> None:
-    ASKED.clear()
-    start(page)
-    page.evaluate("window.over")
-    heard = page.evaluate("window.heard")
-    loading = [message["loading"] for message in heard if "loading" in message]
-    assert loading[-1]["got"] == loading[-1]["all"] > 10e6
-    own = [message for message in heard if "loading" not in message]
-    assert "open" in own[0] and own[-1]["end"] == "finished"
-    assert [message["seq"] for message in own] == list(range(len(own)))
-
-    document = page.evaluate(f"window.source.document('{own[0]['run']}')")
-    ours, theirs = record_run(stories, PROMPT, lanes()), json.loads(json.dumps(document))
-    assert len(ours["records"]) == len(theirs["records"])
-    for mine, other in zip(ours["records"], theirs["records"], strict=True):
-        for name in ("lane", "step", "unmasked", "locked", "computed", "flops", "baseline_flops"):
-            assert mine[name] == other[name], (name, mine["lane"], mine["step"])
-    assert read_trace(theirs).lanes.engine.str.startswith("onnxruntime-web").all()
-    paths = {path.partition("?")[0] for path in ASKED}
-    own = {path for path in paths if path.startswith(("/js/", "/scripts/", "/stories/"))}
-    assert "/stories/tokenizer.json" in own and paths <= own | {"/favicon.ico"}
-    assert all("sha256=" in path for path in ASKED if path.startswith("/stories/model"))
-
-
 def test_a_run_pauses_steps_and_stops(page: Page) -> None:
     start(page)
     page.wait_for_function("window.heard.some((m) => m.records)", timeout=60_000)
     page.evaluate("window.run.pause()")
     count = page.evaluate("window.heard.length")
-    page.wait_for_timeout(300)
+    settled(page)
     assert page.evaluate("window.heard.length") == count, "it rests"
     page.evaluate("window.run.step()")
     page.wait_for_function(f"window.heard.length > {count}")
-    page.wait_for_timeout(300)
+    settled(page)
     assert page.evaluate("window.heard.length") == count + 1
     page.evaluate("window.run.resume()")
     page.wait_for_function(f"window.heard.length > {count + 2}")

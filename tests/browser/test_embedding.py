@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Frame, Page
+from playwright.sync_api import Frame, Page
 
 import surelock
 from surelock.trace.format import TraceError
@@ -43,7 +43,6 @@ def test_the_page_in_a_frame(page: Page, app: App, tmp_path: Path) -> None:
     assert frame.evaluate("document.body.classList.contains('sl-embed')") and frame.evaluate(SEEN) == 0
     assert frame.locator(".sl-side h2").all_inner_texts() == ["SureLock"]
     assert frame.inner_text(".sl-step-label") == "step 60 / 128"
-    page.wait_for_timeout(400)
     assert not frame.evaluate("surelock.stage.timeline.playing")
     link = frame.locator("text=Open in SureLock")
     assert link.get_attribute("href") == f"{app.url}/?step=60" and link.get_attribute("target") == "_blank"
@@ -87,32 +86,6 @@ def test_a_trace_in_a_notebook(page: Page, tmp_path: Path) -> None:
         frames[1].click("text=Steps (CSV)")
     waiting.value.save_as(tmp_path / "steps.csv")
     assert (tmp_path / "steps.csv").read_text("utf-8").startswith("lane,step,position")
-
-
-@pytest.mark.long
-def test_the_notebook_as_nbconvert_exports_it(browser: Browser, tmp_path: Path) -> None:
-    """The example notebook with a trace that would like to be code for its output. Offline: what nbconvert's own page
-    would fetch from elsewhere is not there.
-    """
-    from nbconvert import HTMLExporter
-
-    notebook = json.loads((ROOT / "assets" / "notebooks" / "race.ipynb").read_text("utf-8"))
-    cell = next(each for each in notebook["cells"] if each["source"].startswith("surelock.show("))
-    data = {"text/html": surelock.show(hostile_trace(), height=700)._repr_html_()}
-    cell["outputs"] = [{"output_type": "execute_result", "execution_count": 1, "metadata": {}, "data": data}]
-    (tmp_path / "race.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    html, _ = HTMLExporter().from_filename(str(tmp_path / "race.ipynb"))
-    path = tmp_path / "race.html"
-    path.write_text(html, encoding="utf-8")
-    context = browser.new_context(offline=True)
-    page = context.new_page()
-    page.goto(path.as_uri())
-    (frame,) = [shown(page, each) for each in page.frames[1:]]
-    assert frame.evaluate("window.hit ?? null") is None and not frame.evaluate(REACHES)
-    frame.evaluate("surelock.stage.timeline.seek(100)")
-    frame.wait_for_selector(".sl-stage[data-step='100']")
-    assert page.evaluate("window.hit ?? null") is None and page.locator("iframe").bounding_box()["height"] == 700  # type: ignore[index]
-    context.close()
 
 
 def test_what_cannot_be_shown_is_refused() -> None:

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import run_to_end, status, until, visit, wait_for_run
+from tests.browser.actions import run_to_end, until, visit, wait_for_run
 from tests.browser.server import App
 from tests.browser.visitor import held
 
@@ -45,20 +45,6 @@ def test_run_pressed_before_the_form_is_filled_starts_once_it_is(page: Page, app
     assert [settings[name] for name in ("gen_length", "steps", "seed")] == [24, 12, 3]
 
 
-def test_half_a_link_opens_the_page_and_one_sentence_says_so(page: Page, app: App) -> None:
-    link = {"model": "gpt-9", "temperature": "hot", "lanes": "[{", "gen_length": "24", "nonsense": "1"}
-    page.goto(f"{app.url}/?{urlencode(link)}")
-    page.wait_for_function("document.querySelector('.sl-status')?.textContent.includes('Not all of this link')")
-    said = status(page)
-    for part in ("“gpt-9”", "stories taken", "Temperature cannot be “hot” (0.5 taken", "lanes", "“nonsense”"):
-        assert part in said
-    own = said[said.index("Not all of this link") :]
-    assert own.count(".") == 2, "one sentence, and 0.5"
-    expect(page.locator("#sl-gen-length input[type=number]")).to_have_value("24")
-    run_to_end(page)
-    assert page.evaluate("surelock.stage.trace.lanes.length") == 2
-
-
 def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: App) -> None:
     page.goto(app.url)
     page.wait_for_function("window.surelock?.stage.trace && document.querySelector('#sl-gen-length')")
@@ -82,24 +68,6 @@ def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: 
     page.fill("#sl-prompt textarea", "A red hen sat")
     expect(page.locator("#sl-gen-length input[type=range]")).to_have_attribute("max", "504")
     expect(page.locator(".sl-model-badge")).to_contain_text("writes children's stories")
-
-
-def test_what_cannot_run_is_corrected_or_explained_as_the_page_calls_it(page: Page, app: App) -> None:
-    visit(page, app.url, gen_length=64, steps=48)
-    set_length(page, 32)
-    expect(page.locator("#sl-steps")).to_contain_text("Lowered from 48")
-    page.fill("#sl-prompt textarea", " ")
-    page.click("#sl-run")
-    expect(page.locator(".sl-status")).to_contain_text("Prompt is empty")
-    page.click("text=More settings")
-    seed = page.locator("#sl-seed input")
-    seed.fill("-4")
-    seed.press("Tab")
-    expect(page.locator("#sl-seed")).to_contain_text("must be a whole number")
-    expect(page.locator("#sl-run")).to_be_disabled()
-    seed.fill("4")
-    seed.press("Tab")
-    expect(page.locator("#sl-run")).to_be_enabled()
 
 
 def test_who_waits_is_told_how_long_can_leave_and_comes_again(page: Page, app: App) -> None:

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from surelock.trace.frames import read_trace
-from tests.browser.actions import exported, run_to_end, seek, until, visit
+from tests.browser.actions import exported, run_to_end, seek, settled, until, visit
 from tests.browser.server import App, serve
 
 OFFER = "This server can compute it instead: choose it beside Run."
@@ -77,7 +77,7 @@ def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_read
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     here(page, app, gen_length=8, steps=8)
-    page.wait_for_timeout(300)
+    settled(page)
     parts = [url for url in asked if "worker.js" in url or "/stories/" in url]
     assert parts == [] and page.workers == []
     run_to_end(page)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.actions import SIZES, until
+from tests.browser.actions import SIZES, settled, until
 from tests.browser.server import App
 
 FORBIDDEN = {"row", "rows", "commit", "unmask", "reference", "resting", "nats", "posterior", "percentile", "likeliest"}
@@ -32,7 +32,8 @@ def test_the_first_screen_shows_the_race_and_little_beside_it(browser: Browser, 
     page.evaluate("surelock.stage.timeline.seek(60)")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-        page.wait_for_timeout(300)
+        until(page, f"document.body.classList.contains('dark') === {str(scheme == 'dark').lower()}")
+        settled(page)
         seen = page.evaluate(SEEN)
         words = [word.lower() for word in seen.pop("words")]
         assert min(seen["grids"]) >= 0.9 and len(seen["grids"]) == 2, seen

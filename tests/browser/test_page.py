@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
-from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -21,12 +19,10 @@ from tests.browser.actions import (
     seek,
     serious,
     shows,
-    status,
     steady,
     true_states,
     until,
     visit,
-    wait_for_run,
 )
 from tests.browser.server import App
 
@@ -84,75 +80,6 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     assert page.input_value("#sl-seed input") == "5"
     page.locator(".sl-lane-details summary").nth(1).click()
     assert page.inner_text(".sl-lane .sl-field-value >> nth=0") == "0.05"
-
-
-def test_pause_step_resume_and_stop(page: Page, app: App) -> None:
-    """Each gives a sign at once, before the source answers."""
-    visit(page, app.url, gen_length=160, steps=160)
-    page.evaluate("""() => {
-      window.signs = [];
-      const note = () => signs.push([".sl-status", ".sl-control-pause", ".sl-control-stop"].map((name) =>
-        document.querySelector(name).textContent));
-      for (const name of ["pause", "stop"])
-        document.querySelector(`.sl-control-${name}`).addEventListener("click", () => note());
-    }""")
-    page.click("#sl-run")
-    wait_for_run(page, 4)
-    page.click(".sl-control-pause")
-    expect(page.locator(".sl-status")).to_contain_text("Paused after step")
-    count = page.evaluate("surelock.stage.trace.count")
-    page.wait_for_timeout(700)
-    assert page.evaluate("surelock.stage.trace.count") == count
-    page.click(".sl-control-step")
-    page.wait_for_function("(n) => surelock.stage.trace.count === n", arg=count + 1)
-    seek(page, 2)
-    page.click(".sl-control-step")  # not at the end: only the cursor moves
-    shows(page, 3)
-    assert page.evaluate("surelock.stage.trace.count") == count + 1
-    page.click("text=Resume")
-    wait_for_run(page, count + 5)
-    page.click(".sl-control-stop")
-    page.wait_for_function("surelock.stage.root.dataset.state === 'idle'")
-    assert "Stopped after step" in status(page)
-    last = page.evaluate("surelock.stage.trace.count")
-    page.wait_for_timeout(600)
-    assert page.evaluate("surelock.stage.trace.count") == last < 160
-    paused, _, stopped = page.evaluate("signs")
-    assert re.fullmatch(r"Paused after step \d+\.", paused[0]) and paused[1:] == ["Resume", "Stop"]
-    assert stopped == ["Stopping after this step …", "Pause", "Stopping …"]
-
-
-def test_the_fork_leads_to_where_the_texts_part(page: Page, app: App, tmp_path: Path) -> None:
-    visit(page, app.url)
-    page.evaluate("surelock.stage.timeline.seek(Infinity)")
-    fork = page.locator(".sl-text .sl-fork")
-    expect(fork).to_have_count(1)
-    texts = [text.strip() for text in page.locator(".sl-text").all_inner_texts()]
-    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*map(str.split, texts), strict=False)))
-    assert texts[1].split()[shared].startswith(fork.inner_text().strip(",.")) and shared > 5
-    fork.click()
-    step, cell = page.evaluate("[surelock.stage.timeline.step, surelock.page.now.hover]")
-    lanes = "surelock.stage.trace.lanes.map((lane) => lane"
-    tokens = page.evaluate(f"{lanes}.token({cell}, {step}))")
-    assert len(set(tokens)) == 2 and min(tokens) >= 0
-    assert max(page.evaluate(f"{lanes}.unmaskStep({cell}, {step}))")) == step
-    expect(page.locator(".sl-drawer")).to_contain_text(f"Position {cell}")
-
-
-@pytest.mark.long
-def test_an_idle_page_draws_nothing(page: Page, app: App) -> None:
-    """The frames that the page's scripts ask for; Gradio's loading screen asks for more, long after it is gone."""
-    page.add_init_script(
-        "const frame = requestAnimationFrame; window.frames_asked = 0;"
-        "window.requestAnimationFrame = (callback) => {"
-        " if (new Error().stack.includes('/surelock/')) window.frames_asked++; return frame(callback); };"
-    )
-    visit(page, app.url)
-    page.evaluate("surelock.stage.timeline.pause()")
-    page.wait_for_timeout(4000)
-    asked = page.evaluate("window.frames_asked")
-    page.wait_for_timeout(2000)
-    assert page.evaluate("window.frames_asked") - asked <= 10
 
 
 def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app: App) -> None:

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from surelock.ui.serving import first_parts
-from tests.browser.actions import arrive, settled
+from tests.browser.actions import arrive, settled, until
 from tests.browser.server import App
 
 MISSING = "The connection was lost, so a part of this page is missing. Press again once it is back"
@@ -24,7 +24,7 @@ def test_showing_and_playing_the_race_fetches_its_own_scripts_alone(browser: Bro
     page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
     arrive(page, app.url)
     page.locator(".sl-scrubber").fill("60")
-    page.wait_for_timeout(2000)
+    until(page, "surelock.stage.curves")
     parts = {name for name in asked if name.startswith("part-")}
     assert set(first_parts()) <= parts
     assert {name.split("-")[1] for name in parts} <= {"chunk", "curves"}, "charts come once the race rests"

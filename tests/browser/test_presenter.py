@@ -110,19 +110,6 @@ def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> N
     expect(page.locator(".sidebar")).to_be_visible()
 
 
-def test_f_is_a_letter_in_a_text_field_and_escape_leaves(page: Page, app: App) -> None:
-    visit(page, app.url)
-    page.focus("#sl-prompt textarea")
-    page.keyboard.type("f?")
-    assert not page.evaluate(PRESENTING) and page.locator(".sl-keys").is_hidden()
-    assert page.input_value("#sl-prompt textarea").endswith("f?")
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("f")
-    until(page, PRESENTING)
-    page.keyboard.press("Escape")
-    until(page, f"!{PRESENTING} && !document.fullscreenElement")
-
-
 def test_the_address_presents_where_full_screen_is_refused(page: Page, app: App) -> None:
     page.add_init_script("Element.prototype.requestFullscreen = () => Promise.reject(new TypeError('not allowed'))")
     page.goto(f"{app.url}/?present")

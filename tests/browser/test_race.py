@@ -25,7 +25,7 @@ def reload(page: Page) -> None:
 
 
 def address(page: Page) -> dict[str, list[str]]:
-    page.wait_for_timeout(500)  # it is written a third of a second later
+    page.evaluate("surelock.addressing.write()")  # it does so by itself a third of a second later
     return parse_qs(urlsplit(page.url).query)
 
 
@@ -37,34 +37,6 @@ def test_a_run_that_nobody_touched_comes_back_at_its_end(page: Page, app: App) -
     reload(page)
     until(page, "surelock.stage.timeline.atEnd")
     assert "of the work" in page.inner_text(".sl-narrator")
-
-
-def test_chapters_are_marked_and_n_and_p_go_to_them(page: Page, app: App) -> None:
-    arrive(page, app.url)
-    marks = page.locator(".sl-chapter").evaluate_all("(marks) => marks.map(({title}) => title.split(':')[0])")
-    assert marks[0] == "First lock" and marks[-1] == "End" and set(marks) >= {"Fork", "Half locked"}
-    steps = page.evaluate("surelock.stage.chapters.map(({step}) => step)")
-    assert steps == sorted(steps)
-    page.focus("#sl-run")  # wherever the focus is
-    page.keyboard.press("End")
-    shows(page, 127)
-    page.keyboard.press("ArrowLeft")
-    shows(page, 126)
-    page.keyboard.press("Home")
-    shows(page, 0)
-    page.keyboard.press("ArrowRight")
-    shows(page, 1)
-    page.keyboard.press("Home")
-    for step in sorted({each for each in steps if each > 0}):
-        page.keyboard.press("n")
-        shows(page, step)
-    page.keyboard.press("p")
-    shows(page, sorted(set(steps))[-2])
-    fork = next(each for each in page.evaluate("surelock.stage.chapters") if each["name"] == "Fork")
-    seek(page, fork["step"])
-    assert "the texts part here" in page.inner_text(".sl-narrator")
-    page.locator(".sl-chapter").first.click()
-    shows(page, steps[0])
 
 
 def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(page: Page, app: App) -> None:
@@ -107,12 +79,12 @@ def test_a_reload_brings_back_the_runs_of_this_tab_and_the_form(page: Page, app:
         page.click("#sl-prompt textarea")
         page.keyboard.press("ControlOrMeta+End")
         page.keyboard.insert_text(more)
-        page.wait_for_timeout(500)
+        until(page, f"surelock.page.now.prompt.endsWith(' old{more}')")
         for _ in range(2):
+            address(page)
             reload(page)
             until(page, f"document.querySelector('#sl-prompt textarea')?.value.endsWith(' old{more}')")
             seek(page, 5)  # the cursor moves, and the form still holds what was typed
-            page.wait_for_timeout(500)
 
 
 def test_a_shared_link_says_what_it_asks_for_and_run_shows_it_as_it_was_shared(page: Page, app: App) -> None:

@@ -58,9 +58,9 @@ def test_settings_come_with_their_model(page: Page, several: App) -> None:
     page.click("role=tab[name='Runs']")
     page.click("button[aria-label='Use these settings, of run 1']")
     expect(label).to_have_value("tales", timeout=30_000)
-    page.wait_for_timeout(1500)
-    assert page.input_value("#sl-prompt textarea") == "A fox ran"
-    assert page.input_value("#sl-gen-length input[type=number]") == "128"
+    expect(page.locator(".sl-status")).to_contain_text("The form holds the settings")
+    expect(page.locator("#sl-prompt textarea")).to_have_value("A fox ran")
+    expect(page.locator("#sl-gen-length input[type=number]")).to_have_value("128")
 
 
 @pytest.mark.parametrize(("name", "block"), [("qwen", 32), pytest.param("bd3lm", 64, marks=pytest.mark.long)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import SIMULATED, seek, status, steady, until
+from tests.browser.actions import SIMULATED, status, steady, until
 from tests.browser.server import App
 
 DROPPED = "The server has dropped this run, which nobody had touched for ten minutes; press Run to make it again."
@@ -62,30 +62,6 @@ def test_a_run_that_a_what_if_ends_stays_in_the_table(stage: Page) -> None:
         stage.evaluate(end)
         assert stage.evaluate("surelock.stage.trace === before") and runs(stage)[-1] == ["stopped", 24], end
         idle(stage)
-
-
-def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(stage: Page) -> None:
-    """Also on Run, where it was after the click: there it started another run."""
-    play = stage.locator(".sl-play")
-    stage.evaluate("begin('mine', 20)")
-    expect(play).to_have_attribute("aria-label", "Pause")
-    stage.focus("#sl-run")
-    stage.keyboard.press(" ")
-    expect(play).to_have_attribute("aria-label", "Play")
-    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
-    stage.evaluate("document.activeElement.blur()")
-    stage.keyboard.press(" ")
-    stage.evaluate("send({ run: 'mine', seq: 2, pieces: {}, records: [] })")
-    expect(play).to_have_attribute("aria-label", "Pause")
-    play.click()
-    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
-    assert stage.evaluate("asked") == [["pause", "mine"], ["resume", "mine"], ["pause", "mine"]]
-    stage.evaluate("send({ run: 'mine', seq: 3, end: 'finished', problem: null })")
-    expect(play).to_have_attribute("aria-label", "Play")
-    stage.evaluate("document.activeElement.blur()")
-    stage.keyboard.press(" ")
-    expect(play).to_have_attribute("aria-label", "Pause")
-    assert stage.evaluate("asked.length") == 3, "it is played again, not computed again"
 
 
 def test_run_takes_the_place_of_what_waits(stage: Page) -> None:
@@ -183,22 +159,3 @@ def test_a_parent_that_is_computed_otherwise_now_is_shown_beside_its_branch(stag
     assert status(stage) == PARTED and runs(stage) == [["recorded", 128], ["what if", 128]]
     assert stage.evaluate("surelock.page.now.recorded.lane('surelock').count") == 128, "the recording stays"
     idle(stage)
-
-
-def test_likely_words_stay_when_the_visitor_turns_to_another_lane_and_back(stage: Page) -> None:
-    seek(stage, 5)
-    offered = stage.evaluate("""async () => {
-      await surelock.stage.parts.drawer.use(() => null);
-      const { drawer: { whatIf }, trace } = surelock.stage, [first, second] = trace.lanes;
-      for (const lane of trace.lanes) lane.tops = []; // the server has them
-      whatIf.node.open = true;
-      const cell = first.tokens(5).indexOf(-1);
-      whatIf.offer(first, cell, 5, [[500, 0.5]]);
-      whatIf.offer(second, cell, 5, [[501, 0.5], [502, 0.25]]);
-      return [first, second, first].map((lane) => {
-        whatIf.turnTo(lane);
-        whatIf.draw(cell, 5);
-        return whatIf.likely.childElementCount;
-      });
-    }""")
-    assert offered == [2, 3, 2], "with the end of the text"

@@ -127,3 +127,14 @@ test("the curves are drawn in the width that they have by now", async () => {
   await curves.draw();
   assert.deepEqual([...new Set(widths.slice(before))], [333]);
 });
+
+test("a page at rest asks for no frames", async () => {
+  const { stage, pass } = await open("", { recorded: STORIES });
+  stage.timeline.pause();
+  await pass(4000);
+  const frames = [];
+  const frame = globalThis.requestAnimationFrame;
+  globalThis.requestAnimationFrame = (f) => frames.push(f) && frame(f);
+  await pass(2000);
+  assert.deepEqual(frames, []);
+});
