@@ -17,8 +17,6 @@ function raced(...seconds) {
   return trace;
 }
 
-const both = (trace, step) => trace.lanes.map((lane) => trace.race.reached(lane, step));
-
 /** How lanes of these steps' seconds are raced, worked out from the lists alone. clocked: which have a clock. */
 function paced(lists, clocked, byClock) {
   const counts = lists.map(({ length }) => length);
