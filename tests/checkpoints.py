@@ -211,9 +211,11 @@ def write_words(path: Path, **special: int) -> None:
 LFM2_TOKENS = {"<|pad|>": 0, "<|startoftext|>": 1, "<|endoftext|>": 2, "<|im_end|>": 7, "<|mask|>": 16}
 
 
-def write_mdlm_model(path: Path) -> dict[str, str]:
-    """A small mdlm-owt; returns how it is loaded with a tokenizer of GPT-2's kind, which lies beside it."""
-    write_mdlm(path, layers=2, d_model=32, heads=2, vocab=258, seed=21, max_length=1024)
+def write_mdlm_model(path: Path, **sizes: Any) -> dict[str, str]:
+    """A small mdlm-owt, with a block_size a bd3lm-owt; returns how it is loaded with a tokenizer of GPT-2's kind, which
+    lies beside it.
+    """
+    write_mdlm(path, **{"layers": 2, "d_model": 32, "heads": 2, "vocab": 258, "seed": 21, "max_length": 1024} | sizes)
     write_words(path.with_name("gpt2"))
     return {"tokenizer": str(path.with_name("gpt2"))}
 

@@ -64,7 +64,7 @@ def blocks_model(tmp_path_factory: pytest.TempPathFactory) -> surelock.LanguageM
     ("name", "changes"),
     [
         ("stories", {"no_repeat_ngram_size": 5}), ("chat_model", {}), ("blocks_model", {}), (write_mdlm_model, {}),
-        (write_lfm2_model, {"block_length": 16}),
+        (partial(write_mdlm_model, block_size=4), {}), (write_lfm2_model, {"block_length": 16}),
     ],
 )  # fmt: skip
 def test_ten_problems_are_answered_as_a_direct_call_answers_them(

@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import surelock
 from surelock.trace.lanes import Lane, StepsOver
+from surelock.trace.recorder import make_header
 from surelock.ui import runs as module
 from surelock.ui.limits import Limits, weigh
 from surelock.ui.queue import Queue
@@ -90,6 +91,24 @@ async def batches(run: Run, after: int = -1, steps: int | None = None) -> AsyncG
 
 async def numbers(run: Run, after: int = -1, steps: int | None = None) -> list[int]:
     return [number async for batch in batches(run, after, steps) for number, _ in batch]
+
+
+def test_the_time_that_is_left_knows_the_steps_of_every_lane(stories: surelock.LanguageModel) -> None:
+    """A policy that takes back needs twice as many."""
+
+    lanes = [*JOB.lanes, Lane(id="back", name="Back", decoder=replace(DECODER, unmask=surelock.Remask()))]
+    recorder: Any = FakeRecorder()
+    recorder.header["steps"] = make_header(stories, JOB.prompt, JOB.tokens, lanes)["steps"]
+    race = Race(JOB, recorder, FakeDecoder(12)(), Limits())
+
+    async def visit() -> list[float | None]:
+        left: list[float | None] = [race.left()]
+        for done in range(1, 13):
+            await race.more()
+            left.append(round((race.left() or 0) * done / race._seconds))
+        return left
+
+    assert finished(visit()) == [None, *reversed(range(12))]
 
 
 def test_quick_steps_are_sent_together_the_first_and_the_last_at_once() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from checkpoints import LFM2_TOKENS, write_lfm2_model, write_mdlm_model, write_words
@@ -19,13 +21,18 @@ from surelock import CheckpointError, bench, loading
 from surelock.browser_parts import browser_parts
 from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
+from surelock.files import write_text
 from surelock.model import families
 from surelock.model.families import family_of
 from surelock.model.network import empty_network
 from surelock.model.random_weights import write_random
 from surelock.model.stored import AT_ONCE
+from surelock.record import record_run
+from surelock.trace.format import compact_json
+from surelock.trace.lanes import beside_every_position
+from surelock.trace.replay import replay_html
 
-KINDS = {"mdlm": write_mdlm_model, "lfm2": write_lfm2_model}
+KINDS = {"mdlm": write_mdlm_model, "bd3lm": partial(write_mdlm_model, block_size=4), "lfm2": write_lfm2_model}
 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
@@ -36,8 +43,29 @@ def test_the_adapter_under_lladas_loop_writes_what_decode_writes(tmp_path: Path,
     for rule in (surelock.Everything(), surelock.LockRule(epsilon=0.1), surelock.BlockCache()):
         *_, last = surelock.decode(lm, [prompt], settings, compute=rule)
         assert llada_loop(surelock.adapter(lm, rule, settings), prompt, settings, lm.mask_id) == last.tokens[0].tolist()
-    with pytest.raises(ValueError, match="layers of another kind"):
+    with pytest.raises(ValueError, match=r"layers of another kind|is block-causal"):
         browser_parts(surelock.load(tmp_path / "model", engine="onnx", tokenizer=""), tmp_path / "model")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trace_of_it_is_read_replayed_and_computed_again(tmp_path: Path, kind: str) -> None:
+    lm = surelock.load(tmp_path / "model", device="cpu", **KINDS[kind](tmp_path / "model"))
+    rule = surelock.LockRule(epsilon=1.0, percentile=None)
+    settings = surelock.DecodeSettings(gen_length=12, block_length=6, temperature=1.0)
+    events = surelock.Event(5, "write", 10, 40), surelock.Event(8, "mask", 10)
+    lanes = beside_every_position("Locks", surelock.Decoder(settings=settings, compute=rule, events=events))
+    document, file = record_run(lm, "A __ dog", lanes), tmp_path / "trace.json"
+    write_text(file, compact_json(document))
+    assert compact_json(document["header"]["lanes"]) in replay_html(document)
+    trace, found = surelock.read_trace(file), surelock.commit_error(lm, json.loads(file.read_text("utf-8")))
+    for number, lane in enumerate(lanes):
+        *_, last = surelock.decode(lm, [lm.encode("A __ dog", blanks=True)], **lane.decoder.keywords())
+        positions = trace.positions.query("lane == @lane.id")
+        assert positions.token.tolist() == last.tokens[0].tolist()
+        assert positions.piece.iloc[0] == "A" and "".join(positions.piece[3:7]) == " dog"
+        told = [nats for record in document["records"] if record["lane"] == lane.id for nats in record["commit_error"]]
+        np.testing.assert_allclose(found.of(number).error, told, rtol=1e-6, atol=1e-9)
+    assert found.of(1).error.max() > 0
 
 
 def test_mdlm_takes_gpt2s_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

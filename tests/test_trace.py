@@ -20,6 +20,7 @@ from surelock import (
     LockByAge,
     LockRule,
     LowConfidence,
+    Remask,
     Threshold,
 )
 from surelock.config import NetworkConfig
@@ -35,6 +36,7 @@ from surelock.trace.pieces import Pieces
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header, tokens_of
 from surelock.trace.replay import replay_html
+from surelock.trace.table import table
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMPT = [3, 4, 5, 6]
@@ -43,7 +45,7 @@ RULE = LockRule(epsilon=0.05, percentile=60.0)
 EVENTS = (Event(2, "lock", 1), Event(4, "write", 6, 9), Event(5, "mask", 6), Event(6, "rule", compute=LockByAge(2)))
 CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
     "all": ("Every position", {"compute": Everything()}),
-    "locks": ("Locks", {"compute": RULE}),
+    "locks": ("Locks", {"compute": RULE, "unmask": Remask(2, begins=0.5)}),
     "block": ("Dual", {"compute": BlockCache(), "unmask": Threshold(0.3)}),
     "hand": ("By hand", {"compute": RULE, "events": EVENTS}),
 }
@@ -127,7 +129,11 @@ def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[st
         steps = trace.steps[trace.steps.lane == lane.id]
         positions = trace.positions[trace.positions.lane == lane.id]
         locked_at, unmasked_at = {}, {}
-        for step in decode(lm, [PROMPT], **lane.decoder.keywords(), top_k=1):
+        run = list(decode(lm, [PROMPT], **lane.decoder.keywords(), top_k=1))
+        told, cells = table(run, lm), table(document).query("sequence == @lane.id")
+        for name in ("token", "text", "masked", "computed", "locked", "taken_back"):
+            assert told[name].astype(str).tolist() == cells[name].astype(str).tolist(), name
+        for step in run:
             mine = values[values.step == step.index]
             computed = step.computed[0]
             assert mine.position.tolist() == np.flatnonzero(computed).tolist()
@@ -139,19 +145,21 @@ def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[st
             row = steps[steps.step == step.index].iloc[0]
             told = (float(step.flops[0]), float(step.baseline_flops[0]), int(step.locked.sum()))
             assert (row.flops, row.baseline_flops, row.locked) == told
-            assert (row.computed, row.unmasked) == (computed.sum(), int(step.newly_unmasked.sum()))
+            told = (computed.sum(), int(step.newly_unmasked.sum()), int(step.taken_back.sum()))
+            assert (row.computed, row.unmasked, row.taken_back) == told
             for i in range(16):
                 if step.newly_locked[0, i]:
                     locked_at[i] = step.index
                 if step.newly_unmasked[0, i] or (step.written[0, i] and i not in unmasked_at):
                     unmasked_at[i] = step.index
-                if step.newly_masked[0, i] and not step.newly_unmasked[0, i]:
+                if (step.newly_masked | step.taken_back)[0, i] and not step.newly_unmasked[0, i]:
                     unmasked_at.pop(i)
         assert len(steps) == step.index + 1
         assert positions.token.tolist() == step.tokens[0].tolist()
         locks = [locked_at[i] if step.locked[0, i] else None for i in range(16)]
         assert plain(positions.lock_step) == locks
         assert plain(positions.unmask_step) == [unmasked_at.get(i) for i in range(16)]
+    assert trace.steps.groupby("lane").taken_back.sum().tolist() == [0, 0, 0, 2 * 12]
 
 
 def plain(column: Any) -> list[int | None]:
@@ -184,7 +192,8 @@ def test_the_quantised_form_says_the_same_to_its_precision(recorder: Recorder) -
 
 
 def test_likely_tokens_carry_over_steps_that_did_not_list_them(lm: LanguageModel, recorder: Recorder) -> None:
-    for step in decode(lm, [PROMPT], SETTINGS, compute=RULE, top_k=fmt.TOP_K):
+    (lane,) = (each for each in FIELD if each.id == "locks")
+    for step in decode(lm, [PROMPT], **lane.decoder.keywords(), top_k=fmt.TOP_K):
         assert step.top_ids is not None and step.top_probs is not None
         for position in np.flatnonzero(step.computed[0]):
             listed = recorder.top("locks", step.index, int(position))
@@ -302,7 +311,7 @@ def test_lanes_take_turns_in_going_first(lm: LanguageModel, monkeypatch: pytest.
     told = list(race(lm, PROMPT, field))
     names = ["Everything", "LockRule", "LockByAge"]
     assert asked[:9] == names + names[1:] + names[:1] + names[2:] + names[:2]
-    assert [[each.lane for each in steps] for steps in told] == [["all", "locks", "age"]] * 12
+    assert [[each.lane for each in steps] for steps in told] == [["all", "locks", "age"]] * 12 + [["locks"]] * 12
 
 
 def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(lm: LanguageModel) -> None:

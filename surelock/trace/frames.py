@@ -22,7 +22,7 @@ class Trace:
     lanes: a row for each lane: name, compute and unmask (their kinds), parent (the lane that it branched from), decoder
     (a `surelock.Decoder`, to repeat the run), engine (None if unknown), exact (see `read_trace`).
     steps: a row for each lane and step: step, seconds, flops, baseline_flops, computed (rows), unmasked (tokens),
-    locked (positions so far), regret (<NA> if unknown).
+    taken_back (tokens that the policy masked again before), locked (positions so far), regret (<NA> if unknown).
     positions: a row for each lane and position at the end of the run: position, prompt, token, piece (its text),
     unmask_step, lock_step, commit_error (nats); <NA> if it never happened, was undone, or is unknown.
     values: a row for each lane, step and computed position: step, position, kl (nats; infinite if there was no earlier
@@ -84,6 +84,7 @@ def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame([{key: record[key] for key in columns} for record in records], columns=columns)
     frame["computed"] = [sum(record["computed"][1::2]) for record in records]
     frame["unmasked"] = [len(record["unmasked"]) for record in records]
+    frame["taken_back"] = [len(record.get("taken_back", ())) for record in records]
     change = pd.Series([len(r["locked"]) - len(r.get("unlocked", ())) for r in records], dtype="int64")
     frame["locked"] = change.groupby(frame["lane"]).cumsum()
     frame["regret"] = pd.array([record.get("regret") for record in records], dtype="Float64")

@@ -35,6 +35,7 @@ class Cells:
     steps: [steps] int64, their numbers.
     tokens: int64, after the step; -1 is masked.
     kl, confidence: float64, NaN where the step has none.
+    taken_back: masked again by the policy before the step, which may have written it anew.
     guess: int64, the most likely token of a computed position that was masked before the commit; -1 if unknown.
     pieces: the texts of the tokens, as a trace holds them.
     """
@@ -44,6 +45,7 @@ class Cells:
     tokens: Whole
     computed: Flags
     locked: Flags
+    taken_back: Flags
     kl: NDArray
     confidence: NDArray
     guess: Whole
@@ -71,6 +73,7 @@ class Cells:
                 "masked": token < 0,
                 "computed": self.computed.ravel(),
                 "locked": self.locked.ravel(),
+                "taken_back": self.taken_back.ravel(),
                 "kl": self.kl.ravel(),
                 "confidence": self.confidence.ravel(),
             }
@@ -84,8 +87,9 @@ def table(run: Run, lm: LanguageModel | None = None) -> pd.DataFrame:
     lm: the model of steps, for their texts.
 
     The columns: step, sequence (the number in the batch from 0; the id of the lane of a trace), position, token (<NA>
-    where masked), text, masked, computed, locked (after the step), kl (nats; infinite where a row had no earlier
-    posterior, NaN where none is known), confidence. Steps decoded with `observe=True` have both of every computed row.
+    where masked), text, masked, computed, locked (after the step), taken_back (masked again by the policy before the
+    step, which may have written it anew), kl (nats; infinite where a row had no earlier posterior, NaN where none is
+    known), confidence. Steps decoded with `observe=True` have both of every computed row.
     Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read, and
     ValueError without a step.
     """
@@ -122,7 +126,7 @@ def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
 def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Cells:
     parts = {
         name: np.stack([getattr(step, name)[0] for step in steps])
-        for name in ("tokens", "masked", "computed", "locked", "kl", "confidence")
+        for name in ("tokens", "masked", "computed", "locked", "taken_back", "kl", "confidence")
     }
     tokens = np.where(parts.pop("masked"), -1, parts.pop("tokens"))
     unknown = np.full_like(tokens, -1)
@@ -137,12 +141,13 @@ def lane_cells(document: dict[str, Any], lane: str) -> Cells:
     shape = len(records), size
     token, lock = opening(header), np.zeros(size, dtype=bool)
     tokens, guess = np.empty(shape, dtype=np.int64), np.full(shape, -1)
-    computed, locked = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    computed, locked, taken_back = np.zeros((3, *shape), dtype=bool)
     kl, confidence = np.full(shape, np.nan), np.full(shape, np.nan)
     for row, (record, masked) in enumerate(zip(records, masked_before(header, records), strict=True)):
         token[masked] = -1
         for position, identity in (*record.get("written", ()), *record["unmasked"]):
             token[position] = identity
+        taken_back[row, record.get("taken_back", [])] = True
         lock[record.get("unlocked", [])] = False
         lock[record["locked"]] = True
         tokens[row], locked[row] = token, lock
@@ -153,7 +158,7 @@ def lane_cells(document: dict[str, Any], lane: str) -> Cells:
             guess[row, masks] = decode_tokens(record["guess"], len(masks))
         kl[row, where], confidence[row, where] = _values(record)
     steps = np.array([record["step"] for record in records], dtype=np.int64)
-    return Cells(lane, steps, tokens, computed, locked, kl, confidence, guess, document["pieces"])
+    return Cells(lane, steps, tokens, computed, locked, taken_back, kl, confidence, guess, document["pieces"])
 
 
 def _values(record: dict[str, Any]) -> tuple[NDArray, NDArray]:
