@@ -86,6 +86,26 @@ test("among equally certain ones those that did lock come first, those that the 
   assert.equal(at(rounded, 0.004)[3], none);
 });
 
+test("what would be locked is never taken back, what is taken back begins anew", () => {
+  const rule = { kind: "lock", epsilon: 0.005 };
+  const step = (kl, more = {}) => ({ kl: [9, 9, kl, kl], ...more });
+  const list = [
+    step(9, { unmasked: pairs(2, 12, 3, 13) }),
+    step(0.008),
+    step(9, { taken_back: [2, 3], unmasked: pairs(2, 12) }),
+  ];
+  list.push(step(0.004, { unmasked: pairs(3, 13), locked: [2] }), step(0.004, { locked: [3] }));
+  const lane = [decoder("b", "B", rule, { unmask: { kind: "remask" } }), list];
+  assert.deepEqual(estimated(lane, 0.005).slice(2), [3, 4]);
+  const { lanes } = Trace.parse(raceOf([lane]));
+  const looser = locksAt(lanes[0], 0.01);
+  assert.deepEqual(
+    [1, 2, 3, 4].map((t) => [...looser.subarray(4 * t + 2, 4 * t + 4)].join("")),
+    ["11", "11", "11", "11"],
+  );
+  assert.deepEqual(lanes[0].takenBack(3, 4), [[2, 13]]);
+});
+
 test("what the record cannot tell is not estimated", () => {
   const lane = (compute) => ({ decoder: { compute } });
   const lock = { kind: "lock", epsilon: 1e-3, percentile: 20 };

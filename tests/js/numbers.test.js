@@ -17,4 +17,10 @@ test("while a run comes the whole is what is asked for, not what is there", () =
   assert.equal(mostWork(trace), 800);
   for (const record of document.records.slice(2, 6)) trace.append(record);
   assert.equal(mostWork(trace), 800, "it stays while the work grows");
+  trace.lanes[1].decoder.unmask = { kind: "remask" };
+  assert.deepEqual(
+    [trace.lanes[1].most, trace.lanes[1].endsAt(3), trace.lanes[1].endsAt(7)],
+    [8, false, true],
+    "what is taken back is written anew in as many steps more",
+  );
 });

@@ -158,7 +158,7 @@ export class Drawer {
     const { child, epsilon } = this;
     if (epsilon.lane) epsilon.load(this.trace); // it waits for all of them
     if (!child?.count) return;
-    setText(this.progress, `“${child.name}”: step ${child.count} of ${this.trace.stepsOf(child)}.`);
+    setText(this.progress, `“${child.name}”: step ${child.count} of ${child.most}.`);
   }
 
   finished() {

@@ -90,12 +90,14 @@ export class Inspector {
     ];
     const hand = byHand(lane, cell, t);
     if (hand) rows.push(["By hand", hand]);
-    if (facts.childElementCount !== 2 * rows.length)
-      facts.replaceChildren(...rows.flatMap(([name]) => [h("dt", name), h("dd")]));
-    rows.forEach(([, value], i) => {
+    const back = lane.takenBack(cell, t);
+    if (back.length) rows.push(["Taken back", takenBack(this.trace, back)]);
+    if (facts.childElementCount !== 2 * rows.length) facts.replaceChildren(...rows.flatMap(() => [h("dt"), h("dd")]));
+    rows.forEach(([name, value], i) => {
+      setText(facts.children[2 * i], name);
       setText(facts.children[2 * i + 1], value);
+      facts.children[2 * i + 1].title = value;
     });
-    facts.children[1].title = token;
   }
 
   /** Writes, a moment later, what the choice attended to, where the position is written in the step that the lane is at. */
@@ -172,6 +174,13 @@ export class Inspector {
       button.setAttribute("aria-label", `Unpin ${name}`);
     }
   }
+}
+
+/** “girl” at step 12; of several the last, and how many. list: see `Lane.takenBack`. */
+function takenBack(trace, list) {
+  const [step, token] = list.at(-1);
+  const times = list.length > 1 ? `${list.length} times, last ` : "";
+  return `${times}${trace.word(token)} at step ${step + 1}`;
 }
 
 function whenWritten(step) {

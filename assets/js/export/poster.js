@@ -106,7 +106,7 @@ export class Field {
 /** What stands over a lane after a step of its own: its clock, what it has done, and the share of its steps. */
 export function heading(trace, lane, step) {
   const now = lane.at(step);
-  const steps = lane.endsAt(lane.count - 1) ? lane.count : trace.stepsOf(lane);
+  const steps = lane.endsAt(lane.count - 1) ? lane.count : lane.most;
   const taken = lane.clamp(step) + 1;
   const at = `step ${taken} / ${steps}`;
   const share = now && percent(now.totalFlops / now.totalBaseline);

@@ -11,7 +11,7 @@ export function laneClock(trace, lane, step) {
   const { clocked } = trace.race;
   const timed = clocked.includes(lane);
   const time = timed ? seconds(now.totalSeconds) : "not timed";
-  if (!lane.endsAt(t)) return [time, `step ${t + 1} of ${trace.stepsOf(lane)}`];
+  if (!lane.endsAt(t)) return [time, `step ${t + 1} of ${lane.most}`];
   const others = timed ? clocked.filter((each) => each !== lane) : [];
   const own = lane.secondsOf(Infinity);
   const faster = (each) => !each.endsAt(each.count - 1) || speedOf(own, each.secondsOf(Infinity)) > 1;

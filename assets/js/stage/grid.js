@@ -12,6 +12,7 @@ const SHADES = 16; // that a value is told by
 const MOST_SPRITES = 800; // pictures of cells that are kept
 const FAINT = [0, 0.35, 0.5, 0.65, 0.8]; // how strongly a guess is drawn, by its level
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
+const LIT = 4 ** 3; // what `#lit` gives is less
 const HATCH = 6; // pixels between the lines on locked cells
 
 /** What a pin's number leaves of a cell. */
@@ -83,7 +84,7 @@ export class Grid {
       const pin = view.pins?.get(cell) ?? -1;
       const hovered = cell === view.hover;
       const faint = view.faint?.[cell] ?? 0;
-      const cues = ((((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 128 + lit[cell] * 8 + state) * 32 + tone;
+      const cues = ((((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 8 * LIT + lit[cell] * 8 + state) * 32 + tone;
       const look = cues * FAINT.length + faint;
       if (look === this.looks[cell] && text === this.texts[cell]) continue;
       this.looks[cell] = look;
@@ -134,8 +135,8 @@ export class Grid {
     pen.drawImage(this.#sprite(state, tone, bare), Math.round(x * ratio), Math.round(y * ratio) - offset);
     pen.setTransform(ratio, 0, 0, ratio, 0, -offset);
     const place = { at: this.rect(cell), gap: this.box.gap };
-    glow(pen, place, colours.freshLock, FADE[lit >> 2]);
-    glow(pen, place, colours.fresh, FADE[lit & 3]);
+    for (const [i, colour] of [colours.fresh, colours.freshLock, colours.freshMask].entries())
+      glow(pen, place, colour, FADE[(lit >> (2 * i)) & 3]);
     const numbered = pin >= 0 && place.at[2] >= 2 * TAG;
     pen.globalAlpha = FAINT[faint] || 1;
     if (text !== bare) this.#label(pen, numbered ? beside(place.at) : place.at, text, this.#ink(state, tone));
@@ -210,13 +211,15 @@ export class Grid {
     return sprite;
   }
 
-  /** Per cell, 4 * (how long ago it locked) + how long ago it was unmasked, as places in FADE. */
+  /** Per cell, how long ago it was unmasked, locked (times 4) and masked again (times 16), as places in FADE. */
   #lit({ lane, step, fresh }) {
     const lit = new Uint8Array(this.n);
     for (let age = 2; fresh && age >= 0; age--) {
-      const record = step - age >= 0 ? lane.steps[step - age] : null;
-      for (const cell of record?.locked ?? []) lit[cell] = (lit[cell] & 3) + 4 * (3 - age);
-      for (const cell of record ? [...record.unmasked, ...record.written] : []) lit[cell] = (lit[cell] & 12) + 3 - age;
+      const { unmasked = [], written = [], locked = [], masked = [] } = lane.steps[step - age] ?? {};
+      for (const [i, cells] of [unmasked, written, locked, masked].entries()) {
+        const bits = 2 * Math.max(0, i - 1);
+        for (const cell of cells) lit[cell] = (lit[cell] & ~(3 << bits)) | ((3 - age) << bits);
+      }
     }
     return lit;
   }

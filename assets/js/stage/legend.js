@@ -10,6 +10,7 @@ const LEGEND = [
   ["active", "active: computed in this step"],
   ["resting", "resting: not computed in this step"],
   ["locked", "locked: no longer computed", "locked"],
+  ["back", "masked again: its token was taken back"],
   ["prompt", "prompt"],
   ["differs", "differs from the reference", "reference"],
   ["end", "the end of the text"],

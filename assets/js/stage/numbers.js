@@ -11,7 +11,7 @@ export function mostWork(trace) {
   const { live } = trace.race;
   const works = lanes.map((lane) => {
     const soFar = lane.at(lane.count - 1)?.totalBaseline ?? 0;
-    return live ? (soFar / Math.max(1, lane.count)) * trace.stepsOf(lane) : soFar;
+    return live ? (soFar / Math.max(1, lane.count)) * lane.most : soFar;
   });
   return Math.max(1, ...works);
 }

@@ -23,7 +23,8 @@ export function locksAt(lane, epsilon, full = null) {
     const step = lane.steps[t];
     const [locks, written, masked] = [step.locked, step.written, step.masked].map((list) => new Set(list));
     for (const p of [...masked, ...written]) seen[p] = 0;
-    for (const p of [...masked, ...written, ...step.unlocked]) locked[p] = 0;
+    const stays = (p) => step.back.includes(p) && locked[p]; // what is locked is never taken back
+    for (const p of [...masked, ...written, ...step.unlocked]) if (!stays(p)) locked[p] = 0;
     const [before, states] = [lane.row(t - 1), lane.row(t)];
     const candidates = [];
     for (let p = 0; p < n; p++) {

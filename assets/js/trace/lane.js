@@ -60,7 +60,7 @@ export class Lane {
     const at = t * n;
     if (record.step !== t || at + n > this.state.length)
       throw damaged("its records are not one per step and lane, in order");
-    const { masked, written, unlocked, unmasked, locked, rows, kl, confidence, guess, top } = unpack(record, n);
+    const { masked, back, written, unlocked, unmasked, locked, rows, kl, confidence, guess, top } = unpack(record, n);
     for (const p of masked) this.#change(p, t, -1);
     for (const [p, token] of written) this.#change(p, t, token);
     for (const p of unlocked) this.locked[p] = 0;
@@ -74,7 +74,7 @@ export class Lane {
       this.confidence[at + p] = confidence[i];
     });
     if (top) this.tops[t] = top;
-    const changes = { masked, unlocked, locked, written: positionsOf(written), unmasked: positionsOf(unmasked) };
+    const changes = { masked, back, unlocked, locked, written: positionsOf(written), unmasked: positionsOf(unmasked) };
     const counts = { computed: rows.length, lockedCount: this.locked.reduce((sum, x) => sum + x, 0) };
     this.steps.push({ ...changes, ...counts, ...this.#totals(record, t, rows.length), ...band(kl) });
     this.records.push(record); // as it came, for an export at the stream's precision
@@ -123,9 +123,8 @@ export class Lane {
   }
 
   #totals({ seconds, flops, baseline_flops: baselineFlops, taken_back: back = [] }, t, rows) {
-    const before = t
-      ? this.steps[t - 1]
-      : { totalSeconds: 0, totalFlops: 0, totalBaseline: 0, totalRows: 0, takenBack: 0 };
+    const none = { totalSeconds: 0, totalFlops: 0, totalBaseline: 0, totalRows: 0, takenBack: 0 };
+    const before = t ? this.steps[t - 1] : none;
     return {
       seconds,
       flops,
@@ -144,12 +143,20 @@ export class Lane {
     return rule.epsilon === "inf" ? Infinity : (rule.epsilon ?? NaN);
   }
 
+  /** Whether its policy takes tokens back: in as many steps more, also when nothing is masked. */
+  get takesBack() {
+    return this.decoder.unmask.kind === "remask";
+  }
+
+  /** The most steps that this lane is asked for. */
+  get most() {
+    return (this.decoder.settings.steps ?? this.masks) * (this.takesBack ? 2 : 1);
+  }
+
   /** Whether nothing comes after step t: it was the last that this lane is asked for, or left nothing masked. */
   endsAt(t) {
-    return (
-      t + 1 >= (this.decoder.settings.steps ?? this.masks) ||
-      (t + 1 >= this.count && t >= 0 && !this.masked.includes(1))
-    );
+    const full = t + 1 >= this.count && t >= 0 && !this.takesBack && !this.masked.includes(1);
+    return full || t + 1 >= this.most;
   }
 
   /** Step clamped to what exists; -1 before the first record. */
@@ -184,6 +191,12 @@ export class Lane {
   unmaskStep(position, t) {
     const [, token, since] = standing(this, position, t);
     return token < 0 ? NaN : since;
+  }
+  /** What the policy took back at a position up to step t: [[step, token], ...]. */
+  takenBack(position, t) {
+    const list = this.changes[position];
+    const taken = ([step, token]) => token < 0 && step >= 0 && step <= t && this.steps[step].back.includes(position);
+    return list.flatMap((change, i) => (taken(change) ? [[change[0], list[i - 1][1]]] : []));
   }
   tokens(t) {
     return Int32Array.from({ length: this.n }, (_, p) => this.token(p, t));

@@ -107,6 +107,7 @@ export function unpack(record, n) {
     );
   return {
     masked: within([...masked, ...back], n),
+    back,
     written: written ?? [],
     unlocked: within(unlocked ?? [], n),
     unmasked,

@@ -93,11 +93,6 @@ export class Trace {
     return this.lanes.length > 1 ? this.lanes.filter((lane) => lane !== this.reference) : this.lanes;
   }
 
-  /** The steps that a lane is asked for. */
-  stepsOf({ decoder }) {
-    return decoder.settings.steps ?? this.steps;
-  }
-
   /** Whether a token at a position ends the text: what is given ends nothing, nor does what stands before it. */
   endsText(token, position) {
     return this.ends.has(token) && position > this.given.lastIndexOf(1);
