@@ -2,7 +2,7 @@
 
 export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each with its whole token
 const NARROWEST = 35; // pixels of a cell, where many have to be seen at once
-const LOWEST = 14;
+const LOWEST = 13;
 const [WIDEST, HIGHEST] = [96, 46]; // where there is room for a short text
 
 /** Columns, rows and cell size for n cells in `width` CSS pixels. whole: a long canvas is to be seen at once, without its text. tall: so many pixels are there for a short one. */
