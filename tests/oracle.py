@@ -958,7 +958,7 @@ class Run:
 
     def lock(self, t: int, kl: dict[int, float], u: list[float]) -> set[int]:
         """Alg. 1, lines 20-23: F_t."""
-        rule, candidates = self.rule.locking, set(kl) - self.masked
+        rule, candidates = self.rule.locking, set(kl) - self.masked - self.locked  # a row that settles is not active
         if rule is None:
             return set()
         if isinstance(rule, LockByAge):
@@ -980,8 +980,9 @@ class Run:
     def unlock(self, t: int, probed: set[int], computed: set[int], log_p: Tensor, u: list[float]) -> set[int]:
         """Eq. (unlock): u~ > theta_t, KL(p~ || p at the lock) > epsilon_unlock, t - t_lock > D_interval."""
         freed, rule = set(), self.rule.locking
-        gated = bool(probed) and rule.percentile is not None and bool(computed)
-        theta = order_statistic([u[j] for j in computed], rule.percentile) if gated else -math.inf
+        active = computed - self.locked
+        gated = bool(probed) and rule.percentile is not None and bool(active)
+        theta = order_statistic([u[j] for j in active], rule.percentile) if gated else -math.inf
         for i in probed:
             drift = kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf
             self.compare("theta_unlock", u[i], theta)
@@ -1039,7 +1040,7 @@ class Run:
         self.entropies = {i: entropy(log_p[i]) for i in commits if i in computed} if asks else None
         confidence = log_p.exp().max(-1).values.tolist()
         u = [1 - c for c in confidence]  # line 18
-        locks, freed = self.lock(t, kl, u) - self.locked, self.unlock(t, probed, computed, log_p, u)
+        locks, freed = self.lock(t, kl, u), self.unlock(t, probed, computed, log_p, u)
         self.settled |= settling
         for i in computed:
             self.stored[i], self.last_computed[i], self.last_kl[i] = log_p[i], t, kl[i]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from checkpoints import write_hf
 from test_figure import DECODERS, PROMPT
 from test_javascript import needs_node, node
 
@@ -118,13 +121,26 @@ def written_again(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"header": known | ({"timed_together": groups} if groups else {}), "records": records}
 
 
+def block_causal(stories: surelock.LanguageModel, path: Path) -> surelock.LanguageModel:
+    """A network of random weights and blocks of 8, with the words of the embedded model."""
+    sizes = {"layers": 2, "d_model": 32, "heads": 2, "kv_heads": 2, "head_dim": 16, "d_ff": 48, "tied": False}
+    write_hf(path, "sdar", **sizes, vocab=stories.config.vocab_size, seed=3, max_length=64, block_size=8)
+    ids = {name: getattr(stories, name) for name in ("tokenizer", "mask_id", "pad_id", "ends")}
+    return replace(surelock.load(path, tokenizer=""), **ids)
+
+
 @needs_node
 @pytest.mark.parametrize("percentile", [None, 50])
 @pytest.mark.parametrize("visible", [1, 2, 4])
+@pytest.mark.parametrize("blocks", [False, True])
 def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(
-    stories: surelock.LanguageModel, visible: int, percentile: float | None
+    stories: surelock.LanguageModel, tmp_path: Path, visible: int, percentile: float | None, blocks: bool
 ) -> None:
-    """Also where positions were masked, written, locked and unlocked by hand, and where rows were left out."""
+    """Also where positions were masked, written, locked and unlocked by hand, where rows were left out, and where the
+    locked rows of a finished block are computed once more.
+    """
+    if blocks:
+        stories = block_causal(stories, tmp_path)
     rule = surelock.LockRule(epsilon=0.3, percentile=percentile, visible_steps=visible)
     settings = surelock.DecodeSettings(gen_length=24, seed=1)
     *_, half = islice(surelock.decode(stories, [PROMPT], settings, compute=rule), 12)

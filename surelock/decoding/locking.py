@@ -68,17 +68,14 @@ class LockingRule(ComputeRule):
 
         A candidate is active, unmasked, and was computed with its token by at least `wait` forward passes.
         """
-        rows = np.flatnonzero(~reading.probed) if reading.probed.any() else np.arange(len(reading.slots))
-        slots = reading.slots[rows]
+        # Rows of locked slots may be computed, for a probe or where they settle; they are no candidates.
         # By the paper a position may lock in the step that unmasks it, before any other position has seen its token.
         # Therefore it must also have been visible for some steps.
-        candidate = ~state.masked[slots] & (state.visible[slots] >= wait)
-        new = []
-        for part in state.split(slots):
-            z = rows[np.flatnonzero(candidate[part]) + part.start]
-            if len(z):
-                new.append(z[self.converged(state, reading, z)])
-        return reading.slots[np.concatenate(new)] if new else slots[:0]
+        slots = reading.slots
+        z = np.flatnonzero(~state.masked[slots] & ~state.locked[slots] & (state.visible[slots] >= wait))
+        parts = [z[part] for part in state.split(slots[z])]
+        new = [own[self.converged(state, reading, own)] for own in parts if len(own)]
+        return slots[np.concatenate(new)] if new else slots[:0]
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
         """Return which candidates of one sequence lock, bool in the shape of `z`.
@@ -219,7 +216,7 @@ class LockRule(LockingRule):
         drifted &= state.step - state.locked_at[slots] > unlock.min_interval
         if self.percentile is not None:
             for part, all_rows in zip(state.split(slots), state.split(reading.slots), strict=True):
-                active = uncertainty[all_rows][~reading.probed[all_rows]]
+                active = uncertainty[all_rows][~state.locked[reading.slots[all_rows]]]
                 if len(active):
                     drifted[part] &= uncertainty[rows[part]] > percentile(active, self.percentile)
         return slots[drifted]
