@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surelock.decoding.state import Canvas, Flags, Schedule, Slots
+from surelock.decoding.state import Canvas, Schedule, Slots
 
 
 class BlockCausal:
@@ -33,7 +33,7 @@ class BlockCausal:
                 self._exact[self._block_of(slot, self._size).start : part.stop] = False
 
     def begin_step(self) -> None:
-        """Find the rows that rest and those that settle in the next step."""
+        """Find the rows that rest and those that settle in the next step, which makes them exact."""
         if self._size is None:
             return
         self.rests[:], self.settles[:] = True, False
@@ -43,14 +43,7 @@ class BlockCausal:
             finished = self._block_of(part.start + int(masked[0]), self._size).start if len(masked) else part.stop
             self.rests[finished : self._block_of(int(self._schedule.starts[b]), self._size).stop] = False
             self.settles[part.start : finished] = ~self._exact[part.start : finished]
-
-    def end_step(self) -> None:
-        """The rows that settled are exact."""
-        self._exact |= self.settles
-
-    def resting(self) -> Flags:
-        """Return [total] bool, the rows that the step leaves out whatever the rule."""
-        return self.rests & ~self.settles
+            self._exact[part.start : finished] = True
 
     def _block_of(self, slot: int, size: int) -> slice:
         """The slots of the network's block that holds a slot."""

@@ -45,7 +45,6 @@ class Decoder:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the plain form: JSON values under the names of the fields."""
         return {
             "compute": plain_choice(self.compute),
             "unmask": plain_choice(self.unmask),
@@ -109,7 +108,7 @@ def check_number(rules: Sized) -> None:
 
 
 def read_unmask(plain: Any) -> UnmaskPolicy:
-    """Return the policy of a plain form or of a kind. Raises ValueError for any other value."""
+    """Return the policy of a plain form or of a kind. Raises ValueError."""
     return _read("unmask", {"kind": plain} if isinstance(plain, str) else plain, UNMASK)
 
 
@@ -207,11 +206,10 @@ def check_owners(given: Mapping[str, Any], kinds: Container[str]) -> None:
 
 
 def _gather(kind: str, table: Mapping[str, type], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the whole plain form of a chosen kind, with settings of the flat form. Errors have their flat names."""
+    """The whole plain form of a chosen kind, with settings of the flat form. Errors have their flat names."""
     plain: dict[str, Any] = {"kind": kind} | (to_plain(table[kind]()) if kind in table else {})
-    for flat, each in flat_names(table[kind]) if kind in table else ():
-        if flat not in values:
-            continue
+    named = flat_names(table[kind]) if kind in table else ()
+    for flat, each in ((flat, each) for flat, each in named if flat in values):
         if each.setting.group is not None:
             plain[each.name] = {} if values[flat] is True else values[flat] or None
             continue

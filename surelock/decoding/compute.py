@@ -102,7 +102,7 @@ class Everything(ComputeRule):
 
     kind = "everything"
     label = "Every token"
-    sentence = "Computes every position in every step."
+    sentence = "Computes every position in every step, as LLaDA does."
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class BlockCache(ComputeRule):
 
     kind = "block_cache"
     label = "Block cache"
-    sentence = "Computes every position when a block begins, then only the block."
+    sentence = "Computes every position when a block begins, then only the block (Fast-dLLM)."
 
     dual: bool = setting(
         "flag", True, "Dual cache", "Compute only the block; off: the block and what follows it (prefix cache)."
@@ -183,7 +183,7 @@ class DelayedCache(ComputeRule):
 
     kind = "delayed_cache"
     label = "Delayed cache"
-    sentence = "Computes masked and just written positions, and every position now and then."
+    sentence = "Computes masked and just written positions, and every position now and then (dKV-Cache)."
 
     refresh: int = setting(
         "whole", 8, "Refresh every", "Every so many steps, all positions are computed.", low=1, offered=(1, 64, 1)
@@ -210,7 +210,7 @@ class EntropyCache(ComputeRule):
 
     kind = "entropy_cache"
     label = "Entropy cache"
-    sentence = "Computes masked and the latest positions, and every position after an uncertain token."
+    sentence = "Computes masked and the latest positions, and every position after an uncertain token (EntropyCache)."
     measures = ("entropy",)
 
     recent: int = setting(

@@ -33,18 +33,12 @@ def presets_for(generation: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     generation: the model's generation_config.json, in the flat form.
     """
-    presets = [*PRESETS.values(), *map(preset_of, outside())]
-    made = [(preset, preset.decoder(generation)) for preset in presets]
-    return [
-        {
-            "id": preset.id,
-            "name": preset.name,
-            "sentence": preset.sentence,
-            "compute": plain_choice(decoder.compute),
-            "unmask": plain_choice(decoder.unmask),
-        }
-        for preset, decoder in made
-    ]
+    found = []
+    for preset in (*PRESETS.values(), *map(preset_of, outside())):
+        decoder = preset.decoder(generation)
+        choices = {"compute": plain_choice(decoder.compute), "unmask": plain_choice(decoder.unmask)}
+        found.append({"id": preset.id, "name": preset.name, "sentence": preset.sentence, **choices})
+    return found
 
 
 def _choice(kind: type[ComputeRule] | type[UnmaskPolicy]) -> dict[str, Any]:
@@ -57,15 +51,8 @@ def _settings(kind: type) -> dict[str, Any]:
 
 
 def _setting(setting: Setting, default: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = {
-        "kind": setting.kind,
-        "label": setting.label,
-        "help": setting.help,
-        "range": setting.range,
-        "default": default,
-        "flat": setting.flat,
-        "advanced": setting.advanced,
-    }
+    plain = {name: getattr(setting, name) for name in ("kind", "label", "help", "range", "flat", "advanced")}
+    plain["default"] = default
     plain |= {name: getattr(setting, name) for name in ("low", "high") if math.isfinite(getattr(setting, name))}
     plain |= {name: getattr(setting, name) for name in ("none", "offered", "log") if getattr(setting, name)}
     return plain if setting.group is None else plain | {"settings": _settings(setting.group)}

@@ -16,7 +16,6 @@ def first_end(ids: Sequence[int], ends: Collection[int]) -> int:
 
 
 def cut_at_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:
-    """Return the ids before the first one that is among `ends`."""
     return list(ids[: first_end(ids, ends)])
 
 

@@ -20,7 +20,6 @@ def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_choice_flags(parser: Any) -> None:
-    """Add --compute and --unmask."""
     outside = " Also package.module:Class; settings may follow, as in age,steps=12."
     for name, metavar in (("compute", "RULE"), ("unmask", "POLICY")):
         known = f"{CHOICES[name]}{outside}"

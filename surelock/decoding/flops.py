@@ -46,15 +46,9 @@ def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:
 
 def add_flops_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `surelock flops`, and set the parser's `run`."""
-    for flag, what in (
-        ("--d-model", "width"),
-        ("--layers", "blocks"),
-        ("--heads", "attention heads"),
-        ("--kv-heads", "key/value heads"),
-        ("--ffn", "width of the feed-forward layer"),
-        ("--seq-len", "positions, prompt and generated"),
-        ("--steps", "denoising steps"),
-    ):
+    flags = {"--d-model": "width", "--layers": "blocks", "--heads": "attention heads", "--kv-heads": "key/value heads"}
+    flags |= {"--ffn": "width of the feed-forward layer", "--seq-len": "positions, prompt and generated"}
+    for flag, what in (flags | {"--steps": "denoising steps"}).items():
         parser.add_argument(flag, type=int, required=True, help=what)
     parser.add_argument("--head-size", type=int, help="width of a head (default: d-model / heads)")
     parser.add_argument("--json", action="store_true", help="print one JSON object on the last line")
@@ -63,28 +57,18 @@ def add_flops_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_flops(arguments: argparse.Namespace) -> dict[str, float] | None:
     """Print the FLOPs of a run without locks, or return them for --json. Raises ValueError for an impossible shape."""
-    for name in ("seq_len", "steps"):
-        if getattr(arguments, name) < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(arguments, name)}")
-    if arguments.head_size is None and (arguments.heads < 1 or arguments.d_model % arguments.heads):
-        raise ValueError(
-            f"--heads ({arguments.heads}) must divide --d-model ({arguments.d_model}), or give --head-size"
-        )
-    config = NetworkConfig(
-        vocab_size=1,
-        d_model=arguments.d_model,
-        n_layers=arguments.layers,
-        n_heads=arguments.heads,
-        n_kv_heads=arguments.kv_heads,
-        head_size=arguments.head_size or arguments.d_model // arguments.heads,
-        d_ff=arguments.ffn,
-        max_length=arguments.seq_len,
-        rope_theta=1.0,
-        norm_eps=1.0,
-        tied=True,
+    d_model, heads, length = arguments.d_model, arguments.heads, arguments.seq_len
+    for flag, value in (("--seq-len", length), ("--steps", arguments.steps)):
+        if value < 1:
+            raise ValueError(f"{flag} must be at least 1, not {value}")
+    if arguments.head_size is None and (heads < 1 or d_model % heads):
+        raise ValueError(f"--heads ({heads}) must divide --d-model ({d_model}), or give --head-size")
+    shape = {"d_model": d_model, "n_layers": arguments.layers, "n_heads": heads, "n_kv_heads": arguments.kv_heads}
+    shape |= {"head_size": arguments.head_size or d_model // heads, "d_ff": arguments.ffn, "max_length": length}
+    run = baseline_flops(
+        NetworkConfig(vocab_size=1, rope_theta=1.0, norm_eps=1.0, tied=True, **shape), length, arguments.steps
     )
-    run = baseline_flops(config, arguments.seq_len, arguments.steps)
-    result = {"flops_per_run": run, "flops_per_position": run / arguments.seq_len}
+    result = {"flops_per_run": run, "flops_per_position": run / length}
     if arguments.json:
         return result
     print(f"{run:.4e} FLOPs per run, {result['flops_per_position']:.4e} per position (as the paper's tables print it)")

@@ -197,7 +197,7 @@ class LockRule(LockingRule):
         return passes
 
     def _probes(self, state: State, budget: int) -> Slots:
-        """The locked slots to probe in this step: the least recently probed first; ties go to the lower position."""
+        """The locked slots to probe: the least recently probed first; ties go to the lower position."""
         locked = np.flatnonzero(state.locked & state.alive & ~state.rests)
         chosen = []
         for part in state.split(locked):
@@ -231,7 +231,7 @@ class LockByAge(LockingRule):
 
     kind = "age"
     label = "Lock by age"
-    sentence = "Stops computing a position a fixed number of steps after it was written."
+    sentence = "Stops computing a position some steps after it was written, whatever its posterior: a control."
 
     steps: int = setting(
         "whole",

@@ -57,12 +57,11 @@ def decode(
     differently. Raises ValueError at the call for what the model cannot decode. The iterator raises ValueError for an
     event that does not fit the state of the run, and NonFiniteLogits.
     """
-    shape = lm.shape
-    vocab_size = shape.network.vocab_size
+    vocab_size = lm.config.vocab_size
     if not isinstance(top_k, int) or not 0 <= top_k <= vocab_size:
         raise ValueError(f"top_k must be a whole number from 0 to the vocabulary's size, not {shown(top_k)}")
     decoder = _decoder(settings, compute, unmask, events)
-    run = Run(shape, encode_prompts(lm, prompts, decoder.settings), decoder, observe=observe, top_k=top_k)
+    run = Run(lm.shape, encode_prompts(lm, prompts, decoder.settings), decoder, observe=observe, top_k=top_k)
     if isinstance(decoder.unmask, Replay):
         decoder.unmask.check_against(run.canvas, run.schedule.steps.tolist(), vocab_size)
     return _steps(run, lm.engine, keep_logits)
@@ -138,18 +137,17 @@ def generate(
         raise ValueError(f"batch must be a whole number of at least 1, not {shown(batch)}")
     if decoder.events and size < len(encoded):
         raise ValueError("events are of one batch: leave batch out, or events")
-    texts, length, starts = [], settings.gen_length, range(0, len(encoded), size)
-    most = [decoder.steps_of(max(ids.count(lm.mask_id) for ids in encoded[at : at + size])) for at in starts]
-    with tqdm(total=sum(most), unit="step", delay=2, leave=False, disable=None) as progress:
-        for at in starts:
-            part = encoded[at : at + size]
-            seeded = replace(settings, seed=tuple(settings.seed_of(b) for b in range(at, at + len(part))))
+    texts, parts = [], [encoded[at : at + size] for at in range(0, len(encoded), size)]
+    most = sum(decoder.steps_of(max(ids.count(lm.mask_id) for ids in part)) for part in parts)
+    with tqdm(total=most, unit="step", delay=2, leave=False, disable=None) as progress:
+        for part in parts:
+            seeds = tuple(settings.seed_of(b) for b in range(len(texts), len(texts) + len(part)))
             tokens = np.empty((0, 0), dtype=np.int64)
-            for step in decode(lm, part, **replace(decoder, settings=seeded).keywords()):
+            for step in decode(lm, part, **replace(decoder, settings=replace(settings, seed=seeds)).keywords()):
                 progress.update()
                 tokens = step.tokens
             found = zip(part, tokens.tolist(), strict=True)
-            texts += [written(lm, prompt, ids[-len(prompt) - length :]) for prompt, ids in found]
+            texts += [written(lm, prompt, ids[-len(prompt) - settings.gen_length :]) for prompt, ids in found]
     return texts
 
 
@@ -168,8 +166,6 @@ def _steps(run: Run, engine: Engine, keep_logits: bool) -> Iterator[Step]:
 
 
 def _committed(run: Run, plan: Plan, step: Step) -> np.ndarray:
-    """Row numbers [K] of the committed positions; len(plan.slots) where a `Replay` committed a position that was not
-    computed.
-    """
+    """Row numbers [K] of the committed positions; len(plan.slots) where one was not computed."""
     slots = run.canvas.flat(step.newly_unmasked)
     return np.where(np.isin(slots, plan.slots), np.searchsorted(plan.slots, slots), len(plan.slots))

@@ -60,93 +60,31 @@ def preset_of(name: str) -> Preset:
     return Preset(name, label[:80], " ".join(each.sentence for each in chosen), base | given)
 
 
+def _preset(id: str, name: str, sentence: str = "", **given: Any) -> Preset:
+    """Without a sentence it has those of its rules and its policy."""
+    kinds = [(choice, kind) for choice in TABLES for kind in given.get(choice, "").split("+") if kind]
+    others = [each for each in kinds if each[1] != Everything.kind] or kinds
+    return Preset(id, name, sentence or " ".join(TABLES[choice][kind].sentence for choice, kind in others), given)
+
+
+_LITERAL = "Algorithm 1 as printed: a position may lock in the step that writes it."
 PRESETS: dict[str, Preset] = {
     preset.id: preset
     for preset in (
-        Preset(
-            "everything",
-            "Every token",
-            "Computes every position in every step, as LLaDA does.",
-            {"compute": "everything"},
-        ),
-        Preset("surelock", "SureLock", "Stops computing a position once it has converged.", {"compute": "lock"}),
-        Preset(
-            "literal",
-            "SureLock to the letter",
-            "Algorithm 1 as printed: a position may lock in the step that writes it.",
-            {"compute": "lock", "visible_steps": 0},
-        ),
-        Preset(
-            "selection",
-            "Selection",
-            "Computes four fifths of the positions in every step: those that were left out the longest.",
-            {"compute": "select"},
-        ),
-        Preset(
-            "surelock-selection",
-            "SureLock and selection",
-            "Locks positions that have converged, and selects from the rest: the paper's hybrid.",
-            {"compute": "lock+select"},
-        ),
-        Preset(
-            "age",
-            "Lock by age",
-            "Locks a position a fixed number of steps after it was written, whatever its posterior: a control.",
-            {"compute": "age"},
-        ),
-        Preset(
-            "budget",
-            "Fixed budget",
-            "Computes three tenths of the positions in every step: near the next tokens, where most has changed.",
-            {"compute": "budget"},
-        ),
-        Preset(
-            "threshold",
-            "Parallel threshold",
-            "Writes all positions at once that are certain enough (Fast-dLLM).",
-            {"compute": "everything", "unmask": "threshold"},
-        ),
-        Preset(
-            "surelock-threshold",
-            "SureLock and parallel threshold",
-            "Fewer steps and fewer rows: writes all certain positions at once, and locks those that have converged.",
-            {"compute": "lock", "unmask": "threshold"},
-        ),
-        Preset(
-            "dual-cache",
-            "Dual cache",
-            "Computes every position when a block begins, then only the block (Fast-dLLM).",
-            {"compute": "block_cache"},
-        ),
-        Preset(
-            "delayed-cache",
-            "Delayed cache",
-            "Computes masked and just written positions, and every position now and then (dKV-Cache).",
-            {"compute": "delayed_cache"},
-        ),
-        Preset(
-            "entropy-cache",
-            "Entropy cache",
-            "Computes masked and the latest positions, and every position after an uncertain token (EntropyCache).",
-            {"compute": "entropy_cache"},
-        ),
-        Preset(
-            "early-finish",
-            "Early finish",
-            "Writes all that is left once the network is sure (Prophet).",
-            {"compute": "everything", "unmask": "early_finish"},
-        ),
-        Preset(
-            "remask",
-            "Taking back",
-            "Takes the least certain tokens back and writes them anew, in twice the steps (ReMDM).",
-            {"compute": "everything", "unmask": "remask"},
-        ),
-        Preset(
-            "klass",
-            "KLASS",
-            "Writes all positions that are certain and have stood still (KLASS).",
-            {"compute": "everything", "unmask": "klass"},
-        ),
+        _preset("everything", "Every token", compute="everything"),
+        _preset("surelock", "SureLock", compute="lock"),
+        _preset("literal", "SureLock to the letter", _LITERAL, compute="lock", visible_steps=0),
+        _preset("selection", "Selection", compute="select"),
+        _preset("surelock-selection", "SureLock and selection", compute="lock+select"),
+        _preset("age", "Lock by age", compute="age"),
+        _preset("budget", "Fixed budget", compute="budget"),
+        _preset("threshold", "Parallel threshold", compute="everything", unmask="threshold"),
+        _preset("surelock-threshold", "SureLock and parallel threshold", compute="lock", unmask="threshold"),
+        _preset("dual-cache", "Dual cache", compute="block_cache"),
+        _preset("delayed-cache", "Delayed cache", compute="delayed_cache"),
+        _preset("entropy-cache", "Entropy cache", compute="entropy_cache"),
+        _preset("early-finish", "Early finish", compute="everything", unmask="early_finish"),
+        _preset("remask", "Taking back", compute="everything", unmask="remask"),
+        _preset("klass", "KLASS", compute="everything", unmask="klass"),
     )
 }

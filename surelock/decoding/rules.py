@@ -121,10 +121,8 @@ def register(kind: Any) -> Any:
     except TypeError as error:
         raise ValueError(f"{what} cannot be made without arguments: each setting needs a default ({error})") from error
     if before is None:
-        every = [
-            each for choice in (DecodeSettings, *COMPUTE.values(), *UNMASK.values()) for each in flat_names(choice)
-        ]
-        if twice := sorted(names.keys() & {flat for flat, _ in every}):
+        others = (DecodeSettings, *COMPUTE.values(), *UNMASK.values())
+        if twice := sorted(names.keys() & {flat for choice in others for flat, _ in flat_names(choice)}):
             flat = f'flat="{name}_{twice[0]}"'
             raise ValueError(f"{what} has a setting {twice[0]!r} as another kind has: add {flat} to its setting(...)")
     table[name] = kind

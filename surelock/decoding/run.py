@@ -9,7 +9,7 @@ One iteration of this loop is one iteration of Algorithm 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,18 +30,14 @@ class NonFiniteLogits(ArithmeticError):
     """A logit of the network is NaN or infinite. The message names the step."""
 
 
-@dataclass(slots=True)
-class _Interventions:
+class _Interventions(NamedTuple):
     """The slots that the events of a step wrote, masked again, locked and unlocked, and what the policy took back."""
 
-    written: Slots
-    masked: Slots
-    locked: Slots
-    unlocked: Slots
-    taken_back: Slots
-
-
-_UNDISTURBED = _Interventions(NONE, NONE, NONE, NONE, NONE)
+    written: Slots = NONE
+    masked: Slots = NONE
+    locked: Slots = NONE
+    unlocked: Slots = NONE
+    taken_back: Slots = NONE
 
 
 class Run:
@@ -61,8 +57,8 @@ class Run:
         self.shape, self.settings, self.compute, self.policy = shape, settings, decoder.compute, policy
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
         self.schedule = Schedule(self.canvas, settings, policy.early, policy.quotas, shape.network.block_size)
-        asked = self.canvas, int(self.schedule.steps.max()), shape.network.vocab_size, policy
-        self.events = in_order(decoder.events, *asked)
+        most = int(self.schedule.steps.max())
+        self.events = in_order(decoder.events, self.canvas, most, shape.network.vocab_size, policy)
         self._blocks = BlockCausal(self.canvas, self.schedule, shape.network.block_size)
         self.state = State(self.canvas, self.schedule, self._blocks.rests)
         self.observe, self.top_k = observe or top_k > 0, top_k
@@ -92,8 +88,8 @@ class Run:
             self.state.step = self._next
             self.state.alive = self.schedule.running[self.canvas.sequence]
             due = [event for event in self.events if event.step == self._next]
-            done = self._intervene(due) if due else _UNDISTURBED
-            done = replace(done, taken_back=self._take_back())
+            done = self._intervene(due) if due else _Interventions()
+            done = done._replace(taken_back=self._take_back())
             self._made = self._plan(), done
         return self._made[0]
 
@@ -117,7 +113,6 @@ class Run:
         state.kl[active], state.confidence[active] = reading.kl[computed], reading.confidence[computed]
         changes = self.compute.after(state, reading)  # lines 17-24: the rule sees the canvas after the commit
         changes = changes._replace(locked=changes.locked[~state.locked[changes.locked]])  # a settled row may be locked
-        self._blocks.end_step()
         state.lock(changes.locked)
         if len(changes.unlocked):
             state.unlock(changes.unlocked)
@@ -139,19 +134,18 @@ class Run:
         self._forgets.append(opened[before[opened]])  # also where the same step locks it again
         self._blocks.change(np.concatenate((written, masked)))
         locked, unlocked = (np.flatnonzero(slots) for slots in (state.locked & ~before, before & ~state.locked))
-        return _Interventions(written, masked, locked, unlocked, NONE)
+        return _Interventions(written, masked, locked, unlocked)
 
     def _take_back(self) -> Slots:
         """Mask again what the policy takes back before its rows are chosen; it starts anew."""
         state = self.state
         slots = [self.policy.takes_back(state, b) for b in np.flatnonzero(self.schedule.running).tolist()]
         slots = np.concatenate(slots)
-        if not len(slots):
-            return slots
-        state.mask(slots)
-        state.kl[slots], state.confidence[slots] = np.inf, np.nan
-        self._forgets.append(slots)
-        self._blocks.change(slots)
+        if len(slots):
+            state.mask(slots)
+            state.kl[slots], state.confidence[slots] = np.inf, np.nan
+            self._forgets.append(slots)
+            self._blocks.change(slots)
         return slots
 
     def _slots(self, due: list[Event], kind: str) -> Slots:
@@ -159,7 +153,6 @@ class Run:
         return np.array(found, dtype=np.int64)
 
     def _plan(self) -> Plan:
-        """Plan the step: its rows, what is read of them, and how tokens are chosen."""
         canvas, state, settings = self.canvas, self.state, self.settings
         slots = self._rows()
         tokens = canvas.tokens[slots]
@@ -184,11 +177,7 @@ class Run:
         )
 
     def _rows(self) -> Slots:
-        """The slots that the step computes, ascending (line 6). It opens the masks that may be committed.
-
-        Beside the rows that the rule chooses these are rows of which nothing is cached, rows that settle, and the masks
-        of an ending block, which the step must commit.
-        """
+        """The slots that the step computes, ascending (line 6). It opens the masks that may be committed."""
         canvas, state, schedule = self.canvas, self.state, self.schedule
         state.open[:] = False
         ending = [NONE]
@@ -196,15 +185,15 @@ class Run:
             part = slice(int(canvas.generated_from[b]), int(schedule.stops[b]))
             state.open[part] = canvas.masked[part]
             if schedule.closing[b]:
-                ending.append(np.flatnonzero(canvas.masked[part]) + part.start)
+                ending.append(np.flatnonzero(canvas.masked[part]) + part.start)  # the step must commit them
         self._blocks.begin_step()
         present = state.alive & ~state.rests
         slots = self.compute.rows(state, np.flatnonzero(~state.locked & present))
-        new = np.flatnonzero(self._blocks.settles | (present & (state.computed_at < 0)))
+        new = np.flatnonzero(self._blocks.settles | (present & (state.computed_at < 0)))  # nothing exact is cached
         return np.union1d(slots, np.concatenate((new, *ending))) if len(new) or len(ending) > 1 else slots
 
     def _watched(self, slots: Slots) -> tuple[Flags, Flags]:
-        """Which rows rule or policy watch, and which of these need a KL now: twice [R] bool."""
+        """See `ComputeRule.watches`: what rule or policy watch."""
         if self.events and not self.observe:  # one may open any row: the rule then goes by the row's last posterior
             every = np.ones(len(slots), dtype=bool)
             return every, every
@@ -230,10 +219,7 @@ class Run:
         )
 
     def _barred(self, choosers: Slots) -> Whole:
-        """What single candidates must not become: an end of the text before given words, and what repeats an n-gram.
-
-        [2, K] int64: candidate numbers, ascending, and tokens.
-        """
+        """`Choice.barred`: an end of the text before given words, and what repeats an n-gram."""
         inner = choosers < self.canvas.given_until[self.canvas.sequence[choosers]]
         barred = barred_ends(inner, self._ends)
         if not self.settings.no_repeat_ngram_size or not len(choosers):
@@ -288,7 +274,7 @@ class Run:
     def _report(self, plan: Plan, reading: Reading, unmasked: Slots, changes: Changes, done: _Interventions) -> Step:
         canvas, state = self.canvas, self.state
         computed = ~plan.probed
-        slots, resting = plan.slots[computed], self._blocks.resting()
+        slots, resting = plan.slots[computed], self._blocks.rests & ~self._blocks.settles
         whole, probe = self._row_flops
         present, flops = whole * (state.alive & ~resting), np.zeros(canvas.total)
         flops[plan.slots] = np.where(plan.probed, probe[plan.slots], whole[plan.slots])

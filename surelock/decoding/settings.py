@@ -149,8 +149,8 @@ def _plain(value: Any) -> Any:
 def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
     """Return the settings object of a mapping that `to_plain` has made; whole numbers may be floats.
 
-    A missing field has its default. Raises ValueError, which names the field, for an unknown
-    name and for a value out of range.
+    A missing field has its default. Raises ValueError, which names the field, for an unknown name and for a value out
+    of range.
     """
     known = dict(described(kind))
     if unknown := [name for name in plain if name not in known]:
@@ -171,7 +171,7 @@ def read_value(description: Setting, value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeSettings:
+class DecodeSettings(Described):
     """The settings of every decoder, whatever its rule and its policy.
 
     gen_length: positions to generate behind the prompt. 0 needs a prompt with masks.
@@ -249,9 +249,6 @@ class DecodeSettings:
         offered=(0, 12, 1),
         advanced=True,
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def check_blocks(self) -> None:
         """Raise ValueError unless length, blocks and steps fit together behind a plain prompt."""

@@ -66,14 +66,6 @@ class Canvas:
         """Return the slot of a position of sequence b."""
         return int(self.starts[b]) + position
 
-    def commit(self, slots: Slots, tokens: Slots) -> None:
-        self.tokens[slots] = tokens
-        self.masked[slots] = False
-
-    def mask(self, slots: Slots) -> None:
-        self.tokens[slots] = self.mask_id
-        self.masked[slots] = True
-
     def split(self, slots: Slots) -> list[slice]:
         """Return, for each sequence, which part of the ascending `slots` is its own."""
         edges = np.searchsorted(slots, self._edges)
@@ -99,11 +91,9 @@ class Canvas:
 
 
 class _Block(NamedTuple):
-    """A block of a sequence, with masks at the start: its slots from `start` to `stop`, and what each step owes."""
-
     start: int
     stop: int
-    quotas: list[int]
+    quotas: list[int]  # the commits that each of its steps owes
 
 
 class Schedule:
@@ -172,7 +162,6 @@ def even_quotas(masks: int, steps: int) -> list[int]:
 
 
 def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, block_size: int | None) -> list[_Block]:
-    """The blocks of sequence b, in order."""
     part, start = canvas.parts[b], int(canvas.generated_from[b])
     whole = part.stop - start
     if whole == settings.gen_length:  # a plain prompt
@@ -188,11 +177,11 @@ def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, bl
     spans = pairwise([start, *range(begun, part.stop, length), part.stop])
     found = [(span, masks) for span in spans if (masks := int(canvas.masked[slice(*span)].sum()))]
     steps = _steps([masks for _, masks in found], b, settings)
-    return [_Block(*span, quotas(masks, own)) for (span, masks), own in zip(found, steps, strict=True)]
+    return [_Block(*span, quotas(masks, each)) for (span, masks), each in zip(found, steps, strict=True)]
 
 
 def _steps(masks: list[int], b: int, settings: DecodeSettings) -> list[int]:
-    """The steps of each block of sequence b. masks: those of each."""
+    """The steps of each block. masks: those of each."""
     blocks, most = len(masks), sum(masks)
     steps = settings.steps or most
     if steps < blocks:
@@ -251,16 +240,14 @@ class State:
 
     def commit(self, slots: Slots, tokens: Slots, score: NDArray | float = np.nan) -> None:
         """Write tokens that no pass has had as input. score: NaN for what an event writes."""
-        self.canvas.commit(slots, tokens)
+        self.tokens[slots], self.masked[slots] = tokens, False
         self.visible[slots], self.committed_at[slots], self.score[slots] = 0, self.step, score
 
     def mask(self, slots: Slots) -> None:
-        """Mask slots again."""
-        self.canvas.mask(slots)
+        self.tokens[slots], self.masked[slots] = self.canvas.mask_id, True
         self.visible[slots], self.committed_at[slots], self.score[slots] = 0, -1, np.nan
 
     def lock(self, slots: Slots) -> None:
-        """Lock `slots`: later steps do not compute them."""
         self.locked[slots] = True
         self.locked_at[slots] = self.step
 

@@ -64,7 +64,6 @@ def _generated(start: int, count: int, length: int) -> slice:
 
 
 def _draft(step: Step) -> NDArray[np.int64]:
-    """The tokens of the step, masks replaced by the most likely token where the step has it."""
     if step.top_ids is None:
         return step.tokens
     return np.where(step.masked & step.computed, step.top_ids[..., 0], step.tokens)

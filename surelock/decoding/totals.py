@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +38,7 @@ class Totals:
     locked: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class Rows(NamedTuple):
     """Rows of each sequence, summed over the steps: [B] int64.
 
     computed: active rows that were computed.
@@ -90,7 +90,7 @@ class TotalsCounter:
         """Return the totals so far. Raises ValueError before the first step."""
         if self._last is None:
             raise ValueError("no step has been counted yet")
-        width, positions = self._present.shape[1], int(self._present.sum())
+        width = self._present.shape[1]
         padded = self._passes * sum(baseline_flops(self._config, width, int(steps)) for steps in self._running)
         return Totals(
             steps=self._steps,
@@ -103,7 +103,7 @@ class TotalsCounter:
             flops_ratio=self._flops / self._baseline,
             active_ratio=active_ratio(self.rows()),
             active_ratio_to_eos=active_ratio(self.rows(to_eos=True)),
-            locked=float(self._last.locked.sum()) / positions,
+            locked=float(self._last.locked.sum()) / int(self._present.sum()),
         )
 
     def rows(self, *, to_eos: bool = False) -> Rows:
@@ -113,11 +113,7 @@ class TotalsCounter:
         for b, ids in enumerate(self._last.tokens.tolist()) if to_eos else ():
             given = int(np.flatnonzero(self._last.given[b] | ~self._present[b]).max(initial=-1)) + 1
             counted[b, given + first_end(ids[given:], self._ends) + 1 :] = False
-        return Rows(
-            computed=(self._computed * counted).sum(axis=1),
-            probed=(self._probed * counted).sum(axis=1),
-            present=(self._due * counted).sum(axis=1),
-        )
+        return Rows(*((each * counted).sum(axis=1) for each in (self._computed, self._probed, self._due)))
 
 
 def active_ratio(rows: Rows) -> float:

@@ -152,7 +152,7 @@ class Threshold(UnmaskPolicy):
 
     kind = "threshold"
     label = "All above a confidence"
-    sentence = "Writes all positions at once that are certain enough."
+    sentence = "Writes all positions at once that are certain enough (Fast-dLLM)."
     early = True
 
     p: float = setting(
@@ -189,7 +189,7 @@ class Klass(UnmaskPolicy):
 
     kind = "klass"
     label = "All that are confident and still"
-    sentence = "Writes all positions at once that are certain and have stood still."
+    sentence = "Writes all positions at once that are certain and have stood still (KLASS)."
     early = True
 
     confidence: float = setting(
@@ -290,7 +290,7 @@ class EarlyFinish(UnmaskPolicy):
 
     kind = "early_finish"
     label = "All once the gap is wide"
-    sentence = "Writes the most certain positions first, and all at once when the network is sure."
+    sentence = "Writes the most certain positions first, and all at once when the network is sure (Prophet)."
     early = True
     measures = ("gap",)
 
@@ -341,7 +341,7 @@ class Remask(UnmaskPolicy):
 
     kind = "remask"
     label = "Take back the least confident"
-    sentence = "Writes the most certain positions first, then takes back and rewrites the least certain."
+    sentence = "Writes the most certain positions first, then takes back and rewrites the least certain (ReMDM)."
 
     taken_back: int = setting(
         "whole", 1, "Taken back", "Positions that a step takes back and writes anew.", low=1, offered=(1, 8, 1)

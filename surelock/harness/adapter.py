@@ -186,7 +186,7 @@ class Adapter:
         run = Run(lm.shape, prompts, Decoder(settings=settings, compute=self.rule, unmask=host))
         self.run, self._host, self._shape, self._read = run, host, tokens.shape, None
         written = np.flatnonzero(~masked.ravel() & run.canvas.masked)
-        run.canvas.commit(written, tokens.ravel()[written])
+        run.canvas.tokens[written], run.canvas.masked[written] = tokens.ravel()[written], False
         for b in range(len(tokens)):
             while not run.canvas.masked[run.canvas.parts[b].start : run.schedule.stops[b]].any():
                 run.schedule.advance(b, 0)
