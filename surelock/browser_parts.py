@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from surelock.engines.graph import graphs
 from surelock.engines.onnx import OnnxEngine
 from surelock.files import write_text
 from surelock.loading import STORIES, load
@@ -38,10 +39,10 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
         raise ValueError(f"{lm.name} is block-causal, and the runs of a browser have no such blocks")
     if lm.config.layer_norm or lm.config.conv_layers:
         raise ValueError(f"{lm.name} has layers of another kind than the runs of a browser count and keep")
-    graphs = lm.engine.graphs()
+    made = graphs(lm.config, lm.engine.tensors)
     entries = (
         entry.value
-        for graph in graphs.values()
+        for graph in made.values()
         for each in graph.graph.initializer
         for entry in each.external_data
         if entry.key == "location"
@@ -49,7 +50,7 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
     weights = sorted(set(entries))
     return {
         "shape": asdict(lm.shape) | {"ends": list(lm.ends)},
-        "graphs": {name: b64encode(graph.SerializeToString()).decode() for name, graph in graphs.items()},
+        "graphs": {name: b64encode(graph.SerializeToString()).decode() for name, graph in made.items()},
         "weights": weights,
         "files": {name: _fingerprint(directory / name) for name in (*weights, *TOKENIZER)},
         "runtime": _fingerprint(RUNTIME),

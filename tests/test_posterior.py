@@ -12,7 +12,7 @@ from torch import Tensor
 from surelock.decoding.noise import Draws
 from surelock.decoding.step import Choice, Plan, Reading
 from surelock.engines import posterior
-from surelock.engines.chunks import chunk_rows, even
+from surelock.engines.look import chunk_rows, even
 from surelock.engines.posterior import Reader
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.upload import upload

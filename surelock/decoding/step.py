@@ -255,10 +255,10 @@ class Engine(Protocol):
     @property
     def network(self) -> Any: ...
 
-    def memory(self, layout: Layout, tell: bool = False) -> Any:
+    def memory(self, layout: Layout, keep_logits: bool = False) -> Any:
         """Allocate the memory of a run: an empty cache, and room for watched posteriors.
 
-        tell: keep `memory.told` [slots, V], the logits of each slot as of the last time it was a candidate, 0 before.
+        keep_logits: keep `memory.logits` [slots, V], those of each slot when it last was a candidate, 0 before.
         """
         ...
 

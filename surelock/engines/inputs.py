@@ -95,6 +95,6 @@ def inputs_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, b
     if varlen:
         arrays |= segment_arrays(config, arrays["positions"], counts, lengths)
     if varlen and read_counts:
-        own = segment_arrays(config, arrays["positions"][arrays["read"]], read_counts, lengths)
-        arrays |= {f"read_{name}": array for name, array in own.items()}
+        segments = segment_arrays(config, arrays["positions"][arrays["read"]], read_counts, lengths)
+        arrays |= {f"read_{name}": array for name, array in segments.items()}
     return Inputs(arrays, counts, lengths, read_counts, bucket)

@@ -5,10 +5,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.decoding.step import Plan
-from surelock.engines.chunks import even
+from surelock.decoding.step import Plan, Whole
 
-Whole = NDArray[np.int64]
+_LEAST_READ = 4  # rows whose posteriors are read at once, however large the vocabulary
+_LEAST_ROWS = 32  # whose logits are made at once: each time reads the whole head
+
+
+def chunk_rows(table_bytes: int, row_bytes: int) -> tuple[int, int]:
+    """Return for how many rows at once logits are made, and for how many of these posteriors are read.
+
+    table_bytes: the size that one table of posteriors may have, of which about ten are used. row_bytes: of one row.
+    """
+    few = table_bytes // row_bytes
+    return max(_LEAST_ROWS, few), max(_LEAST_READ, few)
+
+
+def even(count: int, most: int) -> list[slice]:
+    """Divide `count` rows into parts of at most `most` and of about one size: a few rows alone are dear."""
+    parts = -(-count // most)
+    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
 @dataclass(slots=True, eq=False)
@@ -46,11 +61,12 @@ def look_at(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Look:
     made, read: the most rows whose logits are made at once, and whose posteriors are read at once.
     """
     rows, slots = plan.read, plan.slots[plan.read]
-    parts = [(part, _within(part, read)) for part in even(len(rows), made)]
-    chunks = [chunk for _, own in parts for chunk in own]
-    first = np.repeat([chunk.start for chunk in chunks], [chunk.stop - chunk.start for chunk in chunks]).astype(
-        np.int64
-    )
+    parts, first = [], np.zeros(len(rows), dtype=np.int64)  # of the chunk of each row
+    for part in even(len(rows), made):
+        few = even(part.stop - part.start, read)
+        parts.append((part, [slice(part.start + each.start, part.start + each.stop) for each in few]))
+        for chunk in parts[-1][1]:
+            first[chunk] = chunk.start
     chosen = np.flatnonzero(plan.choice.read[rows])
     at, banned = plan.choice.barred if len(chosen) else plan.choice.barred[:, :0]
     places = {"chosen": chosen, "banned": chosen[at]}
@@ -63,12 +79,8 @@ def look_at(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Look:
         compared, kept = np.flatnonzero(compares[rows]), np.flatnonzero((watches & ~plan.probed)[rows])
         known = has[slots[compared]]
         infinite.append(compared[~known])
-        for name, own in ((f"{group}compared", compared[known]), (f"{group}kept", kept)):
-            places[name] = own
-            arrays |= {name: own - first[own], f"{name}_slots": slots[own]}
+        for name, found in ((f"{group}compared", compared[known]), (f"{group}kept", kept)):
+            places[name] = found
+            arrays |= {name: found - first[found], f"{name}_slots": slots[found]}
         arrays[f"{group}kept_rows"] = kept
     return Look(parts, list(masks), arrays, places, np.concatenate(infinite))
-
-
-def _within(part: slice, most: int) -> list[slice]:
-    return [slice(part.start + few.start, part.start + few.stop) for few in even(part.stop - part.start, most)]

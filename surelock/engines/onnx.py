@@ -22,8 +22,8 @@ from tqdm import tqdm
 
 from surelock.config import NetworkConfig
 from surelock.decoding.step import NO_ROWS, Layout, Plan, Reading
-from surelock.engines.chunks import chunk_rows, even
-from surelock.engines.graph import graphs, head_graph, head_name, posterior_graph, step_graph
+from surelock.engines.graph import head_graph, head_name, posterior_graph, step_graph
+from surelock.engines.look import chunk_rows, even
 from surelock.memory import trim_memory
 from surelock.model.families import SHOW_PROGRESS_FROM
 from surelock.model.stored import Stored, Tensors
@@ -103,19 +103,19 @@ class Memory:
     caches: list[list[Cache]]  # for each pass, of each sequence
     log_p: NDArray[np.float32]  # [slots, V]
     has: NDArray[np.bool_]  # [slots], whether `log_p` holds the slot's last posterior
-    told: NDArray[np.float32] | None  # see `Engine.memory`
+    logits: NDArray[np.float32] | None  # see `Engine.memory`
     rows: NDArray[np.int64]  # [K], the rows of the plan that `hidden` is of
     hidden: NDArray[np.float32]  # [K, d_model], guidance applied
 
 
 @dataclass(slots=True)
 class Chunk:
-    """A chunk of the read rows. own: [K] int64, ascending, their numbers in the plan. logits: [K, V]."""
+    """A chunk of the read rows. rows: [K] int64, ascending, their numbers in the plan. logits: [K, V]."""
 
     memory: Memory
     plan: Plan
     reading: Reading
-    own: NDArray[np.int64]
+    rows: NDArray[np.int64]
     logits: NDArray[np.float32]
 
 
@@ -136,20 +136,17 @@ class OnnxEngine:
         threads: int,
         load_network: Callable[[], Network],
     ) -> None:
-        self.config, self._tensors = config, tensors
+        self.config, self.tensors = config, tensors
         # The hub's cache has links, which ONNX Runtime does not follow out of a folder.
         real = {
-            parameter: tuple(
-                (name, each._replace(file=each.file.resolve()) if isinstance(each, Stored) else each)
-                for name, each in parts
-            )
+            parameter: tuple((name, each.resolved() if isinstance(each, Stored) else each) for name, each in parts)
             for parameter, parts in tensors.items()
         }
-        folder = _stored(real["embed.weight"]).file.parent
+        stored: dict[str, Any] = {name: real[name][0][1] for name in ("embed.weight", head_name(config))}
         # ONNX Runtime packs weights for speed. A large head stays as it is, so that a tied embedding is its memory.
-        head = head_name(config)
+        head, folder = head_name(config), stored["embed.weight"].file.parent
         large = 4 * config.vocab_size * config.d_model > _PART_BYTES
-        self._given = {head: _wide(_stored(real[head]))} if large else {}
+        self._given = {head: _wide(stored[head])} if large else {}
         self._head = Session(head_graph(config, real, given=large), threads, folder, shared=large)
         self._parts = _parts(config, real, threads, folder, self._given)
         self._posterior = Session(posterior_graph(), threads, folder, shared=large)
@@ -164,18 +161,14 @@ class OnnxEngine:
                 self._network = self._load_network()
             return self._network
 
-    def graphs(self) -> dict[str, ModelProto]:
-        """Return the graphs of `surelock.engines.graph.graphs` for the engine in the browser."""
-        return graphs(self.config, self._tensors)
-
-    def memory(self, layout: Layout, tell: bool = False) -> Memory:
+    def memory(self, layout: Layout, keep_logits: bool = False) -> Memory:
         """Allocate the memory of a run, see `Engine.memory`."""
         config, shape = self.config, (sum(layout.lengths), self.config.vocab_size)
         return Memory(
             caches=[[Cache(self._parts, config, length) for length in layout.lengths] for _ in range(layout.passes)],
             log_p=np.empty(shape, np.float32),  # takes memory where it is written
             has=np.zeros(shape[0], dtype=bool),
-            told=np.zeros(shape, np.float32) if tell else None,
+            logits=np.zeros(shape, np.float32) if keep_logits else None,
             rows=NO_ROWS,
             hidden=np.empty((0, config.d_model), np.float32),
         )
@@ -190,13 +183,13 @@ class OnnxEngine:
         memory.hidden = self._forward(memory, plan, memory.rows)
         table = np.empty((min(self._rows, len(rows)), self.config.vocab_size), np.float32)
         for part in even(len(rows), self._rows):
-            own, logits = rows[part], table[: part.stop - part.start]
+            some, logits = rows[part], table[: part.stop - part.start]
             self._put_logits(memory.hidden[part], logits)
-            if memory.told is not None:
-                candidates = plan.choice.rows[own]
-                memory.told[plan.slots[own[candidates]]] = logits[candidates]
-            for few in even(len(own), self._few):
-                chunk = Chunk(memory, plan, reading, own[few], logits[few])
+            if memory.logits is not None:
+                candidates = plan.choice.rows[some]
+                memory.logits[plan.slots[some[candidates]]] = logits[candidates]
+            for few in even(len(some), self._few):
+                chunk = Chunk(memory, plan, reading, some[few], logits[few])
                 if plan.observe:  # before what is kept becomes another
                     paused = time.perf_counter()
                     self._observe(chunk)
@@ -210,11 +203,11 @@ class OnnxEngine:
     def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the logits [K, V] of rows of the last plan, see `Engine.logits`."""
         known = np.isin(rows, memory.rows)
-        if len(rows) and known.all():
-            return self._logits(memory.hidden[np.searchsorted(memory.rows, rows)])
         found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
         if known.any():
-            found[known] = self._logits(memory.hidden[np.searchsorted(memory.rows, rows[known])])
+            logits = np.empty((int(known.sum()), self.config.vocab_size), np.float32)
+            self._put_logits(memory.hidden[np.searchsorted(memory.rows, rows[known])], logits)
+            found[known] = logits
         return found
 
     def _forward(self, memory: Memory, plan: Plan, read: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -229,20 +222,14 @@ class OnnxEngine:
             for held, count in zip(caches, plan.counts, strict=True):
                 start, stop = stop, stop + count
                 part = slice(start, stop)
-                own = read[slice(*np.searchsorted(read, (start, stop)))] - start
+                rows = read[slice(*np.searchsorted(read, (start, stop)))] - start
                 if count:
-                    found.append(held.forward(tokens[part], plan.positions[part], plan.probed[part], own))
+                    found.append(held.forward(tokens[part], plan.positions[part], plan.probed[part], rows))
             passes.append(np.concatenate(found))
         if plan.blind is None:
             return passes[0]
         hidden, blind = passes
         return (blind + (plan.cfg_scale + 1) * (hidden - blind)).astype(np.float32, copy=False)
-
-    def _logits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The logits [K, V] of hidden states [K, d_model]."""
-        logits = np.empty((len(hidden), self.config.vocab_size), np.float32)
-        self._put_logits(hidden, logits)
-        return logits
 
     def _put_logits(self, hidden: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """Write the logits of hidden states [K, d_model] to `out` [K, V], without a copy of them."""
@@ -254,22 +241,22 @@ class OnnxEngine:
 
     def _choose(self, chunk: Chunk) -> None:
         """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
-        plan, reading, own = chunk.plan, chunk.reading, chunk.own
-        chosen = np.flatnonzero(plan.choice.read[own])
+        plan, reading, rows = chunk.plan, chunk.reading, chunk.rows
+        chosen = np.flatnonzero(plan.choice.read[rows])
         score, first = plan.choice.scores if plan.choice.scores in ("entropy", "margin") else "own", 0
         scored = chosen if plan.choice.measures or score != "own" else NO_ROWS
         inputs: dict[str, NDArray] = {"chosen": chosen, "scored": scored}
         if len(chosen):
-            first = int(plan.choice.rows[: own[chosen[0]]].sum())
+            first = int(plan.choice.rows[: rows[chosen[0]]].sum())
         candidates = np.arange(first, first + len(chosen))
         if plan.choice.quotas is not None:
             inputs["chosen"] = NO_ROWS
         elif len(chosen):
             inputs["bias"] = _bias(plan, candidates, chunk.logits.shape[1])
         outputs = ["confidence", "total", "token", score, *plan.choice.measures]
-        followed = plan.compares[own], plan.watches[own] & ~plan.probed[own]
+        followed = plan.compares[rows], plan.watches[rows] & ~plan.probed[rows]
         confidence, total, tokens, scores, *measures = self._follow(chunk, *followed, outputs, inputs)
-        reading.confidence[own] = confidence[:, 0]
+        reading.confidence[rows] = confidence[:, 0]
         reading.finite &= bool(np.isfinite(total).all())
         reading.score[candidates] = scores
         for name, values in zip(plan.choice.measures, measures, strict=True):
@@ -285,20 +272,20 @@ class OnnxEngine:
         best, rows = plan.choice.best(reading.score, plan.counts), np.flatnonzero(plan.choice.rows)
         for part in even(len(best), self._few):
             some = best[part]
-            own = self.logits(memory, rows[some]) if logits is None else logits[np.searchsorted(plan.read, rows[some])]
-            reading.tokens[some] = (own + _bias(plan, some, own.shape[1])).argmax(axis=1)
+            z = self.logits(memory, rows[some]) if logits is None else logits[np.searchsorted(plan.read, rows[some])]
+            reading.tokens[some] = (z + _bias(plan, some, z.shape[1])).argmax(axis=1)
 
     def _observe(self, chunk: Chunk) -> None:
         """Read the KLs that no rule needs, and likely tokens."""
-        plan, reading, own = chunk.plan, chunk.reading, chunk.own
+        plan, reading, rows = chunk.plan, chunk.reading, chunk.rows
         inputs, outputs = {}, []
         if plan.top_k:
-            inputs = {"shown": np.arange(len(own)), "top_k": np.array([plan.top_k])}
+            inputs = {"shown": np.arange(len(rows)), "top_k": np.array([plan.top_k])}
             outputs = ["top_ids", "top_probs"]
-        followed = ~plan.compares[own], ~(plan.watches[own] | plan.probed[own])
+        followed = ~plan.compares[rows], ~(plan.watches[rows] | plan.probed[rows])
         found = self._follow(chunk, *followed, outputs, inputs)
         if plan.top_k:
-            reading.top_ids[own], reading.top_probs[own] = found
+            reading.top_ids[rows], reading.top_probs[rows] = found
 
     def _follow(
         self,
@@ -309,26 +296,22 @@ class OnnxEngine:
         inputs: dict[str, NDArray],
     ) -> list[Any]:
         """Run `posterior_graph`: compute KLs where `compares`, keep posteriors where `keeps`, and return `outputs`."""
-        memory, slots = chunk.memory, chunk.plan.slots[chunk.own]
+        memory, slots = chunk.memory, chunk.plan.slots[chunk.rows]
         compared, watched = np.flatnonzero(compares), np.flatnonzero(keeps)
         known = memory.has[slots[compared]]
         kept, last = (memory.log_p, slots[compared]) if known.any() else (chunk.logits, compared)
         rows = {"logits": chunk.logits, "watched": watched, "compared": compared, "kept": kept, "last": last}
         found: Any = self._posterior.run(["kl", "log_p", *outputs], {**_NOTHING, **inputs, **rows})
-        kl, log_p, *asked = found
-        chunk.reading.kl[chunk.own[compared]] = np.where(known, kl, np.inf)
+        kl, log_p, *others = found
+        chunk.reading.kl[chunk.rows[compared]] = np.where(known, kl, np.inf)
         if len(watched):
             memory.log_p[slots[watched]] = log_p
             memory.has[slots[watched]] = True
-        return asked
+        return others
 
 
 def _bias(plan: Plan, candidates: NDArray[np.int64], size: int) -> NDArray[np.float32]:
-    """What is added to the logits of some candidates [K]: noise, and -inf for a banned token.
-
-    The shape is [K, V], or [1, V] if all candidates have the same. The noise is that of Gumbel-max over
-    exp(logit) / (-log u)^T.
-    """
+    """What is added to the logits of some candidates [K]: [K, V] or [1, V]. Noise as of `choose_tokens`, -inf if banned."""
     bias = _banned(tuple(plan.choice.banned), size)
     if plan.choice.draws is not None and plan.choice.temperature > 0:
         with np.errstate(divide="ignore"):
@@ -344,7 +327,6 @@ def _bias(plan: Plan, candidates: NDArray[np.int64], size: int) -> NDArray[np.fl
 
 @lru_cache
 def _banned(tokens: tuple[int, ...], size: int) -> NDArray[np.float32]:
-    """[1, V], -inf for these tokens and 0 for all others."""
     bias = np.zeros((1, size), np.float32)
     bias[:, tokens] = -np.inf
     return bias
@@ -376,11 +358,6 @@ def _parts(
         found.append(Part(session, layers, values))
         trim_memory()
     return found
-
-
-def _stored(parts: tuple[tuple[str, Any], ...]) -> Stored:
-    """The tensor of embedding or head, which is one and lies in a file."""
-    return parts[0][1]
 
 
 def _wide(stored: Stored) -> NDArray[np.float32]:

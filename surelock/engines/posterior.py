@@ -13,13 +13,11 @@ from functools import partial
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.decoding.step import Plan, Reading
-from surelock.engines.chunks import chunk_rows
 from surelock.engines.fused import can_fuse, compiled, worth_fusing
-from surelock.engines.look import Look, look_at
+from surelock.engines.look import Look, chunk_rows, look_at
 from surelock.engines.stopwatch import Stopwatch
 
 # Of one table [rows, V] in the wide dtype.
@@ -82,48 +80,26 @@ def spans(vocab_size: int) -> tuple[int, int]:
     return -(-vocab_size // size), size
 
 
-def _entropy(p: Tensor) -> Tensor:
-    return torch.special.entr(p).sum(dim=-1).neg_()
-
-
-def _margin(p: Tensor) -> Tensor:
-    first, second = p.topk(2, dim=-1).values.unbind(dim=-1)
-    return first - second
-
-
-def _gap(p: Tensor) -> Tensor:
-    first, second = p.topk(2, dim=-1).values.log().unbind(dim=-1)
-    return first - second
-
-
-#: See `Reader._follow`.
-Diverge = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-
 #: Scores and measures [C] of posteriors p [C, V] at temperature 1, see `Choice`. Any other name is the probability of
 #: the candidate token.
-_SCORES: dict[str, Callable[[Tensor], Tensor]] = {"entropy": _entropy, "margin": _margin, "gap": _gap}
+_SCORES: dict[str, Callable[[Tensor], Tensor]] = {
+    "entropy": lambda p: torch.special.entr(p).sum(dim=-1).neg_(),
+    "margin": lambda p: -p.topk(2, dim=-1).values.diff(dim=-1)[:, 0],
+    "gap": lambda p: -p.topk(2, dim=-1).values.log().diff(dim=-1)[:, 0],
+}
 
 
 @dataclass(slots=True)
 class _Found:
-    """What is read in a step, on the device.
-
-    look: what is read. tensors: its arrays.
-    table: what goes to the host, in one copy. values: parts of it, by name, in the order of `sizes`.
-    lse: [K], the log-sum-exp of each row. before: for each group, those of the posteriors that it is compared with.
-    """
+    """What is read in a step, on the device."""
 
     look: Look
-    tensors: Mapping[str, Tensor]
-    table: Tensor
+    tensors: Mapping[str, Tensor]  # the arrays of `look`
+    table: Tensor  # what goes to the host, in one copy
     sizes: dict[str, int]
-    values: dict[str, Tensor]
-    lse: Tensor
-    before: dict[str, Tensor]
-
-    def to_host(self) -> dict[str, NDArray]:
-        table, stops = self.table.cpu().numpy(), np.cumsum([*self.sizes.values()])
-        return dict(zip(self.sizes, np.split(table, stops[:-1]), strict=True))
+    values: dict[str, Tensor]  # parts of `table`, in the order of `sizes`
+    lse: Tensor  # [K], the log-sum-exp of each row
+    before: dict[str, Tensor]  # by group, those of the posteriors that rows are compared with
 
 
 class Reader:
@@ -188,7 +164,8 @@ class Reader:
         for group in look.groups:
             self._kept_lse[tensors[f"{group}kept_slots"]] = found.lse[tensors[f"{group}kept_rows"]]
             self._has[look.arrays[f"{group}kept_slots"]] = True
-        values = found.to_host()
+        parts = np.split(found.table.cpu().numpy(), np.cumsum([*found.sizes.values()])[:-1])
+        values = dict(zip(found.sizes, parts, strict=True))
         reading.finite = bool(np.isfinite(values["total"]).all())
         reading.confidence[plan.read] = values["confidence"]
         if len(values["tokens"]):
@@ -213,10 +190,9 @@ class Reader:
     def _fuses(self, found: _Found, plan: Plan) -> bool:
         """Whether the step is read by compiled functions: greedy choices by confidence or none, of many rows."""
         choice = plan.choice
-        plain = choice.scores in (None, "confidence") and choice.temperature == 0 and not choice.barred.size
-        plain = plain and not choice.measures
-        fits = plain and not plan.top_k and worth_fusing(len(found.lse))
-        return self._fused and fits and can_fuse(self._raw.device)
+        plain = choice.scores in (None, "confidence") and choice.temperature == 0
+        plain = plain and not (choice.barred.size or choice.measures or plan.top_k)
+        return self._fused and plain and worth_fusing(len(found.lse)) and can_fuse(self._raw.device)
 
     def _read_fused(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan) -> None:
         """Read a chunk by compiled functions, see `_read`."""
@@ -252,8 +228,8 @@ class Reader:
                 values[name][which] = _SCORES[name](p[found.tensors["chosen"][which]])
         if plan.top_k:
             with self._watch.excluded():
-                own, (probs, ids) = plan.read[chunk], p.topk(plan.top_k, dim=-1)
-                reading.top_ids[own], reading.top_probs[own] = ids.numpy(force=True), probs.numpy(force=True)
+                rows, (probs, ids) = plan.read[chunk], p.topk(plan.top_k, dim=-1)
+                reading.top_ids[rows], reading.top_probs[rows] = ids.numpy(force=True), probs.numpy(force=True)
 
         def diverge(rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor) -> Tensor:
             return kl_divergence(p[rows], z[rows], lse[rows], kept[slots], kept_lse)
@@ -262,19 +238,19 @@ class Reader:
             with self._watch.excluded() if group else nullcontext():
                 self._follow(group, chunk, raw, found, diverge)
 
-    def _follow(self, group: str, chunk: slice, raw: Tensor, found: _Found, diverge: Diverge) -> None:
-        """Compute the KLs of the compared rows of a chunk, then keep the posteriors of those that are kept.
-
-        diverge: rows of the chunk, the kept posteriors [slots, V], the slots that the rows are compared with and their
-        log-sum-exp -> KLs.
-        """
+    def _follow(
+        self,
+        group: str,
+        chunk: slice,
+        raw: Tensor,
+        found: _Found,
+        diverge: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
+    ) -> None:
+        """Compute the KLs of the compared rows of a chunk by `divergences`, then keep posteriors."""
         if self._kept is None:
             return
-        tensors, compared, kept = (
-            found.tensors,
-            found.look.of(f"{group}compared", chunk),
-            found.look.of(f"{group}kept", chunk),
-        )
+        tensors = found.tensors
+        compared, kept = (found.look.of(f"{group}{name}", chunk) for name in ("compared", "kept"))
         if compared.start < compared.stop:
             rows, slots = (tensors[f"{group}{name}"][compared] for name in ("compared", "compared_slots"))
             kl = diverge(rows, self._kept, slots, found.before[group][compared])
@@ -288,23 +264,17 @@ def _choose(
     z: Tensor, p: Tensor, which: slice, banned: slice, tensors: Mapping[str, Tensor], plan: Plan
 ) -> tuple[Tensor, Tensor]:
     """Candidate tokens and scores [c] of a chunk's candidates. which: their numbers among the C. banned: of pairs."""
-    index = tensors["chosen"][which]
+    index, choice = tensors["chosen"][which], plan.choice
     logits = z[index]
     if banned.start < banned.stop:
         logits[tensors["banned_at"][banned], tensors["banned"][banned]] = -torch.inf
     if "uniform" in tensors:
-        chosen = choose_by_span(logits, plan.choice.banned, plan.choice.temperature, tensors["uniform"][which])
+        chosen = choose_by_span(logits, choice.banned, choice.temperature, tensors["uniform"][which])
     else:
-        draws = plan.choice.draws if plan.choice.temperature > 0 else None
-        numbers = None if draws is None else draws.gumbel(np.arange(which.start, which.stop), z.shape[1])
-        chosen = choose_tokens(
-            logits, plan.choice.banned, plan.choice.temperature, None if numbers is None else torch.from_numpy(numbers)
-        )
-        del numbers  # before the scores' own copy of the posteriors is made
-    own = p[index]
-    score = _SCORES.get(plan.choice.scores or "")
-    return chosen, score(own) if score else own.gather(1, chosen[:, None])[:, 0]
-
-
-def as_index(places: NDArray[np.int64], device: torch.device) -> Tensor:
-    return torch.from_numpy(places).to(device)
+        uniform = None
+        if choice.draws is not None and choice.temperature > 0:
+            uniform = torch.from_numpy(choice.draws.gumbel(np.arange(which.start, which.stop), z.shape[1]))
+        chosen = choose_tokens(logits, choice.banned, choice.temperature, uniform)
+        del uniform  # before the scores copy the posteriors
+    posteriors, score = p[index], _SCORES.get(choice.scores or "")
+    return chosen, score(posteriors) if score else posteriors.gather(1, chosen[:, None])[:, 0]

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, from_numpy
 
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.attention import has_varlen
@@ -15,7 +15,7 @@ from surelock.engines.cache import KVCache, Rows
 from surelock.engines.captured import CapturedForward, bucket_of, captures
 from surelock.engines.fused import can_fuse, compiled_elementwise
 from surelock.engines.inputs import Inputs, inputs_of
-from surelock.engines.posterior import Reader, as_index
+from surelock.engines.posterior import Reader
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.upload import upload
 from surelock.model.network import PLAIN, Attend, Block, Elementwise, Network, Rotary, rotary_table
@@ -64,10 +64,10 @@ class PackedForward:
 class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
-    def __init__(self, network: Network, layout: Layout, tell: bool, graphs: bool, fused: bool) -> None:
+    def __init__(self, network: Network, layout: Layout, keep_logits: bool, graphs: bool, fused: bool) -> None:
         device = network.head_weight.device
         slots = sum(layout.lengths)
-        self.told = network.head_weight.new_zeros(slots, network.config.vocab_size) if tell else None
+        self.logits = network.head_weight.new_zeros(slots, network.config.vocab_size) if keep_logits else None
         self.layout, self.watch = layout, Stopwatch(device)
         self._varlen = has_varlen(network.config, network.dtype, device)
         devices = {parameter.device for parameter in network.parameters()}
@@ -110,9 +110,9 @@ class TorchEngine:
     def dtype(self) -> torch.dtype:
         return self.network.dtype
 
-    def memory(self, layout: Layout, tell: bool = False) -> Memory:
+    def memory(self, layout: Layout, keep_logits: bool = False) -> Memory:
         """Allocate the memory of a run, see `Engine.memory`."""
-        return Memory(self.network, layout, tell, self.graphs, self.fused)
+        return Memory(self.network, layout, keep_logits, self.graphs, self.fused)
 
     @torch.inference_mode()
     def read(self, memory: Memory, plan: Plan) -> Reading:
@@ -125,11 +125,11 @@ class TorchEngine:
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
             found = self.network.logits(memory.hidden[start:stop], out)
-            if memory.told is not None:
-                own = plan.read[start:stop]
-                candidates = np.flatnonzero(plan.choice.rows[own])
-                slots = as_index(plan.slots[own[candidates]], found.device)
-                memory.told[slots] = found[as_index(candidates, found.device)]
+            if memory.logits is not None:
+                rows = plan.read[start:stop]
+                candidates = np.flatnonzero(plan.choice.rows[rows])
+                slots = from_numpy(plan.slots[rows[candidates]]).to(found.device)
+                memory.logits[slots] = found[from_numpy(candidates).to(found.device)]
             return found
 
         memory.reader.read(logits, look, tensors, plan, reading)
@@ -146,8 +146,9 @@ class TorchEngine:
         found = torch.full((len(rows), self.network.config.vocab_size), torch.nan, dtype=wide)
         known = np.isin(rows, memory.rows)
         if known.any():
-            hidden = memory.hidden[as_index(np.searchsorted(memory.rows, rows[known]), memory.hidden.device)]
-            found[torch.from_numpy(known)] = self.network.logits(hidden).to("cpu", wide)
+            places = from_numpy(np.searchsorted(memory.rows, rows[known]))
+            hidden = memory.hidden[places.to(memory.hidden.device)]
+            found[from_numpy(known)] = self.network.logits(hidden).to("cpu", wide)
         return found.numpy()
 
     def _forward(self, memory: Memory, plan: Plan, inputs: Inputs, tensors: Mapping[str, Tensor]) -> None:

@@ -127,7 +127,7 @@ class Adapter:
         import torch
 
         assert self.run is not None
-        logits, canvas = torch.as_tensor(self._memory.told), self.run.canvas
+        logits, canvas = torch.as_tensor(self._memory.logits), self.run.canvas
 
         def place(slots: NDArray[np.int64]) -> Tensor:
             return torch.from_numpy(slots).to(logits.device)
@@ -193,7 +193,7 @@ class Adapter:
         self._faded, self._masked = np.zeros((2, tokens.size), dtype=bool)
         self._masked |= run.canvas.masked
         self._memory = None  # before another one is allocated
-        self._memory = lm.engine.memory(run.layout, tell=True)
+        self._memory = lm.engine.memory(run.layout, keep_logits=True)
         plan = run.plan()
         assert plan is not None
         return plan

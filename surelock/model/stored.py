@@ -28,6 +28,10 @@ class Stored(NamedTuple):
     nbytes: int
     factor: NDArray[np.float64] | None = None
 
+    def resolved(self) -> Stored:
+        """Return the place in the file that a link leads to."""
+        return self._replace(file=self.file.resolve())
+
     def rows(self, start: int, stop: int) -> Stored:
         """Return the place of some rows."""
         each = self.nbytes // self.shape[0]
