@@ -32,7 +32,7 @@ from surelock.decoding.totals import TotalsCounter
 from surelock.engines.flags import add_engine_flag
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.torch import TorchEngine
-from surelock.loading import find_device, load, read_dtype
+from surelock.loading import find_device, load_by, read_dtype
 from surelock.model.families import family_of
 from surelock.model.flags import add_model_flags, set_threads
 from surelock.model.language_model import LanguageModel
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> Figures:
     figures = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked).run(arguments.repeats)
     head = {"load": load_at_start, **setup_of(lm), **loading, "peak_memory": peak_memory()}
     kinds = {"compute": locked.compute.kinds, "unmask": locked.unmask.kind}
-    return {"benchmark": "decode", **head, **asked_of(arguments, settings), **kinds, **figures}
+    return {"benchmark": "decode", **head, **settings_of(arguments, settings), **kinds, **figures}
 
 
 def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
@@ -128,8 +128,7 @@ def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageMod
     if arguments.random_weights != (arguments.shape is not None):
         raise ValueError("--shape and --random-weights belong together")
     if arguments.shape is None:
-        model, device = arguments.model, arguments.device
-        return load(model, device=device, dtype=dtype, engine=engine, tokenizer=arguments.tokenizer)
+        return load_by(argparse.Namespace(**vars(arguments) | {"engine": engine}))
     if engine == "onnx":
         raise ValueError("--shape is computed by engine 'torch' on a GPU: leave --engine onnx out")
     device = find_device(arguments.device)
@@ -140,13 +139,8 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> Langua
     """Return a model of one of SHAPES with random weights and no tokenizer."""
     torch.manual_seed(0)
     described = SHAPES[shape]
-    network = (
-        empty_network(family_of(described).read_config(described))
-        .to(dtype)
-        .to_empty(device=device)
-        .eval()
-        .requires_grad_(False)
-    )
+    network = empty_network(family_of(described).read_config(described))
+    network = network.to(dtype).to_empty(device=device).eval().requires_grad_(False)
     for name, parameter in network.named_parameters():
         if name.endswith("norm.weight"):
             parameter.fill_(1.0)
@@ -163,10 +157,10 @@ def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[
     return generator.integers(2, lm.config.vocab_size, (batch, prompt_length)).tolist()
 
 
-def asked_of(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
+def settings_of(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
     """Return the settings of a benchmark for its JSON object."""
-    told = {name: getattr(arguments, name) for name in ("batch", "epsilon", "repeats")}
-    return {"gen_length": settings.gen_length, "steps": settings.total_steps, **told}
+    given = {name: getattr(arguments, name) for name in ("batch", "epsilon", "repeats")}
+    return {"gen_length": settings.gen_length, "steps": settings.total_steps, **given}
 
 
 def setup_of(lm: LanguageModel) -> Figures:
@@ -212,7 +206,7 @@ class Lockstep:
 
     def repeat(self) -> None:
         """Run both samplers once."""
-        runs = {name: decode(self.lm, self.prompts, **asked.keywords()) for name, asked in self.decoders.items()}
+        runs = {name: decode(self.lm, self.prompts, **each.keywords()) for name, each in self.decoders.items()}
         seconds: dict[str, list[float]] = defaultdict(list)
         steps: dict[str, list[Step]] = {name: [] for name in runs}
         most = self.decoders["locked"].steps_of()
@@ -245,7 +239,9 @@ class Lockstep:
         Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time.
         """
         costs = self._costs()
-        figures = told(lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ["speedup"])
+        figures = summary(
+            lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ["speedup"]
+        )
         if figures["speedup"] is None:
             figures["refused"]["efficiency"] = "its speedup is refused"
             return {**figures, "efficiency": None, **costs}
@@ -257,9 +253,8 @@ class Lockstep:
         for step in self.steps["locked"]:
             counter.add(step)
         totals = counter.totals()
-        return {
-            name: getattr(totals, name) for name in ("tokens", "flops_ratio", "active_ratio", "active_ratio_to_eos")
-        }
+        names = ("tokens", "flops_ratio", "active_ratio", "active_ratio_to_eos")
+        return {name: getattr(totals, name) for name in names}
 
 
 def timed(device: torch.device, call: Callable[[], Any]) -> tuple[float, Any]:
@@ -288,7 +283,7 @@ def refusal(ratio: float, repeats: Sequence[float]) -> str | None:
     return None
 
 
-def told(measure: Callable[[Sequence[int]], Mapping[str, Any]], repeats: int, ratios: Iterable[str] = ()) -> Figures:
+def summary(measure: Callable[[Sequence[int]], Mapping[str, Any]], repeats: int, ratios: Iterable[str] = ()) -> Figures:
     """Return the figures of all repeats, with their spread.
 
     measure: returns the figures of some repeats.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -96,26 +97,32 @@ def load(
     return LanguageModel(str(name), made, words, generation=generation, stop=family.stop, **ids)
 
 
+def load_by(arguments: argparse.Namespace) -> LanguageModel:
+    """Load the model that the flags of a command name."""
+    names = ("device", "dtype", "device_map", "engine", "weights", "tokenizer")
+    return load(arguments.model, **{name: getattr(arguments, name) for name in names if hasattr(arguments, name)})
+
+
 def _tokenizer(
-    asked: str | Path | None, family: Family, directory: Path, vocab_size: int
+    given: str | Path | None, family: Family, directory: Path, vocab_size: int
 ) -> PreTrainedTokenizerBase | None:
     """The tokenizer of `load`, with the chat template of the family. Warns if that of the family cannot be fetched."""
-    if asked == "" or (asked is None and not family.tokenizer and not has_tokenizer(directory)):
+    if given == "" or (given is None and not family.tokenizer and not has_tokenizer(directory)):
         return None
-    if asked is not None or not has_tokenizer(directory):
+    if given is not None or not has_tokenizer(directory):
+        name = str(given or family.tokenizer)
         try:
-            directory = find_directory(str(asked or family.tokenizer), files=_TOKENIZER_FILES)
+            directory = find_directory(name, files=_TOKENIZER_FILES)
         except CheckpointError as error:
-            if asked is not None:
+            if given is not None:
                 raise
-            warnings.warn(
-                f"{error}: without a tokenizer prompts are token ids; or give one (--tokenizer)", stacklevel=3
-            )
+            without = "without a tokenizer prompts are token ids; or give one (--tokenizer)"
+            warnings.warn(f"{error}: {without}", stacklevel=3)
             return None
         if not (directory / FILE).is_file():
-            raise CheckpointError(f"{asked or family.tokenizer} holds no {FILE}, so it is no tokenizer")
+            raise CheckpointError(f"{name} holds no {FILE}, so it is no tokenizer")
     found = load_tokenizer(directory)
-    if asked is not None and found is not None and (most := max(found.get_vocab().values())) >= vocab_size:
+    if given is not None and found is not None and (most := max(found.get_vocab().values())) >= vocab_size:
         raise CheckpointError(f"{directory} has a tokenizer with the id {most}, the network has {vocab_size} ids")
     if found is not None and family.template:
         found.chat_template = family.template

@@ -12,7 +12,7 @@ from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import CHOICES, COMPUTE, UNMASK
 from surelock.engines.flags import add_engine_flag
 from surelock.files import write_text
-from surelock.loading import load
+from surelock.loading import load_by
 from surelock.model.flags import add_model_flags
 from surelock.model.language_model import LanguageModel
 from surelock.places import label_of
@@ -88,8 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Record, and write the trace (.json) or the replay (.html)."""
     out = target_file("--out", options.out, tuple(FORMS))
-    how = {"device": options.device, "dtype": options.dtype, "engine": options.engine}
-    lm = load(options.model, tokenizer=options.tokenizer, **how)
+    lm = load_by(options)
     field = field_of(lm, options.lane, given_settings(options))
     document = record_run(lm, options.prompt, field, name=label_of(options.model), exact=options.exact)
     write_text(out, FORMS[out.suffix.lower()](document))

@@ -25,6 +25,7 @@ from surelock.browser_parts import main as write_parts
 from surelock.config import Shape
 from surelock.decoding.choices import Decoder, plain_event
 from surelock.decoding.unmasking import Replay
+from surelock.engines.graph import graphs
 from surelock.places import ASSETS
 
 pytestmark = needs_node
@@ -48,7 +49,7 @@ def in_node(
     lm: Any, weights: list[Path], prompt: list[int], asked: list[tuple[Decoder, int]], folder: Path
 ) -> list[list[list[Any]]]:
     """What Node finds of each step of each run, in the order of SHOWN. asked: decoders, each with its top_k."""
-    for name, graph in lm.engine.graphs().items():
+    for name, graph in graphs(lm.config, lm.engine.tensors).items():
         (folder / name).write_bytes(graph.SerializeToString())
     shape = Shape(lm.config, lm.mask_id, lm.pad_id, lm.ends)
     plain = []

@@ -1,7 +1,5 @@
 """What a block-causal network adds to a run: blocks that are finished or have not begun need not be computed."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from surelock.decoding.state import Canvas, Schedule, Slots

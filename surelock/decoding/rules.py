@@ -4,8 +4,6 @@ Rules from outside the package join them by `register`: as `package.module:Class
 point of the group `surelock.rules`. Nothing in a checkpoint, a trace, a link or a request makes a module be imported.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

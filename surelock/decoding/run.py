@@ -7,8 +7,6 @@
 One iteration of this loop is one iteration of Algorithm 1.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

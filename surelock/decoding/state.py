@@ -3,8 +3,6 @@
 All sequences of a batch lie on one flat axis of slots, one behind the other. Only a `Step` has padding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar

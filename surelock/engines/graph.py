@@ -5,8 +5,6 @@
 in the files of the checkpoint: a graph holds the file, offset and length of each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the layers of the torch engine get of a plan: arrays for the device, and numbers that stay on the host."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

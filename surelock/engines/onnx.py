@@ -311,7 +311,7 @@ class OnnxEngine:
 
 
 def _bias(plan: Plan, candidates: NDArray[np.int64], size: int) -> NDArray[np.float32]:
-    """What is added to the logits of some candidates [K]: [K, V] or [1, V]. Noise as of `choose_tokens`, -inf if banned."""
+    """What is added to the logits of candidates [K]: noise as of `choose_tokens`, -inf if banned; [K, V] or [1, V]."""
     bias = _banned(tuple(plan.choice.banned), size)
     if plan.choice.draws is not None and plan.choice.temperature > 0:
         with np.errstate(divide="ignore"):

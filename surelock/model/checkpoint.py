@@ -33,7 +33,7 @@ SINGLE = "model.safetensors"
 _WRAPPERS = re.compile(r"(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
 _BUFFERS = ("rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached")
 _BUFFERS += ("sampling_eps_min", "sampling_eps_max")  # bd3lm's
-_FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
+FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 _METHODS = {"gptq": "GPTQ", "awq": "AWQ"}
 _MARKS = {
     "GPTQ or AWQ": (".qweight", ".qzeros", ".g_idx", ".scales"),
@@ -166,7 +166,7 @@ def check_tensors(shape: NetworkConfig, config: Mapping[str, Any], directory: Pa
 
 
 def _quantised(config: Mapping[str, Any], files: TensorFiles) -> str:
-    """How a checkpoint is quantised: by its config.json, by the names of its tensors, or by their dtypes."""
+    """How a checkpoint is quantised: by its config.json, by the names of its tensors, or by their dtypes; "" if not."""
     described = config.get("quantization_config") or {}
     if not isinstance(described, Mapping):
         raise CheckpointError("config.json sets quantization_config to what is no object")
@@ -177,7 +177,7 @@ def _quantised(config: Mapping[str, Any], files: TensorFiles) -> str:
         if marked := min((name for name in files.files if name.endswith(marks)), default=None):
             return f"{kind}: tensor {marked}"
     for name in files.files:
-        if name.endswith("weight") and (dtype := files.stored(name).dtype) not in _FLOATS:
+        if name.endswith("weight") and (dtype := files.stored(name).dtype) not in FLOATS:
             return f"tensor {name} holds {dtype}"
     return ""
 
@@ -196,10 +196,8 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
         if network.config.tied and embed not in files.files and head in files.files:
             wanted["embed.weight"] = (head,)
         _check_names(files, wanted, network.config, family, directory)
-        found: Tensors = {
-            name: _pieces(network, name, {source: files.stored(source) for source in sources})
-            for name, sources in wanted.items()
-        }
+        places = {name: {each: files.stored(each) for each in sources} for name, sources in wanted.items()}
+        found: Tensors = {name: _pieces(network, name, sources) for name, sources in places.items()}
         if family.modulated:
             read = (lambda name: files.read(name).double().numpy()) if modulated(files.files) else None
             found = folded(network.config, found, read)
@@ -207,10 +205,7 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
 
 
 def _pieces(network: Network, name: str, sources: Mapping[str, Stored]) -> tuple[tuple[str, Stored], ...]:
-    """The tensors that are stacked into a parameter; of one tensor that holds them all its parts.
-
-    Raises CheckpointError for another shape.
-    """
+    """The tensors that are stacked into a parameter, or the parts of the one that holds them. Checks their shapes."""
     (rows, *columns), config = network.get_parameter(name).shape, network.config
     counts = row_counts(config, name, rows)
     if name in ("embed.weight", "head.weight"):
@@ -218,9 +213,8 @@ def _pieces(network: Network, name: str, sources: Mapping[str, Stored]) -> tuple
     else:
         whole = counts if len(sources) == len(counts) else [rows]
     for (source, stored), count in zip(sources.items(), whole[: len(sources)], strict=True):
-        if stored.shape != (count, *columns):
-            expected = [count, *columns]
-            raise CheckpointError(f"tensor {source} has shape {list(stored.shape)}, expected {expected}")
+        if stored.shape != (expected := (count, *columns)):
+            raise CheckpointError(f"tensor {source} has shape {list(stored.shape)}, expected {list(expected)}")
     if len(sources) != 1 or whole == counts:
         return tuple(sources.items())
     ((source, stored),) = sources.items()
@@ -245,7 +239,7 @@ def load_weights(
     Raises what `find_tensors` raises.
     """
     found, parameters = find_tensors(network, family, directory), dict(network.named_parameters())
-    dtype = dtype or next(_FLOATS[each.dtype] for _, each in found["embed.weight"] if isinstance(each, Stored))
+    dtype = dtype or next(FLOATS[each.dtype] for _, each in found["embed.weight"] if isinstance(each, Stored))
     size = sum(parameter.numel() for parameter in parameters.values())
     progress = tqdm(found.items(), desc="loading", unit="tensor", disable=size < SHOW_PROGRESS_FROM)
     for name, sources in progress:
@@ -266,11 +260,8 @@ def _read(source: Stored | NDArray[np.float64]) -> Iterator[Tensor]:
         return
     at = 0
     for part in source.read():
-        rows = torch.from_numpy(part).view(_FLOATS[source.dtype])
-        if source.factor is not None:
-            rows = rows * torch.from_numpy(source.factor[at : at + len(rows), None])
-        yield rows
-        at += len(rows)
+        rows, at = torch.from_numpy(part).view(FLOATS[source.dtype]), at + len(part)
+        yield rows if source.factor is None else rows * torch.from_numpy(source.factor[at - len(part) : at, None])
 
 
 def _check_names(
@@ -279,16 +270,14 @@ def _check_names(
     expected = {source for sources in wanted.values() for source in sources}
     if family.modulated and modulated(files.files):
         expected |= time_shapes(config, 1).keys()
-    missing = sorted(expected - files.files.keys())
-    if missing:
+    if missing := sorted(expected - files.files.keys()):
         raise CheckpointError(f"{directory} lacks {_some(missing)}")
     extra = files.files.keys() - expected
     (head,), (embed,) = family.tensors["head.weight"], family.tensors["embed.weight"]
     if config.tied and head in extra:  # some tied checkpoints store the embedding a second time
         if (found := files.stored(head).shape) != (expect := files.stored(embed).shape):
-            raise CheckpointError(
-                f"tensor {head} has shape {list(found)}, expected {list(expect)}: the configuration ties it"
-            )
+            shapes = f"has shape {list(found)}, expected {list(expect)}"
+            raise CheckpointError(f"tensor {head} {shapes}: the configuration ties it")
         if not torch.equal(files.read(head), files.read(embed)):
             warning = f"{directory}: {head} differs from {embed}; it is passed over, since the configuration ties them"
             warnings.warn(warning, stacklevel=2)

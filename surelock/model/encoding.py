@@ -126,17 +126,14 @@ class Encoder:
 
     def with_blanks(self, text: str, mask_id: int) -> str:
         """Return a text as the `Rendering` with masks for its blanks, see `LanguageModel.encode`."""
-        own = self.tokenizer.added_tokens_decoder.get(mask_id)
-        pattern = _BLANK if own is None else f"{_BLANK}|{re.escape(own.content)}"
+        mask = self.tokenizer.added_tokens_decoder.get(mask_id)
+        pattern = _BLANK if mask is None else f"{_BLANK}|{re.escape(mask.content)}"
         parts: list[str | int] = []
         with encoding(self.owner, text):
             for number, piece in enumerate(re.split(f" ?({pattern})", text)):
                 parts += [mask_id] * (1 if piece.strip("_") else len(piece)) if number % 2 else [piece]
-        return (
-            Rendering("".join(each if isinstance(each, str) else "_" for each in parts), parts)
-            if len(parts) > 1
-            else text
-        )
+        written = "".join(each if isinstance(each, str) else "_" for each in parts)
+        return Rendering(written, parts) if len(parts) > 1 else text
 
     def render(self, turns: Sequence[Mapping[str, Any]], **how: Any) -> Rendering:
         """Return a conversation in the chat template. What its turns say stays text.
@@ -231,7 +228,6 @@ class _StandIns:
         self._of: dict[str | int, str] = {}
 
     def of(self, part: str | int) -> str:
-        """Return the character that stands for a text, or for a token id."""
         return self._of.setdefault(part, next(self._free))
 
     def parts(self, text: str) -> list[str | int]:

@@ -164,17 +164,11 @@ def _number(config: Mapping[str, Any], key: str, kind: type = int) -> Any:
     return kind(value)
 
 
-def _refuse_unless(config: Mapping[str, Any], required: Mapping[str, tuple[Any, ...]]) -> None:
-    for key, allowed in required.items():
+def _refuse_unless(config: Mapping[str, Any], off: str, **required: tuple[Any, ...]) -> None:
+    """off: keys that are false or missing. required: the values that others may have."""
+    for key, allowed in (dict.fromkeys(off.split(), (False, None)) | required).items():
         if key in config and config[key] not in allowed:
             raise CheckpointError(f"config.json sets {key} to {config[key]!r}; only {allowed[0]!r} is supported")
-
-
-def _make(**fields: Any) -> NetworkConfig:
-    try:
-        return NetworkConfig(**fields)
-    except ValueError as error:
-        raise CheckpointError(f"config.json: {error}") from error
 
 
 def _rope_theta(config: Mapping[str, Any]) -> float:
@@ -199,56 +193,53 @@ def _rope_theta(config: Mapping[str, Any]) -> float:
         return _number(config, "rope_theta", float)
     (theta,) = inner
     if config.get("rope_theta") not in (None, theta):
-        told = f"the rope_theta of its rotary embeddings ({theta:g}) goes before the outer one"
-        warnings.warn(f"config.json: {told} ({config['rope_theta']!r:.40})", stacklevel=2)
+        order = f"the rope_theta of its rotary embeddings ({theta:g}) goes before the outer one"
+        warnings.warn(f"config.json: {order} ({config['rope_theta']!r:.40})", stacklevel=2)
     return theta
 
 
 def _refuse_scaling(key: str, rope: Mapping[str, Any]) -> None:
-    """Raise CheckpointError if an object of rotary embeddings scales or shortens them: a factor of 1 does not."""
+    """Refuse what scales or shortens rotary embeddings: a factor of 1 does not."""
     kinds = [rope[name] for name in ("rope_type", "type") if rope.get(name) is not None]
     scales = any(kind != "default" for kind in kinds) or (not kinds and rope.get("factor") is not None)
     factors = [rope.get("factor"), rope.get("attention_factor") or 1]
     factors += [each for name in ("short_factor", "long_factor") for each in rope.get(name) or ()]
     if (scales and any(each != 1 for each in factors)) or rope.get("partial_rotary_factor") not in (None, 1):
-        told = {name: value for name, value in rope.items() if value is not None}
-        raise CheckpointError(
-            f"config.json scales rotary embeddings, which is not supported: {key} holds {told!r:.120}"
-        )
+        given = {name: value for name, value in rope.items() if value is not None}
+        raise CheckpointError(f"config.json scales rotary embeddings, which is unsupported: {key} holds {given!r:.120}")
+
+
+def _read(config: Mapping[str, Any], keys: Mapping[str, str], **fields: Any) -> NetworkConfig:
+    """The shape of a configuration. keys: the required key of each field; fields: those that are known otherwise."""
+    d_model, n_heads = _number(config, keys["d_model"]), _number(config, keys["n_heads"])
+    shape = {name: _require(config, key) for name, key in keys.items()} | fields
+    shape["tied"] = bool(shape["tied"])
+    shape["n_kv_heads"] = fields.get("n_kv_heads") or n_heads
+    shape["head_size"] = fields.get("head_size") or d_model // n_heads
+    try:
+        return NetworkConfig(**shape)
+    except ValueError as error:
+        raise CheckpointError(f"config.json: {error}") from error
+
+
+_LLADA_KEYS = {"d_model": "d_model", "n_layers": "n_layers", "n_heads": "n_heads", "d_ff": "mlp_hidden_size"}
+_LLADA_KEYS |= {"max_length": "max_sequence_length", "tied": "weight_tying"}
 
 
 def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
-    off = (False, None)
-    _refuse_unless(
-        config,
-        {
-            "layer_norm_type": ("rms",),
-            "activation_type": ("silu",),
-            "block_type": ("llama",),
-            "rope": (True,),
-            "alibi": off,
-            "include_bias": off,
-            "attention_layer_norm": off,
-            "input_emb_norm": off,
-            "scale_logits": off,
-            "clip_qkv": (None,),
-        },
-    )
+    required = {"layer_norm_type": "rms", "activation_type": "silu", "block_type": "llama", "rope": True}
+    off = "alibi include_bias attention_layer_norm input_emb_norm scale_logits"
+    _refuse_unless(config, off, clip_qkv=(None,), **{key: (value,) for key, value in required.items()})
     d_model, n_heads = _number(config, "d_model"), _number(config, "n_heads")
     if d_model % n_heads:
         raise CheckpointError(f"config.json: n_heads ({n_heads}) must divide d_model ({d_model})")
-    return _make(
+    return _read(
+        config,
+        _LLADA_KEYS,
         vocab_size=config.get("embedding_size") or _require(config, "vocab_size"),
-        d_model=d_model,
-        n_layers=_require(config, "n_layers"),
-        n_heads=n_heads,
-        n_kv_heads=config.get("n_kv_heads") or n_heads,
-        head_size=d_model // n_heads,
-        d_ff=_require(config, "mlp_hidden_size"),
-        max_length=_require(config, "max_sequence_length"),
+        n_kv_heads=config.get("n_kv_heads"),
         rope_theta=_rope_theta(config),
         norm_eps=_number(config, "rms_norm_eps", float),
-        tied=bool(_require(config, "weight_tying")),
         qkv_bias=bool(config.get("include_qkv_bias")),
     )
 
@@ -266,68 +257,37 @@ def _read_sdar(config: Mapping[str, Any]) -> NetworkConfig:
 
 def _read_dream(config: Mapping[str, Any]) -> NetworkConfig:
     """The shape of Qwen2.5, whose next-token logits Dream and DiffuCoder kept."""
-    _refuse_unless(config, {"use_mrope": (False, None)})
+    _refuse_unless(config, "use_mrope")
     return _read_qwen(config, qkv_bias=True, shifted=True)
 
 
+_QWEN_KEYS = {"vocab_size": "vocab_size", "d_model": "hidden_size", "n_layers": "num_hidden_layers"}
+_QWEN_KEYS |= {"n_heads": "num_attention_heads", "d_ff": "intermediate_size", "max_length": "max_position_embeddings"}
+_QWEN_KEYS |= {"tied": "tie_word_embeddings"}
+
+
 def _read_qwen(config: Mapping[str, Any], **more: Any) -> NetworkConfig:
-    off = (False, None)
-    _refuse_unless(
-        config,
-        {
-            "hidden_act": ("silu",),
-            "attention_bias": off,
-            "mlp_bias": off,
-            "use_sliding_window": off,
-        },
-    )
-    d_model, n_heads = _number(config, "hidden_size"), _number(config, "num_attention_heads")
-    return _make(
-        vocab_size=_require(config, "vocab_size"),
-        d_model=d_model,
-        n_layers=_require(config, "num_hidden_layers"),
-        n_heads=n_heads,
-        n_kv_heads=config.get("num_key_value_heads") or n_heads,
-        head_size=config.get("head_dim") or d_model // n_heads,
-        d_ff=_require(config, "intermediate_size"),
-        max_length=_require(config, "max_position_embeddings"),
-        rope_theta=_rope_theta(config),
-        norm_eps=_number(config, "rms_norm_eps", float),
-        tied=bool(_require(config, "tie_word_embeddings")),
-        block_size=config.get("block_size"),
-        **more,
-    )
+    _refuse_unless(config, "attention_bias mlp_bias use_sliding_window", hidden_act=("silu",))
+    theta, eps = _rope_theta(config), _number(config, "rms_norm_eps", float)
+    more |= {"n_kv_heads": config.get("num_key_value_heads"), "head_size": config.get("head_dim")}
+    return _read(config, _QWEN_KEYS, rope_theta=theta, norm_eps=eps, block_size=config.get("block_size"), **more)
 
 
 def _read_mdlm(config: Mapping[str, Any]) -> NetworkConfig:
     """The shape of MDLM and BD3LM. Without cross_attn the latter has no mask, and attends as the former does."""
-    off = (False, None)
-    if config.get("time_conditioning") not in off:
+    if config.get("time_conditioning") not in (False, None):
         raise CheckpointError(f"config.json sets time_conditioning, which is not supported: {_TIMED}")
-    _refuse_unless(config, {"causal": off})
-    d_model, n_heads = _number(config, "hidden_dim"), _number(config, "n_heads")
-    return _make(
-        vocab_size=_require(config, "vocab_size"),
-        d_model=d_model,
-        n_layers=_require(config, "n_blocks"),
-        n_heads=n_heads,
-        n_kv_heads=n_heads,
-        head_size=d_model // n_heads,
-        d_ff=4 * d_model,
-        max_length=_require(config, "model_length"),
-        rope_theta=10_000.0,
-        norm_eps=1e-5,
-        tied=False,
-        block_size=config.get("block_size") if config.get("cross_attn", True) else None,
-        layer_norm=True,
-        gelu=True,
-        head_bias=True,
-    )
+    _refuse_unless(config, "causal")
+    keys = {"vocab_size": "vocab_size", "d_model": "hidden_dim", "n_layers": "n_blocks", "n_heads": "n_heads"}
+    block_size = config.get("block_size") if config.get("cross_attn", True) else None
+    fixed = {"rope_theta": 10_000.0, "norm_eps": 1e-5, "tied": False, "d_ff": 4 * _number(config, "hidden_dim")}
+    fixed |= dict.fromkeys(("layer_norm", "gelu", "head_bias"), True)
+    return _read(config, keys | {"max_length": "model_length"}, block_size=block_size, **fixed)
 
 
 def _read_lfm2(config: Mapping[str, Any]) -> NetworkConfig:
     """The shape of LFM2, whose convolutions are centred here. Ids above the trained ones are left out."""
-    _refuse_unless(config, {"conv_bias": (False, None), "conv_L_cache": (3,)})
+    _refuse_unless(config, "conv_bias", conv_L_cache=(3,))
     kinds, vocab = _require(config, "layer_types"), _number(config, "vocab_size")
     known = isinstance(kinds, list) and all(kind in ("conv", "full_attention") for kind in kinds)
     if not known or len(kinds) != _require(config, "num_hidden_layers"):

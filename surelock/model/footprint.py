@@ -1,7 +1,5 @@
 """What the weights of a model take in memory, beside what the machine has: before they are fetched or read."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter
@@ -14,22 +12,20 @@ import torch
 from tqdm import tqdm
 
 from surelock.errors import CheckpointError
-from surelock.model.checkpoint import TensorFiles
+from surelock.model.checkpoint import FLOATS, TensorFiles
 from surelock.model.families import SHOW_PROGRESS_FROM
 from surelock.model.machine import total_memory
 from surelock.places import label_of
 
 #: Of each tensor its dtype, as safetensors spell it, and its shape.
 Sizes = Mapping[str, tuple[str, Sequence[int]]]
-_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 _IN_A_LAYER = re.compile(r"\.\d+\.")
 
 
 def file_sizes(directory: Path) -> Sizes:
     """Return the sizes of a checkpoint's tensors, from the headers of its files. Raises what `TensorFiles` raises."""
     with TensorFiles(directory) as files:
-        stored = {name: files.stored(name) for name in files.files}
-    return {name: (each.dtype, each.shape) for name, each in stored.items()}
+        return {name: files.stored(name)[1:3] for name in files.files}
 
 
 def hub_sizes(name: str) -> Sizes:
@@ -69,7 +65,7 @@ def check_room(
         return
     if dtype is None:
         on_cpu = device.type != "cuda" and device_map is None
-        dtype = torch.float32 if on_cpu else _DTYPES.get(counts.most_common(1)[0][0], torch.bfloat16)
+        dtype = torch.float32 if on_cpu else FLOATS.get(counts.most_common(1)[0][0], torch.bfloat16)
     takes, has = weight_bytes(sizes, dtype, weights == "int8"), total_memory(device)
     sentence = f"{label_of(name)} takes {takes / 1e9:.1f} GB in {weights or str(dtype).removeprefix('torch.')}"
     if device_map is None:

@@ -3,8 +3,6 @@
 Embedding, head, norms and biases stay as they are: most of the memory is in the products, and the head decides tokens.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import torch

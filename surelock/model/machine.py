@@ -30,9 +30,8 @@ def processor() -> str:
 
 def total_memory(device: torch.device) -> int:
     """Return the bytes of memory of a GPU, or of the system."""
-    if device.type != "cuda":
-        return psutil.virtual_memory().total
-    return torch.cuda.get_device_properties(device).total_memory
+    gpu = device.type == "cuda"
+    return torch.cuda.get_device_properties(device).total_memory if gpu else psutil.virtual_memory().total
 
 
 def free_memory(device: torch.device) -> int:

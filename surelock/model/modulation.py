@@ -29,8 +29,8 @@ def time_shapes(config: NetworkConfig, width: int) -> dict[str, tuple[int, ...]]
     shapes = {_FIRST: (width, _WAVES), _SECOND: (width, width), _OUTPUT: (2 * config.d_model, width)}
     for layer in range(config.n_layers):
         shapes[f"backbone.blocks.{layer}.adaLN_modulation"] = (6 * config.d_model, width)
-    both = ((f"{owner}.weight", shape) for owner, shape in shapes.items())
-    return {name: each for own, shape in both for name, each in ((own, shape), (own[:-6] + "bias", shape[:1]))}
+    biases = {f"{owner}.bias": shape[:1] for owner, shape in shapes.items()}
+    return {f"{owner}.weight": shape for owner, shape in shapes.items()} | biases
 
 
 def folded(config: NetworkConfig, tensors: Tensors, read: Callable[[str], NDArray[np.float64]] | None) -> Tensors:

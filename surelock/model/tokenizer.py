@@ -68,10 +68,7 @@ def tried(what: str, make: Callable[[], Made]) -> Made:
     """Return what `make` returns. Raises CheckpointError, which begins with `what`, if it fails."""
     try:
         return make()
-    except (
-        Exception,
-        *panics(),
-    ) as error:  # the library is Rust, and says all that is wrong with a file by this very class
+    except (Exception, *panics()) as error:  # Rust says all that is wrong with a file by this very class
         raise _damaged(what, error) from error
 
 

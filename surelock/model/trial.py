@@ -4,8 +4,6 @@ A template may loop, and a tokenizer may make a text longer, without end, and no
 another one encodes, renders and decodes a fixed set of texts before a server loads the model.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

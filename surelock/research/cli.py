@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from surelock.engines.flags import add_engine_flag
-from surelock.loading import load
+from surelock.loading import load_by
 from surelock.model.flags import add_model_flags, set_threads
 from surelock.research import paper, speed, theory
 from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_report
@@ -75,14 +75,7 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
         raise ValueError(f"--judge: the cells of {arguments.name} keep no texts that it could score")
     data = parse_data(arguments.data)
     cells = with_data(experiment.grids[arguments.preset or "stories"], data)
-    device = arguments.device or processes.device
-    lm = load(
-        arguments.model,
-        device=device,
-        dtype=arguments.dtype,
-        engine=arguments.engine,
-        tokenizer=arguments.tokenizer,
-    )
+    lm = load_by(argparse.Namespace(**vars(arguments) | {"device": arguments.device or processes.device}))
     lab = Lab(lm, data)
     for cell in {(cell["source"], cell.get("skip", 0)): cell for cell in cells}.values():
         lab.prompts(cell)  # wrong data or a wrong judge is refused before the work, not hours into it
@@ -106,10 +99,10 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
     return {"experiment": arguments.name, "cells": len(cells), "table": str(directory / "table.md")}
 
 
-def report(experiment: Experiment, told: str, lab: Lab, records: list[Record], directory: Path) -> pd.DataFrame:
-    """Write the tables of finished cells, and return the first of them. told: the command."""
+def report(experiment: Experiment, command: str, lab: Lab, records: list[Record], directory: Path) -> pd.DataFrame:
+    """Write the tables of finished cells, and return the first of them."""
     frame = table_of(experiment, records, directory)
-    write_report(directory, experiment, told, lab.setup(), frame, _judges(experiment, lab, records, directory))
+    write_report(directory, experiment, command, lab.setup(), frame, _judges(experiment, lab, records, directory))
     return frame
 
 
@@ -118,8 +111,8 @@ def table_of(experiment: Experiment, records: list[Record], directory: Path) -> 
     try:
         return rounded(experiment.table(records))
     except (LookupError, TypeError, AttributeError) as error:
-        told = f"the cells in {directory} do not hold what their table is made of ({error!r})"
-        raise ValueError(f"{told}: delete the damaged line and run the same command again") from error
+        damage = f"the cells in {directory} do not hold what their table is made of ({error!r})"
+        raise ValueError(f"{damage}: delete the damaged line and run the same command again") from error
 
 
 def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: Path) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from surelock.bench import load_of_cores, told
+from surelock.bench import load_of_cores, summary
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.model.machine import device_name
@@ -45,7 +45,7 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
     step = {name: total(name, "unmasked", every) / total(name, "step_seconds", every) for name in runs}
     locked = runs["locked"][-1]
     return {
-        **told(throughput, cell["repeats"], ratios=("tps_ratio",)),
+        **summary(throughput, cell["repeats"], ratios=("tps_ratio",)),
         "tps_ratios": [throughput([repeat])["tps_ratio"] for repeat in every],
         "flops_ratio": locked["flops"] / locked["baseline_flops"],
         "step_tps_base": step["baseline"].tolist(),

@@ -24,7 +24,7 @@ from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.engines.flags import add_engine_flag, add_weights_flag
 from surelock.files import write_text
-from surelock.loading import load
+from surelock.loading import load_by
 from surelock.model.flags import add_model_flags
 from surelock.model.language_model import LanguageModel
 from surelock.places import label_of
@@ -74,15 +74,7 @@ def run_decode(arguments: argparse.Namespace) -> None:
     out = None if arguments.out in (None, "-") else target_file("--out", Path(arguments.out), (".jsonl",))
     prompts, given = read_prompts(arguments.prompt, arguments.prompts), given_settings(arguments)
     sheet = None if arguments.table is None else Sheet(target_file("--table", arguments.table, (".csv", ".parquet")))
-    lm = load(
-        arguments.model,
-        device=arguments.device,
-        dtype=arguments.dtype,
-        device_map=arguments.device_map,
-        engine=arguments.engine,
-        weights=arguments.weights,
-        tokenizer=arguments.tokenizer,
-    )
+    lm = load_by(arguments)
     if arguments.chat and lm.tokenizer is not None and not lm.tokenizer.chat_template:
         raise ValueError(f"--chat: {lm.name} has no chat template, leave it out")
     how = {"chat": arguments.chat, "blanks": not arguments.no_blanks}
@@ -173,18 +165,13 @@ def _decoded(
 
 
 def _line(lm: LanguageModel, task: Task, counter: TotalsCounter, last: Step) -> dict[str, Any]:
-    text = written(lm, task.tokens, last.tokens[0].tolist())
-    return {**task.head, "text": text, "rows": int(counter.rows().computed.sum()), **asdict(counter.totals())} | {
-        "version": surelock.__version__
-    }
+    text, rows = written(lm, task.tokens, last.tokens[0].tolist()), int(counter.rows().computed.sum())
+    return {**task.head, "text": text, "rows": rows, **asdict(counter.totals()), "version": surelock.__version__}
 
 
 def _write_trace(lm: LanguageModel, task: Task, run: list[Step], folder: Path) -> None:
-    lane = alone(task.decoder)
-    recorder = Recorder(
-        make_header(lm, task.prompt.text, task.tokens, [lane], name=label_of(lm.name), chat=task.head["chat"] or None),
-        lm.tokenizer,
-    )
+    lane, more = alone(task.decoder), {"name": label_of(lm.name), "chat": task.head["chat"] or None}
+    recorder = Recorder(make_header(lm, task.prompt.text, task.tokens, [lane], **more), lm.tokenizer)
     for step in run:
         recorder.take([LaneStep(lane.id, step)])
     name = re.sub(r"[^\w.-]", "_", str(task.prompt.id))

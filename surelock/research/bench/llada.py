@@ -23,13 +23,13 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from surelock.bench import (
     Figures,
     add_subject_flags,
-    asked_of,
     load_of_cores,
     prompts_for,
+    settings_of,
     setup_of,
     subject,
+    summary,
     timed,
-    told,
 )
 from surelock.decoding.compute import BudgetRule, ComputeRule, Everything
 from surelock.decoding.locking import LockRule
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     bench = LladaBench(lm, [ids[:shortest] for ids in prompts], settings, LockRule(epsilon=arguments.epsilon))
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):
         bench.repeat()
-    head = {"load": load_at_start, **setup_of(lm), **weights_of(lm), **asked_of(arguments, settings)}
+    head = {"load": load_at_start, **setup_of(lm), **weights_of(lm), **settings_of(arguments, settings)}
     return {"benchmark": "llada", **head, **bench.result()}
 
 
@@ -116,7 +116,7 @@ class LladaBench:
             }
 
         equal = bool((self.tokens["llada"] == self.tokens["unlocked"]).all())
-        return {**told(measure, len(self.seconds["llada"]), RATIOS), "tokens_equal": equal}
+        return {**summary(measure, len(self.seconds["llada"]), RATIOS), "tokens_equal": equal}
 
 
 # --- LLaDA's loop -----------------------------------------------------------------------------------------------------
