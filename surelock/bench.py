@@ -52,7 +52,6 @@ Figures = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `bench decode`, and set the parser's `run`."""
     add_subject_flags(parser, gen_length=256)
     add_choice_flags(parser)
     add_engine_flag(parser)
@@ -158,7 +157,6 @@ def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[
 
 
 def settings_of(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
-    """Return the settings of a benchmark for its JSON object."""
     given = {name: getattr(arguments, name) for name in ("batch", "epsilon", "repeats")}
     return {"gen_length": settings.gen_length, "steps": settings.total_steps, **given}
 
@@ -199,13 +197,11 @@ class Lockstep:
         decode(lm, prompts, **locked.keywords())  # what the model cannot do is refused before anything is allocated
 
     def run(self, repeats: int) -> Figures:
-        """Run the repeats and return the figures."""
         for _ in tqdm(range(repeats), desc="repeats", disable=None):
             self.repeat()
         return self.result()
 
     def repeat(self) -> None:
-        """Run both samplers once."""
         runs = {name: decode(self.lm, self.prompts, **each.keywords()) for name, each in self.decoders.items()}
         seconds: dict[str, list[float]] = defaultdict(list)
         steps: dict[str, list[Step]] = {name: [] for name in runs}

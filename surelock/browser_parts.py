@@ -64,7 +64,6 @@ def _fingerprint(file: Path) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write browser.json into the folder of a model."""
     parser = argparse.ArgumentParser(prog="python -m surelock.browser_parts", description=__doc__)
     parser.add_argument("model", help="'stories', or the folder of a checkpoint")
     options = parser.parse_args(arguments)

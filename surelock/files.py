@@ -39,5 +39,4 @@ def write_bytes(file: Path, content: bytes) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a text in UTF-8 as `write_bytes` does."""
     write_bytes(file, text.encode())

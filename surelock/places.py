@@ -8,7 +8,6 @@ ASSETS = _PACKAGE / "assets" if (_PACKAGE / "assets").is_dir() else _PACKAGE.par
 
 
 def is_hub_id(model: str) -> bool:
-    """Return whether a name has the form of a hub id, owner/model."""
     return model.count("/") == 1 and not model.startswith((".", "/", "~"))
 
 

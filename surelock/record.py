@@ -70,7 +70,6 @@ def field_of(lm: LanguageModel, names: Sequence[str], given: dict[str, Any]) -> 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `surelock record`, and set the parser's `run`."""
     add = parser.add_argument
     add_model_flags(parser)
     add_engine_flag(parser)

@@ -44,7 +44,6 @@ class BlockCausal:
             self._exact[part.start : finished] = True
 
     def _block_of(self, slot: int, size: int) -> slice:
-        """The slots of the network's block that holds a slot."""
         part = self._canvas.parts[self._canvas.sequence[slot]]
         begin = part.start + (slot - part.start) // size * size
         return slice(begin, min(begin + size, part.stop))

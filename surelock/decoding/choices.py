@@ -75,7 +75,6 @@ class Decoder:
 
 
 def plain_choice(choice: ComputeRule | UnmaskPolicy) -> dict[str, Any]:
-    """Return the plain form of a rule or a policy."""
     if isinstance(choice, Both):
         return {"kind": Both.kind, "lock": plain_choice(choice.lock), "select": plain_choice(choice.select)}
     return {"kind": choice.kind, **to_plain(choice)}
@@ -102,7 +101,6 @@ def rule_of(parts: list[Any], table: dict[str, type[ComputeRule]] = COMPUTE) -> 
 
 
 def check_number(rules: Sized) -> None:
-    """Raise ValueError for more than two rules, before any of them is read."""
     if len(rules) > 2:
         raise ValueError(f"compute can be one rule or two together, not {len(rules)}")
 
@@ -128,7 +126,6 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
 
 
 def plain_event(event: Event) -> dict[str, Any]:
-    """Return the plain form of an event of a run of one sequence."""
     plain: dict[str, Any] = {"step": event.step, "kind": event.kind}
     plain |= {name: getattr(event, name) for name in ("position", "token") if getattr(event, name) is not None}
     return plain if event.compute is None else {**plain, "compute": plain_choice(event.compute)}

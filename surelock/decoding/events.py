@@ -67,7 +67,6 @@ class Event:
 
     @property
     def where(self) -> str:
-        """Its step and its position, in words."""
         return f"event at step {self.step}" + ("" if self.position is None else f", position {self.position}")
 
 

@@ -45,7 +45,6 @@ def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:
 
 
 def add_flops_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `surelock flops`, and set the parser's `run`."""
     flags = {"--d-model": "width", "--layers": "blocks", "--heads": "attention heads", "--kv-heads": "key/value heads"}
     flags |= {"--ffn": "width of the feed-forward layer", "--seq-len": "positions, prompt and generated"}
     for flag, what in (flags | {"--steps": "denoising steps"}).items():

@@ -119,7 +119,6 @@ class Run:
         return self._report(plan, reading, unmasked, changes, done)
 
     def _intervene(self, due: list[Event]) -> _Interventions:
-        """Apply the events of a step, before its rows are chosen."""
         state = self.state
         before = state.locked.copy()
         for event in due:
@@ -191,7 +190,6 @@ class Run:
         return np.union1d(slots, np.concatenate((new, *ending))) if len(new) or len(ending) > 1 else slots
 
     def _watched(self, slots: Slots) -> tuple[Flags, Flags]:
-        """See `ComputeRule.watches`: what rule or policy watch."""
         if self.events and not self.observe:  # one may open any row: the rule then goes by the row's last posterior
             every = np.ones(len(slots), dtype=bool)
             return every, every

@@ -87,7 +87,6 @@ class Setting:
             raise ValueError(f"{name} must be {self.range}, not {shown(text)}") from None
 
     def spells_none(self, value: Any) -> bool:
-        """Whether a text, such as a flag's, spells None."""
         return bool(self.none) and isinstance(value, str) and value.lower() == "none"
 
     @property
@@ -267,5 +266,4 @@ class DecodeSettings(Described):
         return self.steps or self.gen_length
 
     def seed_of(self, sequence: int) -> int:
-        """The seed of one sequence of the batch."""
         return self.seed + sequence if isinstance(self.seed, int) else self.seed[sequence]

@@ -61,7 +61,6 @@ class Canvas:
         self._cells = self.sequence * width + (width - self.lengths)[self.sequence] + self.position
 
     def slot(self, b: int, position: int) -> int:
-        """Return the slot of a position of sequence b."""
         return int(self.starts[b]) + position
 
     def split(self, slots: Slots) -> list[slice]:

@@ -160,7 +160,6 @@ class Reading:
 
     @classmethod
     def empty(cls, plan: Plan) -> Reading:
-        """Return a reading of the plan's shape without values."""
         count, candidates = len(plan.slots), int(plan.choice.rows.sum())
         return cls(
             plan.slots,

@@ -22,9 +22,7 @@ class Streamer(Protocol):
         """Take final tokens [1, n]: the prompt first, then each block."""
         ...
 
-    def end(self) -> Any:
-        """End the text."""
-        ...
+    def end(self) -> Any: ...
 
 
 def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) -> Iterator[Step]:

@@ -67,7 +67,6 @@ class TotalsCounter:
         self._last: Step | None = None
 
     def add(self, step: Step) -> None:
-        """Add the next step."""
         if self._last is None:  # the first step computes every position that does not rest
             self._present = step.computed | step.resting
             shape = step.computed.shape

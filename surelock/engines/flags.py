@@ -6,12 +6,10 @@ from surelock.engines import ENGINES
 
 
 def add_engine_flag(parser: argparse.ArgumentParser, engine: str = "auto") -> argparse.Action:
-    """Add --engine. engine: its default."""
     about = "what computes: onnx (float32 on one CPU), torch, or auto: onnx where it can (default: %(default)s)"
     return parser.add_argument("--engine", choices=ENGINES, default=engine, help=about)
 
 
 def add_weights_flag(parser: argparse.ArgumentParser) -> argparse.Action:
-    """Add --weights."""
     about = "int8 keeps the layers' weights in int8, at half the memory of bfloat16 (needs torchao; default: do not)"
     return parser.add_argument("--weights", choices=("int8",), help=about)

@@ -69,7 +69,6 @@ def exp_without_two_terms(x: Tensor) -> Tensor:
 
 @cache
 def compiled() -> tuple:
-    """Return `read_posteriors` and `divergences`, compiled at their first call."""
     return torch.compile(read_posteriors), torch.compile(divergences)
 
 

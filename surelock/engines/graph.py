@@ -85,7 +85,6 @@ class _Graph:
         return wide if factor is None else scaled
 
     def has(self, parameter: str) -> bool:
-        """Return whether the network has a parameter."""
         return parameter in self._tensors
 
     def rows(self, parameter: str, places: str) -> str:
@@ -122,7 +121,6 @@ class _Graph:
 
 
 def head_name(config: NetworkConfig) -> str:
-    """Return the parameter that holds the weights of the head."""
     return "embed.weight" if config.tied else "head.weight"
 
 
@@ -172,8 +170,6 @@ def step_graph(
 
 
 class _Layers:
-    """The layers of a step's graph."""
-
     def __init__(self, g: _Graph, config: NetworkConfig, past: str) -> None:
         self._g, self._config, self._past = g, config, past
         self._batch = g.constant([0])  # attention wants a first axis of sequences

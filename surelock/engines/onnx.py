@@ -155,14 +155,12 @@ class OnnxEngine:
 
     @property
     def network(self) -> Network:
-        """The torch network of the same weights."""
         with self._loading:
             if self._network is None:
                 self._network = self._load_network()
             return self._network
 
     def memory(self, layout: Layout, keep_logits: bool = False) -> Memory:
-        """Allocate the memory of a run, see `Engine.memory`."""
         config, shape = self.config, (sum(layout.lengths), self.config.vocab_size)
         return Memory(
             caches=[[Cache(self._parts, config, length) for length in layout.lengths] for _ in range(layout.passes)],
@@ -174,7 +172,6 @@ class OnnxEngine:
         )
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
-        """Compute the rows of a plan, see `Engine.read`."""
         begun, beside = time.perf_counter(), 0.0
         reading, every = Reading.empty(plan), np.arange(len(plan.slots))
         rows = plan.read
@@ -201,7 +198,6 @@ class OnnxEngine:
         return reading
 
     def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the logits [K, V] of rows of the last plan, see `Engine.logits`."""
         known = np.isin(rows, memory.rows)
         found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
         if known.any():
@@ -373,7 +369,6 @@ def _wide(stored: Stored) -> NDArray[np.float32]:
 
 @cache
 def _register_arena() -> None:
-    """Make the arena that the sessions of large networks share."""
     kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
     place = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
     onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1}))
@@ -409,7 +404,6 @@ class Session(onnxruntime.InferenceSession):
 
 
 def _read(tensor: TensorProto, folder: Path) -> onnxruntime.OrtValue:
-    """Read a tensor from a file of the folder."""
     where = {entry.key: entry.value for entry in tensor.external_data}
     kind = {2: np.uint16, 4: np.float32, 8: np.float64}[int(where["length"]) // math.prod(tensor.dims)]
     values = np.fromfile(folder / where["location"], kind, math.prod(tensor.dims), offset=int(where["offset"]))

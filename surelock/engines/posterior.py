@@ -91,8 +91,6 @@ _SCORES: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(slots=True)
 class _Found:
-    """What is read in a step, on the device."""
-
     look: Look
     tensors: Mapping[str, Tensor]  # the arrays of `look`
     table: Tensor  # what goes to the host, in one copy
@@ -195,7 +193,6 @@ class Reader:
         return self._fused and plain and worth_fusing(len(found.lse)) and can_fuse(self._raw.device)
 
     def _read_fused(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan) -> None:
-        """Read a chunk by compiled functions, see `_read`."""
         values, tensors = found.values, found.tensors
         read, diverge = compiled()
         if self._banned is None:

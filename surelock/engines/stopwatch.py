@@ -33,7 +33,6 @@ class Stopwatch:
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
-        """Exclude the time of the `with` block."""
         before = self._now()
         yield
         self._excluded += self._now() - before

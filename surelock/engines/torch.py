@@ -22,8 +22,6 @@ from surelock.model.network import PLAIN, Attend, Block, Elementwise, Network, R
 
 
 class PackedForward:
-    """The packed forward pass of a run, with its cache."""
-
     def __init__(self, network: Network, slots: int, once: bool = False, elementwise: Elementwise = PLAIN) -> None:
         self.network, self._elementwise = network, elementwise
         self.devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
@@ -81,7 +79,6 @@ class Memory:
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
     def inputs(self, plan: Plan) -> Inputs:
-        """Return what the layers are given of a plan."""
         bucket = 0 if self.captured is None else bucket_of(self.layout.passes * len(plan.slots))
         return inputs_of(self.packed.network.config, self.layout, plan, self._varlen, bucket)
 
@@ -111,12 +108,10 @@ class TorchEngine:
         return self.network.dtype
 
     def memory(self, layout: Layout, keep_logits: bool = False) -> Memory:
-        """Allocate the memory of a run, see `Engine.memory`."""
         return Memory(self.network, layout, keep_logits, self.graphs, self.fused)
 
     @torch.inference_mode()
     def read(self, memory: Memory, plan: Plan) -> Reading:
-        """Compute the rows of a plan, see `Engine.read`."""
         memory.watch.start()
         reading, inputs, look = Reading.empty(plan), memory.inputs(plan), memory.reader.look(plan)
         memory.rows = plan.read if len(plan.read) else np.arange(len(plan.slots))

@@ -39,6 +39,5 @@ def pack(arrays: Mapping[str, NDArray], pinned: bool) -> tuple[Tensor, dict[str,
 
 
 def unpack(packed: Tensor, arrays: Mapping[str, NDArray], places: Mapping[str, slice]) -> dict[str, Tensor]:
-    """Return packed arrays as tensors of their dtypes and shapes, in the memory of `packed`."""
     dtypes = {name: torch.from_numpy(array[:0]).dtype for name, array in arrays.items()}
     return {name: packed[place].view(dtypes[name]).view(arrays[name].shape) for name, place in places.items()}

@@ -8,7 +8,6 @@ from importlib.util import find_spec
 
 
 def main() -> None:
-    """Register the model and hand over to lm-eval."""
     if find_spec("lm_eval") is None:
         sys.exit("surelock.harness needs the package lm-eval (pip install lm-eval)")
     from lm_eval.__main__ import cli_evaluate  # pyright: ignore[reportMissingImports]

@@ -57,7 +57,6 @@ class Adapter:
 
     @property
     def device(self) -> Any:
-        """The device of the logits."""
         return self.lm.device
 
     def __call__(

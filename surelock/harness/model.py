@@ -43,7 +43,6 @@ class Work:
     baseline_flops: float = 0.0
 
     def add(self, step: Step) -> None:
-        """Count one step of a batch."""
         self.steps += 1
         self.seconds += step.seconds
         self.flops += float(step.flops.sum())

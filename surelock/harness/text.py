@@ -25,7 +25,6 @@ class TextLM(TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
-        """The id of the end of a text."""
         return self.lm.pad_id if self.lm.eos_id is None else self.lm.eos_id
 
     @property
@@ -61,7 +60,6 @@ class TextLM(TemplateLM):
         return given, self.tok_encode(head + (context[len(head) :] + continuation))[len(given) :]
 
     def written(self, ids: list[int]) -> str:
-        """Return the text of generated ids, up to the end of the text or of the turn."""
         return text_of(self.lm, ids)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
@@ -77,7 +75,6 @@ class TextLM(TemplateLM):
 
 
 def before_stops(text: str, stops: str | Iterable[str] | None) -> str:
-    """Return the text before the first stop."""
     for stop in [stops] if isinstance(stops, str) else stops or ():
         text = text.split(stop)[0] if stop else text
     return text

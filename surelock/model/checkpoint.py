@@ -74,7 +74,6 @@ class TensorFiles:
         self._name(self._listed(directory), directory)
 
     def _listed(self, directory: Path) -> dict[str, Path]:
-        """The file of each stored name."""
         single, index = directory / SINGLE, directory / INDEX
         if single.is_file():
             if index.is_file() and set(_weight_map(index).values()) != {SINGLE}:
@@ -254,7 +253,6 @@ def load_weights(
 
 
 def _read(source: Stored | NDArray[np.float64]) -> Iterator[Tensor]:
-    """The rows of a tensor, a few at a time."""
     if not isinstance(source, Stored):
         yield torch.from_numpy(source)
         return

@@ -19,7 +19,6 @@ def set_threads(threads: int | None) -> None:
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
-    """Add --model, --tokenizer, --device and --dtype."""
     parser.add_argument("--model", default="stories", help="'stories', a hub id or a directory (default: %(default)s)")
     parser.add_argument("--tokenizer", help="a hub id or a directory (default: the model's, else its family's)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: CUDA if there is one)")

@@ -29,11 +29,9 @@ class Stored(NamedTuple):
     factor: NDArray[np.float64] | None = None
 
     def resolved(self) -> Stored:
-        """Return the place in the file that a link leads to."""
         return self._replace(file=self.file.resolve())
 
     def rows(self, start: int, stop: int) -> Stored:
-        """Return the place of some rows."""
         each = self.nbytes // self.shape[0]
         return self._replace(
             shape=(stop - start, *self.shape[1:]), offset=self.offset + start * each, nbytes=(stop - start) * each

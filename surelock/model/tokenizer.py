@@ -31,7 +31,6 @@ def read_tokenizer(directory: Path) -> Tokenizer:
 
 
 def has_tokenizer(directory: Path) -> bool:
-    """Return whether a checkpoint has a tokenizer."""
     return (directory / FILE).is_file() or all((directory / name).is_file() for name in SLOW)
 
 

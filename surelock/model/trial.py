@@ -109,7 +109,6 @@ def _ids(encoder: Encoder, text: str, chat: bool = False) -> list[int]:
 
 
 def _limit(seconds: int, megabytes: int) -> None:
-    """Limit what this process still takes."""
     if find_spec("resource") is None:  # on Windows
         return
     import resource

@@ -184,7 +184,6 @@ class Shadow:
             self._catch_up()
 
     def result(self) -> CommitError:
-        """Return the commit errors of all steps so far."""
         self._catch_up()
         step, sequence, position = np.array(self._commits, dtype=np.int64).reshape(-1, 3).T
         changed = np.array(self._changed, dtype=bool)
@@ -200,7 +199,6 @@ class Shadow:
         self._waiting, self._held = {}, 0
 
     def _most_rows(self) -> int:
-        """How many rows are computed at once."""
         device = self._lm.device
         if device.type == "cpu":
             return _ROWS["cpu"]
@@ -211,7 +209,6 @@ class Shadow:
         return max(1, min(_ROWS["cuda"], int(_SHARE * free) // row))
 
     def _compare(self, b: int, waiting: list[_Waiting]) -> None:
-        """Compute one batch of the shadow: steps of one sequence."""
         length = len(waiting[0].tokens)
         tokens = np.concatenate([each.tokens for each in waiting])
         asked, committed = (

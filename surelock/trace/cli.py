@@ -37,7 +37,6 @@ from surelock.trace.table import split_step, table
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `surelock decode`, and set the parser's `run`."""
     add = parser.add_argument
     add("prompt", metavar="PROMPT", nargs="*", help="texts to continue; __ in one is a blank of two tokens")
     add("--prompts", metavar="FILE", help=".txt, one a line, or .jsonl with prompt, id, settings; - is stdin")
@@ -208,7 +207,6 @@ class Sheet:
                 part.to_csv(self._file, index=False)
 
     def add(self, prompt: int | str, frame: pd.DataFrame) -> None:
-        """Add the table of a prompt."""
         frame = frame.drop(columns="sequence")
         frame.insert(0, "id", str(prompt))
         if self._csv:
@@ -217,7 +215,6 @@ class Sheet:
             self._parts.append(frame)
 
     def close(self) -> None:
-        """Write what is not written yet."""
         if not self._csv and self._parts:
             pd.concat(self._parts, ignore_index=True).to_parquet(self._file)
 

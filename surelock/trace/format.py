@@ -58,7 +58,6 @@ def unit_to_bytes(p: np.ndarray) -> np.ndarray:
 
 
 def encode_bytes(levels: np.ndarray) -> str:
-    """Return the base64 text of a uint8 array."""
     return base64.b64encode(levels.tobytes()).decode("ascii")
 
 
@@ -71,7 +70,6 @@ def decode_bytes(text: str) -> np.ndarray:
 
 
 def token_width(vocab_size: int) -> int:
-    """Return the number of bytes of a token id."""
     return 2 if vocab_size <= 2**16 else 3
 
 

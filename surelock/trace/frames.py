@@ -79,7 +79,6 @@ def lanes_of(header: dict[str, Any]) -> list[Lane]:
 
 
 def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return `Trace.steps` of some records."""
     columns = ["lane", "step", "seconds", "flops", "baseline_flops"]
     frame = pd.DataFrame([{key: record[key] for key in columns} for record in records], columns=columns)
     frame["computed"] = [sum(record["computed"][1::2]) for record in records]
@@ -94,7 +93,6 @@ def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:
 def positions_of(
     header: dict[str, Any], pieces: dict[str, Any], records: list[dict[str, Any]], lane: str
 ) -> pd.DataFrame:
-    """Return `Trace.positions` of one lane."""
     n, given = header["length"], opening(header)
     token: list[Any] = [pd.NA if each < 0 else each for each in given.tolist()]
     unmasked: list[Any] = [pd.NA] * n
@@ -127,5 +125,4 @@ def positions_of(
 
 
 def _coded(record: dict[str, Any]) -> bool:
-    """Whether the values of a record are bytes."""
     return isinstance(record["kl"], str) or isinstance(record["confidence"], str)

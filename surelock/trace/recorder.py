@@ -225,7 +225,6 @@ def _commits(step: Step, flags: np.ndarray) -> list[list[int]]:
 
 
 def tokens_of(record: dict[str, Any]) -> list[int]:
-    """Return the token ids that a record writes."""
     return [token for name in ("written", "unmasked") for _, token in record.get(name, ())]
 
 

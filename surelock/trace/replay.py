@@ -15,7 +15,6 @@ TRACE_HOLE = "__SURELOCK_TRACE__"  # assets/js/export/share.js fills it in the b
 
 
 def plotly_script() -> Path:
-    """Return the path of plotly.min.js in the plotly package."""
     import plotly
 
     return Path(plotly.__file__).with_name("package_data") / "plotly.min.js"
@@ -60,5 +59,4 @@ def filled(page: str, holes: Mapping[str, str]) -> str:
 
 
 def replay_html(document: dict[str, Any]) -> str:
-    """Return the replay page of a trace document."""
     return filled(replay_shell(), {TRACE_HOLE: embedded_json(document)})

@@ -135,7 +135,6 @@ def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Ce
 
 
 def lane_cells(document: dict[str, Any], lane: str) -> Cells:
-    """Return the cells of a lane of a checked trace."""
     header, size = document["header"], document["header"]["length"]
     records = [each for each in document["records"] if each["lane"] == lane]
     shape = len(records), size
@@ -162,7 +161,6 @@ def lane_cells(document: dict[str, Any], lane: str) -> Cells:
 
 
 def _values(record: dict[str, Any]) -> tuple[NDArray, NDArray]:
-    """The KLs and the confidences of the computed rows of a record."""
     kl, confidence = record["kl"], record["confidence"]
     kls = bytes_to_kl(decode_bytes(kl)) if isinstance(kl, str) else [np.inf if v is None else v for v in kl]
     coded = isinstance(confidence, str)
