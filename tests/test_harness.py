@@ -24,7 +24,7 @@ from lm_eval.tasks import TaskManager
 import surelock
 from surelock.harness import __main__ as harness
 from surelock.harness import model as module
-from surelock.harness.asked import read_request
+from surelock.harness.arguments import read_request
 from surelock.harness.model import SureLockLM
 from surelock.model.bound import conditional_bound
 

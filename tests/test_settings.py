@@ -40,7 +40,7 @@ from surelock.decoding.flags import given_settings
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE, UNMASK, flat_settings
 from surelock.decoding.settings import described, from_plain, to_plain
-from surelock.harness.asked import read_arguments, read_request
+from surelock.harness.arguments import read_arguments, read_request
 from surelock.record import field_of
 from surelock.ui.endpoint import read_decoder
 from surelock.ui.parameters import parameters

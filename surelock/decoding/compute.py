@@ -233,12 +233,7 @@ class EntropyCache(ComputeRule):
 
 
 class _Debts:
-    """What `BudgetRule` remembers of a run of `total` slots.
-
-    of: [total] float64, the debt of each slot.
-    tokens: [total] int64, the tokens of the last step under the rule.
-    step: that step; -2 for none.
-    """
+    """What `BudgetRule` remembers: the debt of each slot [total], and tokens and number of its last step."""
 
     def __init__(self, total: int) -> None:
         self.of, self.tokens, self.step = np.zeros(total), np.full(total, -1), -2

@@ -207,10 +207,7 @@ class OnnxEngine:
         return found
 
     def _forward(self, memory: Memory, plan: Plan, read: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The hidden states [K, d_model] of the rows `read` [K] after the last norm: the packed forward, by sequence.
-
-        Guidance combines its two passes here, since the head is linear.
-        """
+        """The hidden states [K, d_model] of the rows `read` after the last norm: the packed forward, by sequence."""
         passes = []
         for caches, tokens in zip(memory.caches, (plan.tokens, plan.blind), strict=False):
             assert tokens is not None
@@ -224,7 +221,7 @@ class OnnxEngine:
             passes.append(np.concatenate(found))
         if plan.blind is None:
             return passes[0]
-        hidden, blind = passes
+        hidden, blind = passes  # combined here, since the head is linear
         return (blind + (plan.cfg_scale + 1) * (hidden - blind)).astype(np.float32, copy=False)
 
     def _put_logits(self, hidden: NDArray[np.float32], out: NDArray[np.float32]) -> None:
@@ -261,10 +258,7 @@ class OnnxEngine:
             reading.tokens[candidates] = tokens
 
     def _draw(self, memory: Memory, plan: Plan, reading: Reading, logits: NDArray[np.float32] | None) -> None:
-        """Draw the tokens of the candidates that `Plan.quotas` lets be committed: by the graph's sums and its order.
-
-        logits: those of all rows that the plan reads; None if they were not kept.
-        """
+        """Draw the tokens that `Choice.quotas` lets be committed. logits: of all rows read, if they were kept."""
         best, rows = plan.choice.best(reading.score, plan.counts), np.flatnonzero(plan.choice.rows)
         for part in even(len(best), self._few):
             some = best[part]

@@ -75,13 +75,12 @@ class Adapter:
         """
         for name, value in more.items():
             if value is not None and value is not False:
-                raise ValueError(
-                    f"{name} must be None or False, not {shown(value)}: the whole canvas is given each time"
-                )
-        for name, value in (("attention_mask", attention_mask), ("position_ids", position_ids)):
-            if value is not None and value is not False and not hasattr(value, "ndim"):
-                raise ValueError(f"{name} must be a tensor or None, not {shown(value)}")
+                whole = "the whole canvas is given each time"
+                raise ValueError(f"{name} must be None or False, not {shown(value)}: {whole}")
         attention_mask, position_ids = (None if each is False else each for each in (attention_mask, position_ids))
+        for name, value in (("attention_mask", attention_mask), ("position_ids", position_ids)):
+            if value is not None and not hasattr(value, "ndim"):
+                raise ValueError(f"{name} must be a tensor or None, not {shown(value)}")
         if input_ids.ndim != 2:
             raise ValueError(f"x must be of shape [batch, length], not {list(input_ids.shape)}")
         self._check(input_ids.shape[1], attention_mask, position_ids)
@@ -100,16 +99,12 @@ class Adapter:
         if attention_mask is not None and not self._sees_all(length, attention_mask.to("cpu")):
             remedy = "give prompts of one length, without padding, and a length that fills the host's blocks"
             raise ValueError(f"attention_mask hides positions that this network sees: {remedy}")
-        counted = torch.arange(length)
-        if position_ids is not None and not (
-            position_ids.shape[-1] == length and bool((position_ids.to("cpu") == counted).all())
-        ):
+        counted = None if position_ids is None else position_ids.to("cpu")
+        if counted is not None and not (counted.shape[-1] == length and bool((counted == torch.arange(length)).all())):
             raise ValueError(f"position_ids must count from 0 to {length - 1}")
 
     def _sees_all(self, length: int, mask: Tensor) -> bool:
-        """Whether a mask of attention is that of the network: 1 at each of [B, N] positions, or [B, 1, N, N] where a
-        row sees a position, there also 0 beside -inf.
-        """
+        """Whether a mask is the network's: 1 at [B, N] positions, or [B, 1, N, N] where one is seen, or 0 and -inf."""
         import torch
 
         from surelock.model.network import sight
@@ -144,9 +139,7 @@ class Adapter:
         return logits
 
     def _go_on(self, tokens: NDArray[np.int64]) -> Plan | None:
-        """The plan of the next step; None unless all that changed since the last call is that masks were written, and
-        if the run is over.
-        """
+        """The plan of the next step; None if more than masks changed since the last call, and if the run is over."""
         if self.run is None or self._read is None or tokens.shape != self._shape:
             return None
         canvas, flat = self.run.canvas, tokens.ravel()
@@ -171,9 +164,8 @@ class Adapter:
             raise ValueError(f"x holds a sequence without a mask (id {lm.mask_id}): nothing of it can be decoded")
         starts = masked.argmax(axis=1)
         if not starts.min():
-            raise ValueError(
-                "x begins with a mask, as if a prompt were empty: guidance of the host's own is not possible"
-            )
+            why = "as if a prompt were empty: guidance of the host's own is not possible"
+            raise ValueError(f"x begins with a mask, {why}")
         settings = self.settings or DecodeSettings(gen_length=int(tokens.shape[1] - starts.min()))
         start = tokens.shape[1] - settings.gen_length
         if self.settings is None and len(set(starts.tolist())) > 1:
@@ -240,9 +232,7 @@ def custom_generate(
     def generate(model: Any, input_ids: Tensor, *given: Any, **named: Any) -> Any:
         import torch
 
-        chosen = settings
-        if chosen is None:
-            chosen = _settings_of(named.get("generation_config"), input_ids.shape[1])
+        chosen = settings or _settings_of(named.get("generation_config"), input_ids.shape[1])
         seen = named.get("attention_mask")  # named in the signature, transformers would give it twice
         seen = torch.ones_like(input_ids) if seen is None else seen
         prompts = [ids[kept == 1].tolist() for ids, kept in zip(input_ids, seen, strict=True)]
@@ -254,7 +244,7 @@ def custom_generate(
 
 
 def _settings_of(config: Any, prompt: int) -> DecodeSettings:
-    """The settings that a generation_config of transformers asks for. prompt: the length of the prompts."""
+    """The settings of a generation_config of transformers. prompt: the length of the prompts."""
     length, most = (getattr(config, name, None) for name in ("max_new_tokens", "max_length"))
     given: dict[str, Any] = {} if length is None else {"gen_length": length}
     if length is None and most is not None:

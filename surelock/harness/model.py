@@ -3,7 +3,7 @@
 import logging
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import lm_eval.models  # noqa: F401  # pyright: ignore[reportMissingImports]  # it looks for its own before it knows one
@@ -18,8 +18,7 @@ from surelock.decoding.compute import Everything
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Step
-from surelock.harness.asked import read_arguments, read_request
+from surelock.harness.arguments import read_arguments, read_request
 from surelock.harness.text import TextLM, before_stops
 from surelock.loading import load
 from surelock.model.bound import conditional_bound
@@ -27,26 +26,6 @@ from surelock.model.language_model import LanguageModel
 
 Pair = tuple[tuple[str, str], list[int], list[int]]
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Work:
-    """The cost of generated texts.
-
-    flops, baseline_flops: algorithmic FLOPs, and those of computing every row.
-    """
-
-    texts: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-    flops: float = 0.0
-    baseline_flops: float = 0.0
-
-    def add(self, step: Step) -> None:
-        self.steps += 1
-        self.seconds += step.seconds
-        self.flops += float(step.flops.sum())
-        self.baseline_flops += float(step.baseline_flops.sum())
 
 
 @register_model("surelock")
@@ -90,24 +69,17 @@ class SureLockLM(TextLM):
     ) -> None:
         if not str(batch_size).isdecimal() or int(batch_size) < 1:
             raise ValueError(f"batch_size must be a whole number of at least 1, not {batch_size!r}")
-        for name, value, step in (("draws", draws, 2), ("mask_batch", mask_batch, 1)):
+        for name, value, step, kind in (("draws", draws, 2, "an even"), ("mask_batch", mask_batch, 1, "a whole")):
             if type(value) is not int or value < step or value % step:
-                raise ValueError(
-                    f"{name} must be {'an even' if step == 2 else 'a whole'} number above 0, not {value!r}"
-                )
+                raise ValueError(f"{name} must be {kind} number above 0, not {value!r}")
         self._given = read_arguments(settings)
+        how = {"device_map": device_map, "engine": engine, "weights": weights, "tokenizer": tokenizer}
         loaded = isinstance(pretrained, LanguageModel)
-        super().__init__(
-            pretrained
-            if loaded
-            else _load(
-                pretrained, device, dtype, device_map=device_map, engine=engine, weights=weights, tokenizer=tokenizer
-            )
-        )
+        super().__init__(pretrained if loaded else _load(pretrained, device, dtype, **how))
         recommended(self.lm.generation, self._given)  # what cannot be is refused before the work
         self.batch_size = int(batch_size)
         self.draws, self.mask_batch, self.mask_seed, self.check_greedy = draws, mask_batch, mask_seed, check_greedy
-        self._work = Work()
+        self._work: dict[str, float] = dict.fromkeys(("texts", "steps", "seconds", "flops", "baseline_flops"), 0)
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
@@ -117,17 +89,17 @@ class SureLockLM(TextLM):
         A text does not depend on the rest of its batch, except by rounding. A repeated request has the next seed. A
         prompt that is too long loses its beginning.
         """
-        asked = [(context, dict(wanted)) for context, wanted in _arguments(requests)]
-        texts = [""] * len(asked)
-        with tqdm(total=len(asked), desc="Decoding", disable=disable_tqdm) as progress:
-            for kind in _kinds(asked):
-                decoder = self.decoder_for(asked[kind[0][0]][1])
+        pairs = [(context, dict(wanted)) for context, wanted in _arguments(requests)]
+        texts = [""] * len(pairs)
+        with tqdm(total=len(pairs), desc="Decoding", disable=disable_tqdm) as progress:
+            for kind in _kinds(pairs):
+                decoder = self.decoder_for(pairs[kind[0][0]][1])
                 for at in range(0, len(kind), self.batch_size):
                     batch = kind[at : at + self.batch_size]
-                    prompts = [self._fitting(asked[number][0], decoder.settings.gen_length) for number, _ in batch]
+                    prompts = [self._fitting(pairs[number][0], decoder.settings.gen_length) for number, _ in batch]
                     written = self._decode(prompts, decoder, [again for _, again in batch])
                     for (number, _), text in zip(batch, written, strict=True):
-                        context, wanted = asked[number]
+                        context, wanted = pairs[number]
                         texts[number] = before_stops(text, wanted.get("until"))
                         self.cache_hook.add_partial("generate_until", (context, wanted), texts[number])
                     progress.update(len(batch))
@@ -140,17 +112,20 @@ class SureLockLM(TextLM):
     def get_model_info(self) -> dict[str, Any]:
         """Return the cost of the texts so far, for the `config` of lm-eval's results."""
         work = self._work
-        return {"surelock": asdict(work) | {"flops_ratio": work.flops / work.baseline_flops if work.steps else None}}
+        return {"surelock": work | {"flops_ratio": work["flops"] / work["baseline_flops"] if work["steps"] else None}}
 
     def _decode(self, prompts: list[list[int]], decoder: Decoder, again: Sequence[int]) -> list[str]:
         length = decoder.settings.gen_length
         seeds = tuple(decoder.settings.seed_of(0) + each for each in again)
         seeded = replace(decoder, settings=replace(decoder.settings, seed=seeds))
-        final = None
+        final, work = None, self._work
         for final in decode(self.lm, prompts, **seeded.keywords()):
-            self._work.add(final)
+            work["steps"] += 1
+            work["seconds"] += final.seconds
+            work["flops"] += float(final.flops.sum())
+            work["baseline_flops"] += float(final.baseline_flops.sum())
         assert final is not None
-        self._work.texts += len(prompts)
+        work["texts"] += len(prompts)
         return [self.written(ids[-length:]) for ids in final.tokens.tolist()]
 
     def _fitting(self, context: str, gen_length: int) -> list[int]:
@@ -236,12 +211,12 @@ def _arguments(requests: Sequence[Instance]) -> list[tuple[Any, ...]]:
     return [tuple(each.args) for each in requests]
 
 
-def _kinds(asked: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[int, int]]]:
+def _kinds(pairs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[int, int]]]:
     """The requests of each decoder, the shortest first: (number, how often the same request came before)."""
     found: dict[str, list[tuple[int, int]]] = {}
     times: Counter[tuple[str, str]] = Counter()
-    for number, (context, wanted) in enumerate(asked):
+    for number, (context, wanted) in enumerate(pairs):
         kind = repr(sorted(wanted.items(), key=str))
         found.setdefault(kind, []).append((number, times[kind, context]))
         times[kind, context] += 1
-    return [sorted(each, key=lambda one: len(asked[one[0]][0])) for each in found.values()]
+    return [sorted(each, key=lambda one: len(pairs[one[0]][0])) for each in found.values()]

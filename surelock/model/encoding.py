@@ -217,10 +217,7 @@ class Encoder:
 
 
 class _StandIns:
-    """Characters that stand for parts of texts while a template is rendered.
-
-    template, turns: what they must not occur in.
-    """
+    """Characters that stand for parts of texts while a template is rendered, and that it and the turns lack."""
 
     def __init__(self, template: str, turns: Sequence[Mapping[str, Any]]) -> None:
         taken = {*template, *(character for turn in turns for character in str(turn["content"]))}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Choice, Layout, Plan, Step, barred_ends
+from surelock.decoding.step import Choice, Layout, Plan, Step, Whole, barred_ends
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import free_memory
 from surelock.trace.format import load_document
@@ -61,8 +61,8 @@ class CommitError:
 
     def of(self, sequence: int) -> CommitError:
         """Return the commits of one sequence."""
-        own = self.sequence == sequence
-        return CommitError(*(getattr(self, name)[own] for name in self.__slots__))
+        here = self.sequence == sequence
+        return CommitError(*(getattr(self, name)[here] for name in self.__slots__))
 
 
 def commit_error(
@@ -94,10 +94,10 @@ def commit_error(
 
 def _of_trace(lm: LanguageModel, trace: dict[str, Any], regret: bool | None) -> CommitError:
     trace = load_document(trace)
-    header, found, own_fields = trace["header"], [], [each.name for each in fields(Decoder)]
+    header, found, names = trace["header"], [], [each.name for each in fields(Decoder)]
     for number, plain in enumerate(header["lanes"]):
         records = [record for record in trace["records"] if record["lane"] == plain["id"]]
-        decoder = Decoder.from_plain({name: plain[name] for name in own_fields if name in plain})
+        decoder = Decoder.from_plain({name: plain[name] for name in names if name in plain})
         # observed, as the recorded run was
         steps = decode(lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True)
         shadow = Shadow(lm, decoder.settings, regret=regret)
@@ -108,28 +108,20 @@ def _of_trace(lm: LanguageModel, trace: dict[str, Any], regret: bool | None) -> 
                 place = f"step {record['step'] + 1} of {plain['name']!r}"
                 raise ValueError(f"{place} is another one with this model and engine on this machine")
             shadow.add(step)
-        own = shadow.result()
-        own.sequence[:] = number
-        found.append(own)
-    return CommitError(*(np.concatenate([getattr(own, name) for own in found]) for name in CommitError.__slots__))
+        errors = shadow.result()
+        errors.sequence[:] = number
+        found.append(errors)
+    return CommitError(*(np.concatenate([getattr(each, name) for each in found]) for name in CommitError.__slots__))
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A step of one sequence that the shadow has not computed yet.
+class _Pending(NamedTuple):
+    """A step of one sequence that the shadow has not computed yet."""
 
-    tokens: [N] int64, the input of the step.
-    committed: [k] int64, the positions that it committed.
-    asked: [c] int64, ascending, the positions that the shadow scores, the committed ones among them.
-    logits: [k, V], the run's logits of the committed positions.
-    places: [k] int64, their rows in the result.
-    """
-
-    tokens: NDArray[np.int64]
-    committed: NDArray[np.int64]
-    asked: NDArray[np.int64]
-    logits: NDArray
-    places: NDArray[np.int64]
+    tokens: Whole  # [N], the input of the step
+    committed: Whole  # [k], the positions that it committed
+    scored: Whole  # [c], ascending, the positions that the shadow scores, the committed ones among them
+    logits: NDArray  # [k, V], the run's logits of the committed positions
+    places: Whole  # [k], their rows in the result
 
 
 class Shadow:
@@ -148,7 +140,7 @@ class Shadow:
         self._error: list[float] = []
         self._changed: list[bool] = []
         self._regret: list[float] = []
-        self._waiting: dict[int, list[_Waiting]] = {}
+        self._pending: dict[int, list[_Pending]] = {}
         self._held = 0
 
     def add(self, step: Step) -> None:
@@ -164,7 +156,7 @@ class Shadow:
         unmasked, computed = step.newly_unmasked, step.computed
         before = np.where(unmasked, self._lm.mask_id, step.tokens)
         logits = np.split(step.commit_logits, np.cumsum(unmasked.sum(axis=1))[:-1])
-        for b, own in enumerate(logits):
+        for b, z in enumerate(logits):
             where = np.flatnonzero(unmasked[b])
             if not len(where):
                 continue
@@ -176,10 +168,10 @@ class Shadow:
             self._regret += [np.nan if self._scores is None else 0.0] * len(where)
             exact = (computed | step.resting)[b, first:].all() and computed[b, where].all()
             if not exact:
-                asked = where if self._scores is None else np.flatnonzero(step.open[b])
-                waiting = _Waiting(before[b, first:], where - first, asked - first, own, places)
-                self._waiting.setdefault(b, []).append(waiting)
-                self._held += own.nbytes
+                scored = where if self._scores is None else np.flatnonzero(step.open[b])
+                pending = _Pending(before[b, first:], where - first, scored - first, z, places)
+                self._pending.setdefault(b, []).append(pending)
+                self._held += z.nbytes
         if self._held > _HELD_BYTES:
             self._catch_up()
 
@@ -192,11 +184,11 @@ class Shadow:
 
     def _catch_up(self) -> None:
         most = self._most_rows()
-        for b, waiting in self._waiting.items():
-            each = max(1, most // len(waiting[0].tokens))
-            for start in range(0, len(waiting), each):
-                self._compare(b, waiting[start : start + each])
-        self._waiting, self._held = {}, 0
+        for b, pending in self._pending.items():
+            each = max(1, most // len(pending[0].tokens))
+            for start in range(0, len(pending), each):
+                self._compare(b, pending[start : start + each])
+        self._pending, self._held = {}, 0
 
     def _most_rows(self) -> int:
         device = self._lm.device
@@ -208,50 +200,47 @@ class Shadow:
         free = min(free_memory(each) for each in {each.device for each in self._lm.network.parameters()})
         return max(1, min(_ROWS["cuda"], int(_SHARE * free) // row))
 
-    def _compare(self, b: int, waiting: list[_Waiting]) -> None:
-        length = len(waiting[0].tokens)
-        tokens = np.concatenate([each.tokens for each in waiting])
-        asked, committed = (
-            np.concatenate([getattr(each, name) + number * length for number, each in enumerate(waiting)])
-            for name in ("asked", "committed")
-        )
+    def _compare(self, b: int, pending: list[_Pending]) -> None:
+        length = len(pending[0].tokens)
+        tokens = np.concatenate([each.tokens for each in pending])
+        scored = np.concatenate([each.scored + number * length for number, each in enumerate(pending)])
+        committed = np.concatenate([each.committed + number * length for number, each in enumerate(pending)])
         blind, given = None, self._given[b, -length:]
         if self._settings.cfg_scale > 0:
-            blind = np.where(np.tile(given, len(waiting)), self._lm.mask_id, tokens)
-        engine, inner = self._lm.engine, asked % length < np.flatnonzero(given).max(initial=-1)
-        plan = dense_plan(self._lm, self._settings, tokens, length, asked, blind, self._scores, inner)
-        memory = engine.memory(Layout((length,) * len(waiting), 1 if blind is None else 2, once=True))
+            blind = np.where(np.tile(given, len(pending)), self._lm.mask_id, tokens)
+        engine, inner = self._lm.engine, scored % length < np.flatnonzero(given).max(initial=-1)
+        plan = dense_plan(self._lm, self._settings, tokens, length, scored, blind, self._scores, inner)
+        memory = engine.memory(Layout((length,) * len(pending), 1 if blind is None else 2, once=True))
         score = engine.read(memory, plan).score
-        z, other = engine.logits(memory, committed), np.concatenate([each.logits for each in waiting])
+        z, other = engine.logits(memory, committed), np.concatenate([each.logits for each in pending])
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)
-        places = np.concatenate([each.places for each in waiting])
-        error = kl_of_logits(z, other)
-        for number, place in enumerate(places.tolist()):
-            self._error[place], self._changed[place] = float(error[number]), bool(changed[number])
+        places = np.concatenate([each.places for each in pending]).tolist()
+        for place, error, differs in zip(places, kl_of_logits(z, other), changed, strict=True):
+            self._error[place], self._changed[place] = float(error), bool(differs)
         if self._scores is not None:
-            parts = np.split(score, np.cumsum([len(each.asked) for each in waiting])[:-1])
-            for each, scores in zip(waiting, parts, strict=True):
-                for place, less in zip(each.places, _less(scores, np.isin(each.asked, each.committed)), strict=True):
+            parts = np.split(score, np.cumsum([len(each.scored) for each in pending])[:-1])
+            for each, scores in zip(pending, parts, strict=True):
+                for place, less in zip(each.places, _less(scores, np.isin(each.scored, each.committed)), strict=True):
                     self._regret[place] = less
 
 
 def dense_plan(
     lm: LanguageModel,
     settings: DecodeSettings,
-    tokens: NDArray[np.int64],
+    tokens: Whole,
     length: int,
-    asked: NDArray[np.int64],
-    blind: NDArray[np.int64] | None,
+    read: Whole,
+    blind: Whole | None,
     scores: str | None,
     inner: NDArray[np.bool_],
 ) -> Plan:
-    """Return a first step of sequences of one length: every row is computed, and the rows `asked` are read.
+    """Return a first step of sequences of one length: every row is computed, some are read.
 
-    tokens, blind, scores: see `Plan`. inner: which of the rows `asked` have given words behind them.
+    tokens, blind, scores: see `Plan`. inner: which of the rows that are read have given words behind them.
     """
     count = len(tokens)
     none, chooses = np.zeros((2, count), dtype=bool)
-    chooses[asked] = True
+    chooses[read] = True
     banned = [lm.mask_id, *([lm.eos_id] if settings.suppress_eos and lm.eos_id is not None else [])]
     return Plan(
         step=0,
@@ -270,10 +259,10 @@ def dense_plan(
 
 def _less(scores: NDArray[np.float64], committed: NDArray[np.bool_]) -> NDArray[np.float64]:
     """How much less the committed scores are than the best scores of the same rank, [k], in the order of `scores`."""
-    own = scores[committed]
-    ranked = np.argsort(-own, kind="stable")
-    less = np.empty(len(own))
-    less[ranked] = np.sort(scores)[::-1][: len(own)] - own[ranked]
+    found = scores[committed]
+    ranked = np.argsort(-found, kind="stable")
+    less = np.empty(len(found))
+    less[ranked] = np.sort(scores)[::-1][: len(found)] - found[ranked]
     return less
 
 

@@ -56,8 +56,8 @@ def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> 
         raise ValueError("a figure needs a run of at least one step")
     last, height, colours = len(lanes) + 1, _ROW * (len(lanes) + 1), _DARK if dark else _LIGHT
     specs, columns = [[{}, None]] * len(lanes) + [[{}, {}]], {"column_widths": [0.6, 0.4], "horizontal_spacing": 0.08}
-    told = [f"{lane.saved[-1:].sum():.0%} of the FLOPs saved{lane.pace and ', ' + lane.pace}" for lane in lanes]
-    titles = [f"<b>{escape(lane.name)}</b>: {escape(words)}" for lane, words in zip(lanes, told, strict=True)]
+    saved = [f"{lane.saved[-1:].sum():.0%} of the FLOPs saved{lane.pace and ', ' + lane.pace}" for lane in lanes]
+    titles = [f"<b>{escape(lane.name)}</b>: {escape(words)}" for lane, words in zip(lanes, saved, strict=True)]
     titles += ["Step-wise KL, median (nats)", "FLOPs saved so far"]
     drawn = make_subplots(last, 2, specs=specs, subplot_titles=titles, vertical_spacing=0.22 / last, **columns)
     for row, lane in enumerate(lanes, 1):

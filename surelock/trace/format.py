@@ -137,9 +137,8 @@ def load_document(source: str | Path | dict[str, Any]) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise TraceError("This file is not a SureLock trace.")
     if document.get("version") != VERSION:
-        raise TraceError(
-            f"This trace has version {document.get('version')!r:.20}; this program reads version {VERSION}."
-        )
+        version = f"{document.get('version')!r:.20}"
+        raise TraceError(f"This trace has version {version}; this program reads version {VERSION}.")
     check_document(document)
     return document
 
@@ -194,18 +193,16 @@ def check_document(document: dict[str, Any]) -> None:
 def _check_record(record: dict[str, Any], length: int) -> None:
     where = f"step {record['step']} of {record['lane']!r}"
     rows = len(from_runs(record["computed"], length))
-    named = [p for key in ("unmasked", "written") for p, _ in record.get(key, ())]
-    named += [
-        p for key in ("locked", "unlocked", "probed", "masked", "taken_back", "changed") for p in record.get(key, ())
-    ]
+    lists = ("locked", "unlocked", "probed", "masked", "taken_back", "changed")
+    named = [p for key in lists for p in record.get(key, ())]
+    named += [p for key in ("unmasked", "written") for p, _ in record.get(key, ())]
     if any(p >= length for p in named):
         raise TraceError(f"The trace is damaged: {where} names a position outside the sequence.")
     for key in ("kl", "confidence"):
         values = record[key]
         if (len(decode_bytes(values)) if isinstance(values, str) else len(values)) != rows:
-            raise TraceError(
-                f"The trace is damaged: {where} has another number of {key} values than computed positions."
-            )
+            many = f"another number of {key} values than computed positions"
+            raise TraceError(f"The trace is damaged: {where} has {many}.")
     if len(record.get("commit_error", record["unmasked"])) != len(record["unmasked"]):
         raise TraceError(f"The trace is damaged: {where} has another number of commit errors than commits.")
     if "top" in record:

@@ -48,7 +48,9 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
     document = load_document(source)
     header, pieces, records = document["header"], document["pieces"], document["records"]
     field = lanes_of(header)
-    positions = [positions_of(header, pieces, [r for r in records if r["lane"] == c.id], c.id) for c in field]
+    of = {lane.id: [record for record in records if record["lane"] == lane.id] for lane in field}
+    positions = [positions_of(header, pieces, of[lane.id], lane.id) for lane in field]
+    coded = ("kl", "confidence")  # as bytes, which are texts
     lanes = pd.DataFrame(
         {
             "lane": [c.id for c in field],
@@ -58,7 +60,7 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
             "parent": [c.parent for c in field],
             "decoder": [c.decoder for c in field],
             "engine": [plain.get("engine", header.get("engine")) for plain in header["lanes"]],
-            "exact": [not any(_coded(r) for r in records if r["lane"] == c.id) for c in field],
+            "exact": [not any(isinstance(r[key], str) for r in of[c.id] for key in coded) for c in field],
         }
     )
     cells = [lane_cells(document, lane.id) for lane in field]
@@ -122,7 +124,3 @@ def positions_of(
             "commit_error": pd.array(error, dtype="Float64"),
         }
     )
-
-
-def _coded(record: dict[str, Any]) -> bool:
-    return isinstance(record["kl"], str) or isinstance(record["confidence"], str)

@@ -28,7 +28,6 @@ class Lane:
     parent: str | None = None
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the lane as the header of a trace holds it."""
         return {"id": self.id, "name": self.name, **self.decoder.to_plain(), "parent": self.parent}
 
     @classmethod

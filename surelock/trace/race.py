@@ -57,12 +57,8 @@ def race(
     """
     check_field(lanes)
     top_k = min(TOP_K, lm.config.vocab_size) if top else 0
-    runs = {
-        lane.id: decode(
-            lm, [prompt], **lane.decoder.keywords(), observe=True, top_k=top_k, keep_logits=shadow is not None
-        )
-        for lane in lanes
-    }
+    how = {"observe": True, "top_k": top_k, "keep_logits": shadow is not None}
+    runs = {lane.id: decode(lm, [prompt], **lane.decoder.keywords(), **how) for lane in lanes}
     shadows = {lane.id: shadow(lm, lane.decoder.settings) for lane in lanes} if shadow else {}
     ids, turn = list(runs), 0
     while True:

@@ -28,6 +28,7 @@ from surelock.trace.pieces import Pieces
 from surelock.trace.race import Errors, LaneStep, Round
 
 _LATER = ("commit_error", "changed", "regret")  # keys of a record that are added when the steps are over
+_SHOWN = ("vocab_size", "n_layers", "d_model")  # of the network, in a header
 _TOP_TOLERANCE = 2  # of 255: likely tokens are stored again if one changes, or its probability by more than this
 
 
@@ -49,17 +50,11 @@ def make_header(
     Raises ValueError for more than four lanes, two of one id, or different lengths.
     """
     check_field(lanes)
-    config = lm.config
     lengths = {lane.decoder.settings.gen_length for lane in lanes}
     if len(lengths) > 1:
         raise ValueError(f"gen_length must be the same for all lanes, not {' and '.join(map(str, sorted(lengths)))}")
     return {
-        "model": {
-            "name": name or lm.name,
-            "vocab_size": config.vocab_size,
-            "n_layers": config.n_layers,
-            "d_model": config.d_model,
-        },
+        "model": {"name": name or lm.name, **{key: getattr(lm.config, key) for key in _SHOWN}},
         "prompt": prompt,
         **({} if chat is None else {"chat": chat}),
         "prompt_tokens": [int(token) for token in prompt_tokens],
@@ -91,9 +86,9 @@ class Recorder:
         self._opening = [*header["prompt_tokens"], header["mask_id"]]  # tokens whose pieces come first
         self._records: list[tuple[dict[str, Any], np.ndarray, np.ndarray]] = []  # with KLs and confidences as measured
         ids = [lane["id"] for lane in header["lanes"]]
-        self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {own: [] for own in ids}
+        self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {lane: [] for lane in ids}
         self._sent: set[int] = set()
-        self._last = {own: np.full((header["length"], 2 * TOP_K), -1, dtype=np.int32) for own in ids}
+        self._last = {lane: np.full((header["length"], 2 * TOP_K), -1, dtype=np.int32) for lane in ids}
 
     def start(self) -> dict[str, Any]:
         """Return the first message of the stream: format, version, header and the pieces of the prompt."""
@@ -146,13 +141,11 @@ class Recorder:
         found = errors.commits
         records = [record for record, *_ in self._records if record["lane"] == errors.lane]
         for record in records:
-            own = found.step == record["step"]
-            record["commit_error"] = [nats if math.isfinite(nats) else None for nats in short_floats(found.error[own])]
-            record["changed"] = found.position[own & found.changed].tolist()
-            (regret,) = short_floats(found.regret[own].sum(keepdims=True))
-            record["regret"] = regret if math.isfinite(regret) else None
-        parts = {name: [record[name] for record in records] for name in _LATER}
-        return {"lane": errors.lane, **parts}
+            now = found.step == record["step"]
+            record["commit_error"] = short_numbers(found.error[now])
+            record["changed"] = found.position[now & found.changed].tolist()
+            (record["regret"],) = short_numbers(found.regret[now].sum(keepdims=True))
+        return {"lane": errors.lane} | {name: [record[name] for record in records] for name in _LATER}
 
     def fresh_pieces(self, records: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the pieces of tokens that the stream uses for the first time in these records."""
@@ -161,11 +154,9 @@ class Recorder:
         return self._pieces.of(used - set(self._opening))
 
     def _keep_top(self, lane: str, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> None:
-        now = np.concatenate([ids, probs], axis=1)
-        last = self._last[lane][rows]
-        changed = (now[:, :TOP_K] != last[:, :TOP_K]).any(axis=1) | (
-            np.abs(now - last)[:, TOP_K:] > _TOP_TOLERANCE
-        ).any(axis=1)
+        now, last = np.concatenate([ids, probs], axis=1), self._last[lane][rows]
+        other = (now != last)[:, :TOP_K] | (np.abs(now - last)[:, TOP_K:] > _TOP_TOLERANCE)
+        changed = other.any(axis=1)
         self._last[lane][rows[changed]] = now[changed]
         self._tops[lane].append((rows[changed].astype(np.int32), ids[changed], probs[changed]))
 
@@ -176,12 +167,11 @@ class Recorder:
         for rows, ids, probs in reversed(self._tops.get(lane, [])[: step + 1]):
             at = int(np.searchsorted(rows, position))
             if at < len(rows) and rows[at] == position:
-                tokens = [int(token) for token in ids[at]]
-                pieces = self._pieces.of(tokens)
-                return [
-                    [token, pieces.get(str(token)), round(int(p) / 255, 4)]
-                    for token, p in zip(tokens, probs[at], strict=True)
-                ]
+                pieces, listed = (
+                    self._pieces.of(ids[at].tolist()),
+                    zip(ids[at].tolist(), probs[at].tolist(), strict=True),
+                )
+                return [[token, pieces.get(str(token)), round(p / 255, 4)] for token, p in listed]
         return []
 
     def document(self, *, exact: bool = True, steps: int | None = None) -> dict[str, Any]:
@@ -198,8 +188,7 @@ class Recorder:
             for name in _LATER if steps is not None else ():
                 entry.pop(name, None)
             if exact:
-                entry["kl"] = [value if math.isfinite(value) else None for value in short_floats(kl)]
-                entry["confidence"] = short_floats(confidence)
+                entry["kl"], entry["confidence"] = short_numbers(kl), short_numbers(confidence)
             if tops:
                 entry["top"] = self._top_entry(*tops[record["step"]])
                 used.update(entry["top"]["ids"])
@@ -228,6 +217,7 @@ def tokens_of(record: dict[str, Any]) -> list[int]:
     return [token for name in ("written", "unmasked") for _, token in record.get(name, ())]
 
 
-def short_floats(values: np.ndarray) -> list[float]:
-    """Return each float32 as the Python float with the fewest digits that rounds to it."""
-    return [float(text) for text in values.astype(np.float32).astype(str)]
+def short_numbers(values: np.ndarray) -> list[float | None]:
+    """Return each float32 as the Python float with the fewest digits that rounds to it; None if it is not finite."""
+    floats = (float(text) for text in values.astype(np.float32).astype(str))
+    return [value if math.isfinite(value) else None for value in floats]

@@ -124,10 +124,8 @@ def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
 
 
 def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Cells:
-    parts = {
-        name: np.stack([getattr(step, name)[0] for step in steps])
-        for name in ("tokens", "masked", "computed", "locked", "taken_back", "kl", "confidence")
-    }
+    names = ("tokens", "masked", "computed", "locked", "taken_back", "kl", "confidence")
+    parts = {name: np.stack([getattr(step, name)[0] for step in steps]) for name in names}
     tokens = np.where(parts.pop("masked"), -1, parts.pop("tokens"))
     unknown = np.full_like(tokens, -1)
     pieces = Pieces(lm and lm.tokenizer).of(np.unique(tokens[tokens >= 0]).tolist())

@@ -25,20 +25,20 @@ def read_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _value(name, value) for name, value in arguments.items()} | choices
 
 
-def read_request(asked: Mapping[str, Any]) -> dict[str, Any]:
+def read_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a request's generation_kwargs in the flat form.
 
     The temperature is 0 unless the request samples. Names that are no settings are ignored, and logged once.
     """
     settings = flat_settings()
-    found = {name: _value(name, value) for name, value in asked.items() if name in settings.keys() | CHOICES.keys()}
-    length = next((asked[name] for name in _LENGTHS if asked.get(name) is not None), None)
-    samples, temperature = asked.get("do_sample"), asked.get("temperature")
+    found = {name: _value(name, value) for name, value in request.items() if name in settings.keys() | CHOICES.keys()}
+    length = next((request[name] for name in _LENGTHS if request.get(name) is not None), None)
+    samples, temperature = request.get("do_sample"), request.get("temperature")
     if not samples or temperature is not None:  # do_sample without a temperature leaves it to the model
         found["temperature"] = 0.0 if samples is False else float(temperature or 0.0)
     if length is not None:
         found.setdefault("gen_length", int(length))
-    for name in sorted(asked.keys() - found.keys() - _HARNESS - _logged):
+    for name in sorted(request.keys() - found.keys() - _HARNESS - _logged):
         _logged.add(name)
         logging.getLogger(__name__).warning("%s is nothing that this sampler knows: it is left out", name)
     return found
