@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from checkpoints import write_llada
+from hypothesis import settings
 
 import surelock
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from tests.browser.server import App
 
 TINY = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 2, "d_ff": 48, "vocab": 41, "tied": False, "seed": 7}
+
+
+settings.register_profile("unhurried", deadline=None)  # a busy machine is no fault
+settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoints import write_hf
-from test_adapter import llada_loop, windows_loop
+from test_adapter import windows_loop
 from test_oracle import COMPUTES, Named, library_rule, names
 
 import surelock
@@ -83,16 +83,6 @@ def test_the_rows_of_each_step_by_hand(exact: surelock.LanguageModel) -> None:
 def test_blocks_across_those_of_the_network_are_refused(exact, values, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         surelock.decode(exact, PROMPTS, surelock.DecodeSettings(**values))
-
-
-@pytest.mark.parametrize("engine", ["torch", "onnx"])
-@pytest.mark.parametrize("rule", [surelock.Everything(), surelock.LockRule(epsilon=0.1)], ids=["everything", "lock"])
-def test_the_adapter_under_lladas_loop_writes_what_decode_writes(sdar: Path, engine: str, rule) -> None:
-    lm = surelock.load(sdar, engine=engine, device="cpu")
-    prompt, settings = PROMPTS[1], surelock.DecodeSettings(gen_length=12, steps=6, block_length=SIZE)
-    *_, last = surelock.decode(lm, [prompt], settings, compute=rule)
-    found = llada_loop(surelock.adapter(lm, rule, settings), prompt, settings, lm.mask_id)
-    assert found == last.tokens[0].tolist()
 
 
 @pytest.mark.parametrize("rule", [surelock.Everything(), surelock.LockRule(epsilon=0.1)], ids=["everything", "lock"])

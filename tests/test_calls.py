@@ -19,7 +19,6 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 
 import surelock
-from surelock.decoding.run import NonFiniteLogits
 from surelock.trace.replay import replay_html
 from surelock.ui import endpoint as endpoint_module
 from surelock.ui import limits
@@ -55,23 +54,12 @@ def endpoint(models: Models) -> Endpoint:
     return endpoint_of(models, make_runner(models))
 
 
-_FULL = "The run stopped: the device ran out of memory; try a shorter run"
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (RuntimeError("CUDA out of memory. Tried to\nallocate"), _FULL),
-        (MemoryError(), _FULL),
-        (NonFiniteLogits("infinite logits in step 3"), "^infinite logits in step 3$"),
-    ],
-)
-def test_the_endpoint_tells_why_a_run_ended(models: Models, error: Exception, said: str) -> None:
+def test_the_endpoint_tells_why_a_run_ended(models: Models) -> None:
     def full(*_: Any) -> Any:
-        raise error
+        raise MemoryError
         yield
 
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match="The run stopped: the device ran out of memory; try a shorter run"):
         endpoint_of(models, full)("Once", gen_length=8)
 
 
@@ -99,21 +87,6 @@ def test_the_endpoint_decodes_as_the_library(stories: surelock.LanguageModel, en
     for bad in ({"prompt": ""}, {"prompt": "x", "steps": 99}, {"prompt": "x", "model": "/etc"}):
         with pytest.raises(ValueError):
             (endpoint(**{"gen_length": 8, **bad}))
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"compute": "age", "epsilon": 0.1}, "epsilon is a setting of compute 'lock'"),
-        ({"unmask": "klass", "klass_history": 0}, "klass_history must be"),
-        ({"events": [{"step": 2, "kind": "mask", "position": 0}]}, "belongs to the prompt"),
-        ({"events": [{"step": 1, "kind": "lock", "position": 10}]}, "it is masked, so it cannot be locked"),
-    ],
-)
-def test_the_endpoint_refuses_in_one_sentence(endpoint: Endpoint, given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said) as caught:
-        (endpoint("Once upon a time", gen_length=8, **given))
-    assert "\n" not in str(caught.value)
 
 
 def test_the_endpoint_fills_blanks_unless_they_are_text(stories: surelock.LanguageModel, endpoint: Endpoint) -> None:

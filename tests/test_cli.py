@@ -84,16 +84,11 @@ def test_decode_prints_text_and_totals(capsys):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--gen-length", "8", "--steps", "9"], "steps (9)"),
         (["--compute", "age", "--epsilon", "1"], "epsilon is a setting of compute 'lock', which was not chosen"),
-        (["--compute", "age", "--epsilon", "0"], "epsilon is a setting of compute 'lock', which was not chosen"),
-        (["--unmask", "klass", "--threshold", "0.5"], "threshold is a setting of unmask 'threshold'"),
-        (["--gen-length", "5000"], "more than the"),
         (["--chat"], "--chat: stories has no chat template, leave it out"),
         (["--model", "no/such/model"], "no/such/model"),
         (["--model", "storys"], "did you mean 'stories'?"),
         (["--compute", "lok"], "did you mean 'lock'?"),
-        (["--unmask", "entropi"], "did you mean 'entropy'?"),
         (["--compute", "age,stps=4"], "did you mean 'steps'?"),
         (["--compute", "age,steps=x"], "steps must be a whole number of at least 0, not 'x'"),
         (["--compute", "age,steps=4", "--age", "4"], "age is given twice, as a flag and behind its kind"),

@@ -242,15 +242,6 @@ def test_a_thread_that_dies_is_no_model_that_loads(llada: Path, monkeypatch: pyt
         models.get(llada.name)
 
 
-@pytest.mark.parametrize("content", ["[1]", '{"steps": "x"}', "[" * 9999])
-def test_a_damaged_recommendation_keeps_no_page_from_starting(llada: Path, content: str) -> None:
-    (llada / "generation_config.json").write_text(content)
-    models = Models([str(llada)])
-    assert models.recommended(llada.name) == {}
-    ended(models, llada.name)
-    assert models.recommended(llada.name) == {}
-
-
 def test_a_port_in_use_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("signal.signal", lambda *_: None)
     with socket.socket() as holder:

@@ -19,7 +19,7 @@ import pytest
 from huggingface_hub import metadata_load
 from lm_eval._cli import HarnessCLI
 from packaging.requirements import Requirement
-from test_javascript import ROOT, needs_node, node
+from test_javascript import ROOT
 
 from surelock.__main__ import _parser, main
 from surelock.decoding.rules import COMPUTE, UNMASK, flat_settings
@@ -212,74 +212,3 @@ def test_the_space_runs_what_is_required() -> None:
     assert f"\nARG PYTHON={space['python_version']}\n" in dockerfile
     copied = re.findall(r"^COPY (?:--\S+ )*(.*) \S+$", dockerfile, re.MULTILINE)
     assert copied and all((ROOT / source).exists() for line in copied for source in line.split())
-
-
-#: What a new setting of a rule is, and where it goes: a copy of the package gets it and the guide's rule.
-LAG = '    lag: float = setting("number", 0.5, "Lag", "What lag does.", low=0, offered=(0, 8, 1))\n'
-FIND = """
-import inspect, json
-import gradio as gr
-from surelock.__main__ import _parser
-from surelock.decoding.described import describe
-from surelock.trace.lanes import Lane
-from surelock.ui.endpoint import make_endpoint
-from surelock.ui.form import Form
-from surelock.ui.models import Models
-from surelock.ui.request import read_lanes, read_shared
-
-models = Models(["stories"])
-flags = vars(_parser().parse_args("decode x --compute age --lag 0.25".split()))
-rule = vars(_parser().parse_args("decode x --compute now_and_then --period 2".split()))
-endpoint = inspect.signature(make_endpoint(None)).parameters
-with gr.Blocks():
-    form = Form(models, 512)
-lanes = [{"id": "a", "name": "a", "compute": {"kind": "age", "lag": 0.25}}]
-lanes += [{"id": "b", "name": "b", "compute": {"kind": "now_and_then", "period": 2}}]
-age, then = read_lanes(lanes, read_shared({name: field.value for name, field in form.fields.items()}))
-print(json.dumps({
-    "described": describe(), "lane": age.to_plain(),
-    "found": [
-        flags["lag"], rule["period"], "lag" in endpoint, "period" in endpoint, age.decoder.compute.lag,
-        then.decoder.compute.period, Lane.from_plain(age.to_plain()) == age, Lane.from_plain(then.to_plain()) == then,
-        describe()["compute"]["now_and_then"]["label"],
-    ],
-}))
-"""
-
-
-@needs_node
-@pytest.mark.parametrize("beside", ["(Everything,", "SelectRule, BudgetRule,", "EntropyCache)"])
-def test_a_setting_is_one_edit_and_a_rule_two(tmp_path: Path, beside: str) -> None:
-    """Flags, form, `/decode`, traces and the page's tables are derived from the class of a rule.
-
-    beside: where the guide's reader puts the rule into the table.
-    """
-    rule = RULE[RULE.index("@dataclass") :]
-    shutil.copytree(ROOT / "surelock", tmp_path / "surelock", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "assets").symlink_to(ROOT / "assets")
-    imported = "from surelock.decoding.compute import NowAndThen\n"
-    for name, before, line, head in [
-        ("locking.py", "    steps: int = setting(", LAG, ""),
-        ("compute.py", "@dataclass(frozen=True, slots=True)\nclass Both", rule.replace("surelock.", "") + "\n\n", ""),
-        ("rules.py", beside, "", imported),
-    ]:
-        path = tmp_path / "surelock" / "decoding" / name
-        text = path.read_text("utf-8")
-        assert text.count(before) == 1
-        named = before[0] + "NowAndThen, " + before[1:] if before[0] == "(" else f"NowAndThen, {before}"
-        text = text.replace(before, line + before if line else named).replace(
-            "from dataclasses", f"{head}from dataclasses"
-        )
-        path.write_text(text, "utf-8")
-    done = subprocess.run([sys.executable, "-c", FIND], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    made = json.loads(done.stdout.splitlines()[-1])
-    assert made["found"] == [0.25, 2, True, True, 0.25, 2, True, True, "Written rows now and then"]
-    code = """
-        import { described, facts } from "./assets/js/trace/described.js";
-        const [descriptions, lane] = JSON.parse(process.argv[1]);
-        Object.assign(described, descriptions);
-        console.log(JSON.stringify(facts(lane)));
-    """
-    given = json.dumps([made["described"], made["lane"]])
-    assert dict(json.loads(node("--input-type=module", "-e", code, given)))["Lag"] == "0.25"

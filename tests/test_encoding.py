@@ -12,7 +12,6 @@ import pytest
 from checkpoints import CHAT
 from hypothesis import given
 from hypothesis import strategies as st
-from lm_eval.api.instance import Instance
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -118,17 +117,6 @@ def test_turns_of_lm_eval_are_text_as_well(lm: surelock.LanguageModel, data: st.
     assert not forged & set(continuation)
 
 
-def test_lm_eval_reads_a_question_about_the_mask(lm: surelock.LanguageModel) -> None:
-    model = SureLockLM(lm, draws=2, mask_batch=2, check_greedy=False)
-    for text in ("What does <|mask|> mean?", "<|endoftext|>", f"Is {KINDS[lm.name][1][0]} the <|mask|>"):
-        (answer,) = model.generate_until([Instance("generate_until", {}, (text, {"max_gen_toks": 4}), 0)], True)
-        assert (
-            answer == surelock.generate(lm, [lm.encode(text)], **model.decoder_for({"max_gen_toks": 4}).keywords())[0]
-        )
-        context, continuation = model._encode_pair("The token ", text)
-        assert context + continuation == lm.encode("The token " + text) and lm.mask_id not in continuation
-
-
 def test_only_tokens_before_a_text_are_part_of_a_prompt(stories: surelock.LanguageModel) -> None:
     """A tokenizer may end each text, or wrap it, or do nothing."""
     for single, front in (("$A <|endoftext|>", []), ("<|mask|> $A <|endoftext|>", [1]), ("<|mask|> $A", [1])):
@@ -164,13 +152,9 @@ def test_a_tokenizer_with_spaces_in_front_keeps_them(stories: surelock.LanguageM
     "template",
     [
         "{{ 'Turn ' + messages|length + messages[0].content }}",  # TypeError
-        "{{ 1 // 0 }}",
-        "{{ messages[0].content[99999:'x'] }}",
         "{{ 10.0 ** 1000 }}",  # OverflowError
         "{% macro again(x) %}{{ again(x) }}{% endmacro %}{{ again(1) }}",  # RecursionError
         "{{ '\ud800' }}{{ messages[0].content }}",  # half of a character
-        "{{ messages[0].content.encode('utf-16').decode('ascii') }}",
-        "{{ messages[0]['content']['x'].y.z }}",
         "{% for %}",
         "{{ raise_exception('No user may speak.') }}",
         {"tool_use": "{{ messages[0].content }}"},  # several, and none of them is the default

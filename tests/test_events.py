@@ -12,8 +12,6 @@ from conftest import TINY
 
 import surelock
 from surelock import (
-    BlockCache,
-    BudgetRule,
     DecodeSettings,
     Event,
     Everything,
@@ -112,14 +110,6 @@ def test_events_are_checked_to_be_events(lm: LanguageModel) -> None:
     replay = Replay([[(i, i, 5) for i in range(GEN)]])
     with pytest.raises(ValueError, match="under the policy 'replay' tokens and their steps are given already"):
         run(lm, Event(2, "mask", 4), unmask=replay)
-
-
-def test_a_budget_that_comes_back_begins_anew(lm: LanguageModel) -> None:
-    """What others computed meanwhile is not known to it: its first step computes all again."""
-    budget = BudgetRule(0.4)
-    rules = [Event(2, "rule", compute=budget), Event(4, "rule", compute=BlockCache()), Event(6, "rule", compute=budget)]
-    steps = run(lm, *rules)
-    assert [int(step.computed.sum()) for step in steps[2:8]] == [N, 6, GEN, GEN, N, 6]
 
 
 @pytest.mark.parametrize("compute", [Everything(), LOCKING, LOCKING & SelectRule(0.6)], ids=lambda rule: rule.kinds)

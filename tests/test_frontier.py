@@ -69,19 +69,6 @@ def test_a_judge_compares_what_it_has_read_of_every_rule() -> None:
     assert frame["bits"].to_numpy() == pytest.approx(9 / 8 / math.log(2))
 
 
-def test_every_rule_is_measured_on_the_same_openings(stories: surelock.LanguageModel) -> None:
-    openings: dict[tuple[str, ...], list[int]] = {}
-    for cell in FRONTIER.grids["stories"]:
-        if "timed" not in cell:
-            openings.setdefault((cell["setting"], cell["rule"]), []).extend(
-                range(cell["skip"], cell["skip"] + cell["prompts"])
-            )
-    assert set(openings) == {(setting, rule) for setting in frontier.SETTINGS for rule in RULES}
-    assert all(own == [*range(32, 96)] for own in openings.values())
-    assert stories.generation.items() >= frontier.SETTINGS["recorded run"].items()
-    assert RULES["budget"] == {"kind": "budget", "share": surelock.BudgetRule().share}
-
-
 @pytest.mark.parametrize("rule", ["by age", "by chance", "dual cache"])
 def test_rows_and_errors_are_those_of_each_run_alone(rule: str, stories: surelock.LanguageModel) -> None:
     (cell,) = [cell for cell in FRONTIER.grids["quick"] if cell.get("rule") == rule]

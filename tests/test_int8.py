@@ -76,20 +76,6 @@ def test_a_locked_run_is_that_of_the_dense_network(tmp_path: Path, family: str) 
     assert np.array_equal(first, second)
 
 
-def test_a_small_loss_on_the_embedded_model(stories: LanguageModel) -> None:
-    """As docs/command-line.md says, beside that of bfloat16."""
-    losses = []
-    tokens = torch.tensor([stories.encode("Once upon a time, there was a little girl named Lily. She")])
-    canvas = torch.cat((tokens, torch.full((1, 48), stories.mask_id)), dim=1)
-    exact = surelock.load("stories", device="cpu", engine="torch")
-    for how in ({"weights": "int8"}, {"engine": "torch", "dtype": torch.bfloat16}):
-        lm = surelock.load("stories", device="cpu", **how)
-        with torch.inference_mode():
-            p, q = (each.network(canvas).double().log_softmax(-1) for each in (exact, lm))
-        losses.append(float((p.exp() * (p - q)).sum(-1).mean()))
-    assert losses[0] < 5e-4 and losses[0] < 5 * losses[1]
-
-
 def test_llada_8b_fits_a_gpu_of_12_gb(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 512 generated positions, by storages without data: 10 GB."""
     monkeypatch.setitem(posterior._CHUNK_BYTES, "meta", posterior._CHUNK_BYTES["cuda"])

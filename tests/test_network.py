@@ -185,20 +185,6 @@ def test_rows_that_nobody_reads_stop_at_the_last_keys_and_values(
         assert_near(a, b)
 
 
-def test_one_row_alone_sees_what_the_others_left(layout) -> None:
-    """The first, a middle or the last row of each of three ragged sequences, after every token has changed."""
-    network, twin = layout
-    packed, caches = Packed(network, list(map(len, PROMPTS))), [{} for _ in PROMPTS]
-    packed.run(PROMPTS)
-    for ids, cache in zip(PROMPTS, caches, strict=True):
-        twin.forward(ids, cache, set(range(len(ids))))
-    for turn, rows in enumerate(([0, 2, 4], [5, 0, 8], [3, 1, 0])):
-        changed = [[(token + 7 * turn + 5) % 37 for token in ids] for ids in PROMPTS]
-        found = packed.run(changed, [[row] for row in rows])
-        for ids, cache, row, logits in zip(changed, caches, rows, found, strict=True):
-            assert_near(logits[0], twin.forward(ids, cache, {row})[row])
-
-
 def test_what_a_position_attends_to_is_the_mean_of_all_heads(layout) -> None:
     network, twin = layout
     dense(twin, PROMPTS[2])

@@ -142,18 +142,6 @@ def test_logits_are_made_of_many_rows_and_read_a_few_at_a_time() -> None:
     assert [part.stop - part.start for part in even(33, 16)] == [11, 11, 11] and even(0, 4) == []
 
 
-def test_reading_by_hand() -> None:
-    logits = torch.tensor([[0.0, 9.0, 3.0, 1.0], [2.0, 4.0, 2.0, 1.0]], dtype=torch.float64)
-    reading = Reads(2, 4, torch.float64).read(logits)
-    p = logits.softmax(-1).numpy()
-    np.testing.assert_allclose(reading.confidence, p.max(-1), rtol=1e-14)
-    np.testing.assert_allclose(reading.top_probs, np.sort(p)[:, :0:-1], rtol=1e-14)
-    assert reading.top_ids[:, 0].tolist() == [1, 1]  # the posterior is raw: the mask token takes part
-    assert reading.tokens.tolist() == [0]  # the candidate is not the mask, and the lowest id among equals
-    assert reading.score.tolist() == pytest.approx([p[1, 0]], rel=1e-14)
-    assert reading.finite
-
-
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("at", [(0, 0), (3, 49), (7, 20)])
 def test_one_bad_logit_is_found(value: float, at: tuple[int, int]) -> None:

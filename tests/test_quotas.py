@@ -78,8 +78,6 @@ def test_the_replay_page_is_a_file_that_all_share() -> None:
         ("--max-length 31", "--max-length must"),
         ("--max-length 32 --queue-size 0", "--queue-size must be at least 1"),
         ("--queue-size 1 --port -1", "--port must be from 0 to 65535"),
-        ("--port 65536", "--port must"),
-        ("--keep-mb nan", "--keep-mb must be a number above 0, not nan"),
         ("--port 0 --keep-mb 0", "--keep-mb must be a number above 0, not 0"),
         ("--port 65535 --run-seconds inf", "--run-seconds must be a number above 0, not inf"),
     ],

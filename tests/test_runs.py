@@ -119,17 +119,6 @@ def test_quick_steps_are_sent_together_the_first_and_the_last_at_once() -> None:
     assert finished(visit()) == [[0], [1], [2, 3, 4, 5, 6], [7], [8]]
 
 
-def test_a_rest_is_behind_so_many_steps_and_the_last_brings_all_that_follows() -> None:
-    async def visit() -> list[list[int]]:
-        run = opened(Runs(), "a", FakeDecoder())
-        seen = [await numbers(run, -1, 1), await numbers(run, 1, 4)]
-        assert run.idle
-        seen += [await numbers(run, 5, 1), await numbers(run, 6, 1)]
-        return [*seen, await numbers(run, 3, 2), await numbers(run)]
-
-    assert finished(visit()) == [[0, 1], [2, 3, 4, 5], [6], [7, 8], [4, 5], [*range(9)]]
-
-
 def test_what_was_missed_comes_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIECE", 500)
 
@@ -153,26 +142,6 @@ def test_a_later_stream_takes_the_run_over() -> None:
         assert [each async for each in earlier] == [] and not run.idle
         assert [number async for batch in later for number, _ in batch] == [3]
         assert run.idle and decoder.computed == 3 and runs.find(run.id) is run
-
-    finished(visit())
-
-
-@pytest.mark.parametrize("streams", [True, False])
-def test_stop_ends_this_run_alone_and_without_followers_its_race(streams: bool) -> None:
-    async def visit() -> None:
-        runs, decoder = Runs(), FakeDecoder()
-        one, other = opened(runs, "a", decoder), opened(runs, "b", FakeDecoder())
-        assert one.race is other.race
-        stream = batches(one)
-        await anext(stream)
-        if not streams:
-            await stream.aclose()
-        one.stop()
-        rest = stream if streams else batches(one, 0)
-        assert [each async for each in rest] == [[(1, {"end": "stopped", "problem": None})]]
-        assert await numbers(other, -1, 2) == [0, 1, 2] and not decoder.closed.is_set()
-        other.stop()
-        assert await numbers(other, 2) == [3] and decoder.closed.wait(5) and decoder.computed == 2
 
     finished(visit())
 

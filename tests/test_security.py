@@ -114,24 +114,6 @@ def decode(app: App, changes: dict[str, Any]) -> str:
     return httpx.get(f"{app.url}/gradio_api/call/decode/{asked.json()['event_id']}", timeout=60).text
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("queue/join", {"data": [], "fn_index": 999, "session_hash": "x"}),
-        ("queue/join", {"data": [], "fn_index": -1, "session_hash": "x"}),
-        ("queue/join", {"data": "x", "fn_index": 0, "session_hash": "x"}),
-        ("call/nonsense", {"data": []}),
-        ("call/v2/nonsense", {}),
-        ("call/v2/decode", {}),
-        ("run/nonsense", {"data": []}),
-        ("queue/join", []),
-        ("cancel", {}),
-    ],
-)
-def test_every_refusal_says_why(app: App, path: str, body: Any) -> None:
-    refused_with_a_reason(httpx.post(f"{app.url}/gradio_api/{path}", json=body))
-
-
 @pytest.mark.parametrize("one_of", [18, pytest.param(3, marks=pytest.mark.long)])
 def test_fields_that_gradio_knows_and_the_page_does_not_use_do_no_harm(app: App, visitor: Visitor, one_of: int) -> None:
     """Each function, called beside the queue and through it, with one field of some: an answer each, no

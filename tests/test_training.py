@@ -20,11 +20,8 @@ from surelock.research.training import (
     build_network,
     evaluate,
     make_batch,
-    read_stories,
     train_tokenizer,
 )
-
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "corpus"
 
 STORIES = [
     "Nora had a small green boat. One morning she took the boat to the pond near the house. The wind was soft and the "
@@ -166,15 +163,3 @@ def test_shipped_checkpoint_scores_within_its_stated_figure(stories: surelock.La
     ids = [stories.encode(story) for story in STORIES]
     bound = evaluate(stories.network, ids, sum(map(len, STORIES)))
     assert (stories.mask_id, stories.eos_id) == (1, 0) and bound["bits_per_character"] < 1.2  # the card says 1.16
-
-
-@pytest.mark.long
-def test_shipped_checkpoint_scores_its_held_out_figure(stories: surelock.LanguageModel) -> None:
-    file = CORPUS / "tinystories_valid.txt"
-    if not file.is_file():
-        pytest.skip("the held-out stories are not beside the checkout")
-    stated = json.loads((Path(surelock.loading.STORIES) / "config.json").read_text())["held_out"]
-    texts = read_stories(file)
-    bound = evaluate(stories.network, list(map(stories.encode, texts)), sum(map(len, texts)), draws=2, seed=1)
-    error = np.hypot(bound["bits_per_character_error"], stated["bits_per_character_error"])
-    assert bound["bits_per_character"] == pytest.approx(stated["bits_per_character"], abs=4 * error)

@@ -23,11 +23,6 @@ LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% en
 #: What is set in which file, and a word of the refusal.
 HOSTILE: dict[str, tuple[str, str, Any, str]] = {
     "loops": ("tokenizer_config", "chat_template", f"{LOOPS}{{{{ messages[0].content }}}}", "the chat template of"),
-    "loops for a long turn": (
-        "tokenizer_config", "chat_template", f"{{% if messages[0].content|length > 9000 %}}{LOOPS}{{% endif %}}",
-        "the chat template of",
-    ),
-    "a long template": ("tokenizer_config", "chat_template", "{{ messages[0].content * 99999 }}", "chat template of"),
     "grows": ("tokenizer", "normalizer", [("a", 1000)] * 5, "the tokenizer of"),
     "a rare letter grows": ("tokenizer", "normalizer", [("\u0436", 1000)], "100 times as many"),
     "a decoder grows": ("tokenizer", "decoder", [("e", 1000)] * 3, "the decoder of"),
@@ -48,10 +43,7 @@ def write_hostile(path: Path, kind: str) -> str:
     return word
 
 
-LONG = {"loops for a long turn", "a long template"}
-
-
-@pytest.mark.parametrize("kind", [pytest.param(each, marks=[pytest.mark.long] * (each in LONG)) for each in HOSTILE])
+@pytest.mark.parametrize("kind", HOSTILE)
 def test_what_takes_too_much_is_refused_in_a_sentence(tmp_path: Path, kind: str) -> None:
     word = write_hostile(tmp_path, kind)
     with pytest.raises(CheckpointError, match=word) as refused:

@@ -167,10 +167,10 @@ def test_whole_runs_differ_in_ties_alone(stories: Any, tmp_path: Path) -> None:
     """At most one run in fifty parts from Python's, over all rules, policies and temperatures, and with events."""
     prompt = stories.encode("The dog and the cat went to the")
     count = parted = 0
-    for seed in range(19):
+    for seed in range(7):
         asked = [(decoder, 0) for decoder in whole_runs(prompt, seed)]
         found = in_node(stories, WEIGHTS, prompt, asked, tmp_path)
         ours = [in_python(stories, prompt, decoder, 0) for decoder, _ in asked]
         parted += sum(first_difference(*each) is not None for each in zip(ours, found, strict=True))
         count += len(asked)
-    assert count >= 300 and parted <= 0.02 * count, f"{parted} of {count}"
+    assert count >= 100 and parted <= 0.02 * count, f"{parted} of {count}"

@@ -118,13 +118,6 @@ def test_a_run_goes_under_its_visitors_headers_also_of_two_at_once(use: Use) -> 
     assert sorted(map(str, spaces.visitors)) == ["one", "other"]
 
 
-def test_a_second_run_is_had_on_two_minutes_a_day(use: Use) -> None:
-    """Which a fixed 120 s would refuse."""
-    spaces = Spaces()
-    models = use(spaces)
-    assert [raced(models, job())[-1]["end"] for _ in range(3)] == ["finished"] * 3
-
-
 def test_a_refusal_is_one_sentence(use: Use) -> None:
     models = use(Spaces(left=5))
     needed = gpu_seconds(models.get("stories"), job(), True)

@@ -4,7 +4,6 @@ import test from "node:test";
 import {
   besideParents,
   branchOf,
-  cursorBefore,
   doneAt,
   partedAt,
   repeats,
@@ -88,16 +87,6 @@ test("branches of branches have ids of their own, and a document speaks of no la
     }
     assert.deepEqual([again.lanes.at(-1).id, again.lanes.at(-1).name], [parent.id, `Child ${number}`]);
   }
-});
-
-test("the cursor stands where the branch begins, by the clock too", () => {
-  const document = small();
-  for (const each of document.records) each.seconds = each.lane === "a" ? 1 : 0.5;
-  const trace = Trace.parse(document);
-  const before = (from) => cursorBefore(branchOf(trace, trace.lane("b"), {}, from, "Other"));
-  assert.deepEqual([before(0), before(2)], [-1, 1]);
-  trace.race.byClock = true;
-  assert.deepEqual([before(0), before(2)], [-1, 1]); // a branch has no clock beside the others'
 });
 
 test("what is done at the cursor's step is done in the lane's own next step, by the clock too", () => {

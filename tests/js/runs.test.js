@@ -12,7 +12,7 @@ import { embeddedLanes } from "../../assets/js/run/embed.js";
 import { promptOf, textOf } from "../../assets/js/trace/prose.js";
 import { everything, results } from "../../assets/js/trace/results.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, pairs, raceOf, small } from "./small.js";
+import { decoder, small } from "./small.js";
 
 test("an embedded page shows the lanes that are asked for", () => {
   const trace = Trace.parse(small());
@@ -90,16 +90,6 @@ test("an address holds what differs from the page as it opens, and what it said 
   assert.equal(writeAddress("prompt=a", { step: -1, pins: [], byClock: true, colour: "state" }, ""), "prompt=a");
   assert.equal(writeAddress(`a=${"x".repeat(6998)}`, {}).length, 7000, "as long as it may be");
   assert.equal(writeAddress(`a=${"x".repeat(6999)}`, {}), "");
-  assert.deepEqual(readAddress("?race=clock&step=123456&pins=10,123456&colour=").view, {
-    step: 123455,
-    pins: [10, 123456],
-    byClock: true,
-    colour: "",
-  });
-  assert.deepEqual(
-    readAddress("?step=1234567&pins=1a").problem,
-    "The link is damaged at step and pins; the rest of it holds.",
-  );
 });
 
 test("a link has the settings that are set, and the lanes as they were made", () => {
@@ -166,14 +156,6 @@ test("what came of a lane is told in numbers, and of those beside the reference"
     ["m", "2 token ids", "lock", "2.00 s"],
   );
   assert.deepEqual(results(new Trace(small()), all), []);
-  const spaced = Trace.parse(
-    raceOf([[decoder("a", "a", { kind: "everything" }), [{ unmasked: pairs(2, 11, 3, 10) }]]]),
-  );
-  assert.equal(textOf(spaced, spaced.lanes[0], 0), "uponOnce");
-  const alike = Trace.parse(
-    raceOf(["a", "b"].map((id) => [decoder(id, id, { kind: "everything" }), [{ unmasked: pairs(2, 12, 3, 12) }]])),
-  );
-  assert.deepEqual(results(alike, alike.lanes[1]).at(-1), ["Text, compared with the reference", "the same text"]);
 });
 
 test("two queries ask for the same run whatever their order", () => {
