@@ -13,11 +13,16 @@ from urllib.parse import urlencode
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
+import surelock
+from surelock.decoding.choices import Decoder
 from surelock.decoding.presets import PRESETS
-from surelock.trace.replay import replay_html
-from tests.browser.actions import SIZES, seek, until, wait_for_run
+from surelock.decoding.settings import DecodeSettings
+from surelock.record import record_run
+from surelock.trace.lanes import beside_every_position
+from tests.browser.actions import SIZES, recorded, replayed, seek, until, wait_for_run
 from tests.browser.server import ROOT, launch, serve, wait_for_model
 
+BLANKS = "Tom found a __ in the garden. He was very ___ and ran to show it to his mom."
 WIDE, TALL = {"width": 1440, "height": 1000}, {"width": 1440, "height": 1500}
 
 
@@ -101,11 +106,8 @@ def modes(browser: Browser, url: str, folder: Path) -> None:
 
 def replay(page: Page, folder: Path) -> None:
     """The recorded run as a file opened from disk."""
-    document = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))
     with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "replay.html"
-        path.write_text(replay_html(document), encoding="utf-8")
-        page.goto(path.as_uri())
+        replayed(page, Path(place), recorded())
         until(page, "Number(document.querySelector('.sl-stage').dataset.step) >= 2")
         seek(page, 60)
         inspect(page, 30)
@@ -113,20 +115,29 @@ def replay(page: Page, folder: Path) -> None:
         page.screenshot(path=folder / "replay.png")
 
 
-def loop(browser: Browser, url: str, folder: Path) -> None:
-    """The race from its first step to its verdict, which stays for a while: the README's moving picture."""
+def blanks() -> dict[str, Any]:
+    """A sentence with blanks, filled by two decoders."""
+    lanes = beside_every_position("SureLock", Decoder(settings=DecodeSettings(gen_length=0)))
+    return record_run(surelock.load("stories"), BLANKS, lanes)
+
+
+def loop(browser: Browser, folder: Path) -> None:
+    """Blanks that are filled, then the race from its first step to its verdict, which stays for a while: the README's
+    moving picture.
+    """
     page = browser.new_page(viewport={"width": 960, "height": 560}, reduced_motion="reduce")
-    page.goto(f"{url}/?embed")
-    page.wait_for_function("window.surelock?.stage.trace")
-    last = page.evaluate("surelock.stage.trace.race.last")
-    frames = []
-    for step in [*range(0, last, 4), last]:
-        seek(page, step)
-        page.wait_for_timeout(80)
-        frames.append(Image.open(BytesIO(page.screenshot())).convert("RGB"))
+    frames, duration = [], []  # milliseconds
+    for document, every, shown, stays in ((blanks(), 1, 700, 2500), (recorded(), 4, 120, 4000)):
+        with tempfile.TemporaryDirectory() as place:
+            replayed(page, Path(place), document, "?embed")
+            last = page.evaluate("surelock.stage.trace.race.last")
+            for step in [*range(0, last, every), last]:
+                seek(page, step)
+                page.wait_for_timeout(80)
+                frames.append(Image.open(BytesIO(page.screenshot())).convert("RGB"))
+                duration.append(stays if step == last else shown)
     page.close()
     first, *others = frames
-    duration = [120] * len(others) + [4000]  # milliseconds
     first.save(
         folder / "race.webp", save_all=True, append_images=others, duration=duration, loop=0, quality=45, method=6
     )
@@ -144,7 +155,7 @@ def main() -> None:
         four(browser.new_page(viewport=TALL), app.url, folder)
         replay(browser.new_page(viewport=WIDE), folder)
         modes(browser, app.url, folder)
-        loop(browser, app.url, folder)
+        loop(browser, folder)
         browser.close()
     for path in sorted(folder.iterdir()):
         print(path.name, path.stat().st_size)
