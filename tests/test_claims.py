@@ -101,6 +101,21 @@ def lower() -> bool:
     return set(own.index[less & rows]) == {"by age", "budget", "dual cache"}
 
 
+def taken_back(name: str, policy: str, times: int, folder: str = "taking_back") -> list[float]:
+    """What taking back differs by from a policy in as many steps, or in twice as many, in errors: of half the steps,
+    then of a quarter.
+    """
+    own = table(folder)
+    rows = [own[(own["steps"] == steps) & (own["less"] == f"{policy} in {steps * times}")] for steps in (64, 32)]
+    return [float((row[name] / row[f"{name}_se"]).iloc[0]) for row in rows]
+
+
+def bits_taken_back(policy: str, times: int) -> list[float]:
+    """By the own bound, then by the judge."""
+    judge = f"taking_back/{JUDGE}"
+    return taken_back("bits", policy, times) + taken_back("bits", policy, times, judge)
+
+
 def settings() -> list[pd.DataFrame]:
     return [beside_surelock(setting) for setting in table("frontier")["setting"].unique()]
 
@@ -163,6 +178,21 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
         R,
         "In both settings the budget errs more than ten times less than SureLock, with little more than half",
         far_less,
+    ),
+    (
+        R,
+        "fewer faults and fewer bits than `low_confidence`, with a half and with a quarter of the steps",
+        lambda: max(*taken_back("faults", "low_confidence", 1), *bits_taken_back("low_confidence", 1)) < -2,
+    ),
+    (
+        R,
+        "`low_confidence` in twice the steps has fewer bits, and with a quarter fewer faults",
+        lambda: min(taken_back("faults", "low_confidence", 2)[1], *bits_taken_back("low_confidence", 2)) > 2,
+    ),
+    (
+        R,
+        "Beside it taking back has fewer bits even in as many rows where it has a quarter of the steps, but more",
+        lambda: max(bits_taken_back("entropy", 2)[1::2]) < -2 < 2 < taken_back("faults", "entropy", 2)[1],
     ),
     (R, "measured on the embedded model, on CPUs", lambda: devices() == {"cpu"}),
     (R, "The same trend and order", lambda: all(map(ordered, by("flops", "gen_length", "flops_ratio")))),

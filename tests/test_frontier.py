@@ -15,6 +15,7 @@ from surelock.research import frontier, judged
 from surelock.research.frontier import EVERY, FRONTIER, RULES, SURELOCK, LockByChance
 from surelock.research.lab import Lab
 from surelock.research.runner import Record
+from surelock.research.taking_back import TAKING_BACK, faults
 
 
 def records(errors: dict[str, list[float]], skip: int = 0, setting: str = "recorded run") -> list[Record]:
@@ -117,3 +118,37 @@ def test_chance_locks_what_it_says(lm: surelock.LanguageModel) -> None:
         *_, last = decode(lm, [[5, 9, 3]] * 8, settings, compute=LockByChance(p))
         counts[p] = int(last.locked.sum())
     assert counts[0.0] == 0 < counts[0.3] < counts[1.0]
+
+
+def test_taking_back_is_compared_in_as_many_steps_and_in_as_many_rows() -> None:
+    """Made-up decoders, each with an error of its own that the openings share."""
+    texts = {(128, "entropy"): 3.0, (64, "entropy"): 5.0, (128, "low_confidence"): 2.0, (64, "remask"): 4.0}
+    made: list[Record] = []
+    for (steps, policy), characters in texts.items():
+        result: Record = {"f_locked": steps * (1 + (policy == "remask")), "repeats": [0.5, None]}
+        result |= {
+            "faults": [int(characters), 9],
+            "nats": [math.log(2)] * 2,
+            "characters": [characters] * 2,
+            "tokens": [[5]] * 2,
+        }
+        made.append({"cell": {"steps": steps, "remasking": policy}, "result": result})
+    frame = TAKING_BACK.table(made).set_index("less")
+    assert frame.index.tolist() == [""] * 4 + ["entropy in 64", "low_confidence in 128", "entropy in 128"]
+    assert frame["rows"].tolist() == [1, 0.5, 1, 1, 0.5, 0, 0]
+    assert frame["bits"].tolist()[4:] == pytest.approx([1 / 4 - 1 / 5, 1 / 4 - 1 / 2, 1 / 4 - 1 / 3])
+    assert frame["faults"].tolist()[4:] == [-0.5, 1, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("He ran away. She sat. He ran away! HE RAN AWAY", 2),
+        ("She sat. She sat. She sat.", 0),
+        ("the the cat cat, and and", 3),
+        ("ha-ha-ha-ha-ha", 1),
+        ("the theme of the day", 0),
+    ],
+)
+def test_faults_are_sentences_again_and_what_is_stuck(text: str, found: int) -> None:
+    assert faults(text) == found

@@ -212,7 +212,7 @@ OWN = {"FLOPs": "{flops_ratio:.3f}x", "bits, own bound": change("bits_change")}
 JUDGED = {"bits, judge": change("judge_bits_change"), "Gen.-PPL": plain("judge_gen_ppl_ratio") + " times"}
 KEPT = {"tokens kept": "{equal:.0%}"}
 COST = {"rows": "{rows:.2f}", "commit error": plain("error", 4), "of SureLock's": plain("over_surelock")}
-SHOWN = ["baseline", "SureLock", "by age", "by chance", "budget", "dual cache"]
+SHOWN = ["baseline", "SureLock", "by age", "by chance", "budget", "dual cache", "entropy cache"]
 TABLES: dict[str, Callable[[], str]] = {
     "readme": Table("frontier", {"decoder": "{rule}"} | COST, f"setting == 'recorded run' and rule in {SHOWN}"),
     "frontier": Table(
@@ -273,6 +273,11 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "unlock": Table(
         "unlock", {"ε": "{epsilon}", "probes every": "{unlock_period:.0f}"} | OWN | KEPT, "epsilon == '5e-3'"
+    ),
+    "taking-back": Table(
+        "taking_back",
+        {"steps": "{steps}", "policy": "`{policy}`", "less": "{less}", "rows": "{rows:.2f}", "faults": plain("faults")}
+        | {"repeats": plain("repeats", 3), "bits, own bound": plain("bits", 3), "bits, judge": plain("judge_bits", 3)},
     ),
     "fill": Table(
         "fill",

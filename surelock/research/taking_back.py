@@ -1,0 +1,89 @@
+"""Ours: fewer steps, with tokens that are taken back and without."""
+
+import re
+from collections.abc import Sequence
+
+import pandas as pd
+
+from surelock.decoding.ends import text_of
+from surelock.decoding.unmasking import Entropy, LowConfidence, Remask
+from surelock.research import compare, estimates, judged
+from surelock.research.estimates import Estimate
+from surelock.research.experiment import Experiment
+from surelock.research.lab import Lab
+from surelock.research.runner import RECOMMENDED, Cell, Record, grid
+
+_PLAIN = (LowConfidence.kind, Entropy.kind)
+_STUCK = re.compile(r"\b(\w+) \1\b|(.{2,12}?)\2{3,}", re.DOTALL)
+
+
+def _cells(steps: Sequence[int], prompts: int) -> list[Cell]:
+    """Each number of steps without taking back; all but the first with it."""
+    of = {**RECOMMENDED, "gen_length": steps[0], "prompts": prompts, "skip": 32}
+    plain = grid(**of | {"steps": [*steps], "remasking": [*_PLAIN]})
+    return plain + grid(**of | {"steps": [*steps[1:]], "remasking": Remask.kind})
+
+
+def faults(text: str) -> int:
+    """Sentences of three words or more that the text had before; words twice in a row, and strings of 2 to 12
+    characters four times in a row.
+    """
+    sentences = [" ".join(re.findall(r"\w+", part.lower())) for part in re.split(r"[.!?]+", text)]
+    sentences = [each for each in sentences if each.count(" ") >= 2]
+    return len(sentences) - len(set(sentences)) + len(_STUCK.findall(text))
+
+
+def _measure(lab: Lab, cell: Cell) -> Record:
+    found = compare.measure(lab, cell)
+    return found | {"faults": [faults(text_of(lab.lm, ids)) for ids in found["tokens"]]}
+
+
+def _table(records: list[Record]) -> pd.DataFrame:
+    results, figures = [record["result"] for record in records], []
+    for result in results:
+        rows = [result["f_locked"] / results[0]["f_locked"]] * len(result["tokens"])  # FLOPs of a position
+        means = {"rows": rows, "faults": result["faults"], "repeats": result["repeats"]}
+        figures.append({name: estimates.mean(each) for name, each in means.items()} | _bits(result))
+    return _compared(records, figures)
+
+
+def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
+    return _compared(records, [_bits(own[""]._asdict()) if own else {} for own in scores])
+
+
+def _bits(result: Record) -> dict[str, Estimate]:
+    return {"bits": compare.bits_per_character(result)}
+
+
+def _compared(records: list[Record], figures: Sequence[dict[str, Estimate]]) -> pd.DataFrame:
+    """A row for each decoder; then what each that takes back differs by from others, in as many steps and in twice as
+    many, which compute as many rows.
+    """
+    cells = [record["cell"] for record in records]
+    by = {(cell["steps"], cell["remasking"]): own for cell, own in zip(cells, figures, strict=True) if own}
+    rows = [(*key, "", own) for key, own in by.items()]
+    for (steps, policy), own in by.items():
+        for base in [(steps * times, each) for times in (1, 2) for each in _PLAIN if policy == Remask.kind]:
+            if other := by.get(base):
+                differences = {name: estimates.difference(own[name], other[name]) for name in own}
+                rows.append((steps, policy, "{1} in {0}".format(*base), differences))
+    names = ("steps", "policy", "less")
+    keys = [dict(zip(names, row, strict=False)) | {"prompts": len(row[3]["bits"].residuals)} for row in rows]
+    return pd.DataFrame([key | estimates.named(own) for key, (*_, own) in zip(keys, rows, strict=True)])
+
+
+TAKING_BACK = Experiment(
+    title="Fewer steps, with tokens that are taken back and without",
+    note="""\
+At the recorded run's settings, every row computed. remask writes by low_confidence in as many steps, and has as many
+again in which it takes back a token and writes one, so that it computes the rows of twice the steps. rows: share of
+those of the first line. faults: a text's, as counted by `taking_back.faults`. repeats: 4-grams that occurred before.
+bits: per character, by the model's own bound. A line with `less` holds differences from that decoder on the same
+openings. `_se`: standard error over openings.""",
+    grids={"stories": _cells([128, 64, 32], 64), "quick": _cells([64, 32, 16], 2)},
+    measure=_measure,
+    table=_table,
+    texts=judged.texts_of_tokens,
+    judge_table=_judge_table,
+    judge_note="bits: per character, by the judge. A line with `less` holds differences, as above.",
+)
