@@ -99,7 +99,7 @@ def on_gpu(
 
 def _refusal(error: gr.Error) -> str:
     """The message of ZeroGPU without links, as the end of a sentence."""
-    said = _LINK.sub(lambda link: link[1] or "", str(error.message))
+    said = _LINK.sub(lambda link: link[1] or "", error.message)
     if "aborted" in said:
         return "its time on the GPU was over before it ended; try a shorter run, or fewer lanes"
     parts = [part.strip(" .") for part in _SENTENCES.split(said)]
