@@ -15,7 +15,7 @@ import pytest
 
 from tests.browser.server import SECRET, App
 from tests.browser.visitor import Visitor
-from tests.soak.abuse import FILES, GIVEN_AWAY, PARAMETERS, ROUTES, ask_with, raw_get
+from tests.soak.abuse import FILES, GIVEN_AWAY, PARAMETERS, ROUTES, raw_get, wrongly_refused
 from tests.soak.visits import HOWS, visits
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -151,7 +151,7 @@ def test_a_run_is_reached_by_its_id_alone(app: App, visitor: Visitor) -> None:
 
 def test_every_wrong_setting_is_refused_with_a_reason(app: App, visitor: Visitor) -> None:
     asked = [(parameter, value) for parameter, values in PARAMETERS.items() for value in values]
-    outcomes = [ask_with(visitor.http, app.url, *each) for each in asked]
+    outcomes = [wrongly_refused(visitor.http, app.url, *each) for each in asked]
     assert [each for each in outcomes if each] == []
 
 

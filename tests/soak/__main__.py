@@ -24,8 +24,7 @@ def main() -> int:
     given = parser().parse_args()
     chosen = ATTACKS | {"visits": partial(visits, visitors=given.visitors, seconds=given.seconds)}
     with tempfile.TemporaryDirectory() as folder:
-        parts = {name: chosen[name] for name in given.part or chosen}
-        report = attack(parts, given.log or Path(folder) / "server.log")
+        report = attack({name: chosen[name] for name in given.part or chosen}, given.log or Path(folder, "server.log"))
     print(json.dumps(report))
     return 0 if report["ok"] else 1
 

@@ -43,15 +43,13 @@ def raw_get(url: str, path: str) -> tuple[int, str]:
     return int(head.split()[1]) if head else 0, body
 
 
-def ask_with(http: httpx.Client, url: str, parameter: str, wrong: Any) -> str:
+def wrongly_refused(http: httpx.Client, url: str, parameter: str, wrong: Any) -> str:
     """What is wrong with how /decode refuses a value: by the request itself or by the stream, in a sentence."""
     body = {"prompt": "A fox", "gen_length": 8} | {parameter: wrong}
-    name = f"decode {parameter}={str(body[parameter])[:40]}"
-    asked = http.post(f"{url}/gradio_api/call/v2/decode", content=json.dumps(body), headers=JSON)
-    if asked.status_code != 200:
-        bad = len(asked.text) < 5 or any(part in asked.text for part in (*GIVEN_AWAY, "Internal Server Error"))
-        return f"{name}: {asked.text[:200]}" if bad else ""
-    text = http.get(f"{url}/gradio_api/call/decode/{asked.json()['event_id']}").text
-    _, error, said = text.partition("event: error")
-    bad = any(part in said for part in (*GIVEN_AWAY, "unhashable", "overflow", "Union["))
-    return f"{name}: {text[-200:]}" if bad or not error or '"error"' not in said else ""
+    answer = http.post(f"{url}/gradio_api/call/v2/decode", content=json.dumps(body), headers=JSON)
+    text, sentence = answer.text, '"detail"'
+    if answer.status_code == 200:
+        answer = http.get(f"{url}/gradio_api/call/decode/{answer.json()['event_id']}")
+        text, sentence = answer.text.partition("event: error")[2], '"error"'
+    bad = any(part in text for part in (*GIVEN_AWAY, "Internal Server Error", "unhashable", "overflow", "Union["))
+    return f"decode {parameter}={str(wrong)[:40]}: {answer.text[-200:]}" if bad or sentence not in text else ""

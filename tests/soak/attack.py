@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,10 @@ def attack(attacks: Mapping[str, Attack], log: Path) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     with (
         serve("--mcp", "--max-length", "256", "--keep-mb", str(KEEP_MB), log=log, command=LIMITED) as app,
-        ExitStack() as stack,
+        front(app, log.parent) if NGINX else nullcontext(app) as behind,
     ):
         wait_for_model(app)
         assert not visit(app, "pause", random.Random(0), []), "it works before it is attacked"
-        behind = stack.enter_context(front(app, log.parent)) if NGINX else app
         for name, act in attacks.items():
             time.sleep(5)  # what was dropped goes back to the system
             what = INPUTS["attacks"].get(name, {})
@@ -85,42 +84,44 @@ def watched(app: App, log: Path, what: dict[str, Any], act: Attack) -> dict[str,
         "log": len(text) <= long and not any(part in text for part in what.get("silent", ())),
     }
     report = {"not_ok": [name for name, each in good.items() if not each], **found, "problems": [*runs - {""}]}
-    report |= {"run_seconds": took, "memory_mb": round(memory), "page_seconds": slowest}
-    return report | {"log_bytes": len(text), "seconds": round(seconds)}
+    numbers = {"run_seconds": took, "memory_mb": round(memory), "page_seconds": slowest, "log_bytes": len(text)}
+    return report | numbers | {"seconds": round(seconds)}
 
 
 def carried_out(app: App, what: dict[str, Any]) -> dict[str, Any]:
     """Carry out an attack: which statuses came, and whether they are those that may."""
     visitor = Visitor(app.url)
-    facts = {"$parts": PARTS, "$event": "", **{f"${each['api_name']}": each["id"] for each in functions(visitor)}}
+    functions = visitor.http.get("/config").json()["dependencies"]
+    lists = {"functions": [each["id"] for each in functions], "routes": ROUTES, "files": FILES}
+    over = {name: lists[each] if isinstance(each, str) else each for name, each in what.get("over", {}).items()}
+    facts = {"$parts": PARTS, "$event": "", **{f"${each['api_name']}": each["id"] for each in functions}}
     if "first" in what:
         facts["$run"] = list(visitor.run(**what["first"])) and visitor.id
-    statuses, texts = asked(app, what, rounds(visitor, what, facts))
+    inputs = {each["id"]: len(each["inputs"]) for each in functions}
+    statuses, texts = answered(app, what, rounds(visitor, what, facts, over, inputs))
     if "says" in what:
         facts["$event"] = texts[-1][13:-2] if texts else ""
-        statuses += held(app, what, facts, chosen(visitor, what))
+        statuses += held(app, what, facts, over)
     visitor.close()
-    ok = set(statuses) <= set(what.get("statuses", statuses)) and statuses.total() >= what.get("answers", 0)
+    ok = set(statuses) <= set(what.get("statuses", {*statuses} - {500})) and statuses.total() >= what.get("answers", 0)
     ok = ok and ("said" not in what or any(what["said"] in text for text in texts))
     ok = ok and not any(part in text for text in texts for part in GIVEN_AWAY)
     return {"ok": ok, "statuses": dict(statuses)}
 
 
-def functions(visitor: Visitor) -> list[dict[str, Any]]:
-    """The page's functions, as its configuration lists them."""
-    return visitor.http.get("/config").json()["dependencies"]
-
-
-def rounds(visitor: Visitor, what: dict[str, Any], facts: dict[str, Any]) -> Iterator[list[Any]]:
-    """Everything that an attack asks, filled in."""
-    over = chosen(visitor, what)
+def rounds(
+    visitor: Visitor, what: dict[str, Any], facts: dict[str, Any], over: dict[str, list[Any]], inputs: dict[int, int]
+) -> Iterator[list[Any]]:
+    """Everything that an attack asks, filled in. inputs: how many each function has."""
     until = time.monotonic() + what.get("seconds", 1e9)
     for number in range(what.get("times", 1)) if "seconds" not in what else itertools.count():
         for values in itertools.product(*over.values()):
+            known = facts | dict(zip(over, values, strict=True)) | {"$n": number}
+            known["$inputs"] = inputs.get(known.get("$function", -1))
             for each in what.get("asks", ()):
                 if time.monotonic() > until:
                     return
-                yield filled(each, facts | dict(zip(over, values, strict=True)) | {"$n": number}, visitor)
+                yield filled(each, known, visitor)
 
 
 def filled(value: Any, known: dict[str, Any], visitor: Visitor | None = None) -> Any:
@@ -141,24 +142,20 @@ def filled(value: Any, known: dict[str, Any], visitor: Visitor | None = None) ->
     return value
 
 
-def chosen(visitor: Visitor, what: dict[str, Any]) -> dict[str, list[Any]]:
-    """The values that an attack goes over, by what stands for them."""
-    lists = {"functions": [each["id"] for each in functions(visitor)], "routes": ROUTES, "files": FILES}
-    return {name: lists[each] if isinstance(each, str) else each for name, each in what.get("over", {}).items()}
-
-
-def asked(app: App, what: dict[str, Any], turns: Iterator[list[Any]]) -> tuple[Counter[int], list[str]]:
-    """Ask everything, so much at once: the statuses, and the ends of what came."""
+def answered(app: App, what: dict[str, Any], turns: Iterator[list[Any]]) -> tuple[Counter[int], list[str]]:
+    """Send everything, so much at once: the statuses, and the ends of what came."""
     turn, answers, many = threading.Lock(), [], what.get("at_once", 1)
 
-    def taken() -> list[Any] | None:
-        with turn:
-            return next(turns, None)
+    def taken() -> Iterator[list[Any]]:
+        while True:
+            with turn:
+                if (each := next(turns, None)) is None:
+                    return
+            yield each
 
-    def ask(_: int) -> None:
+    def send(_: int) -> None:
         with httpx.Client(base_url=app.url, timeout=300) as http:
-            while (each := taken()) is not None:
-                method, path, body, *headers = each
+            for method, path, body, *headers in taken():
                 content = body.encode("latin-1") if isinstance(body, str) else body and json.dumps(body)
                 try:
                     answer = http.request(method, f"/{path}", content=content, headers=JSON | dict(*headers))
@@ -169,7 +166,7 @@ def asked(app: App, what: dict[str, Any], turns: Iterator[list[Any]]) -> tuple[C
                     answers.append((0, ""))
 
     with ThreadPoolExecutor(many) as pool:
-        list(pool.map(ask, range(many)))
+        list(pool.map(send, range(many)))
     return Counter(status for status, _ in answers), [text for _, text in answers]
 
 
@@ -184,12 +181,8 @@ def held(app: App, what: dict[str, Any], facts: dict[str, Any], over: dict[str, 
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             link.connect((str(place.hostname), place.port or 80))
             with suppress(OSError):  # it was given up by then
-                link.sendall(
-                    (
-                        what.get("head", "")
-                        + filled(text, facts | {"$n": number} | dict(zip(over, values, strict=True)))
-                    ).encode()
-                )
+                text = filled(text, facts | {"$n": number} | dict(zip(over, values, strict=True)))
+                link.sendall(f"{what.get('head', '')}{text}".encode())
         time.sleep(what["hold"])
         for link in links if read else ():
             link.setblocking(False)

@@ -10,7 +10,7 @@ import httpx
 
 from tests.browser.server import App
 from tests.browser.visitor import Visitor
-from tests.soak.abuse import PARAMETERS, ask_with
+from tests.soak.abuse import PARAMETERS, wrongly_refused
 
 HOWS = ("watch", "pause", "stop", "leave", "misbehave")
 
@@ -22,7 +22,7 @@ def visit(app: App, how: str, rng: random.Random, runs: list[str]) -> str:
     try:
         if how == "misbehave":
             wrong = rng.choice([(name, value) for name, values in PARAMETERS.items() for value in values])
-            return ask_with(visitor.http, app.url, *wrong)
+            return wrongly_refused(visitor.http, app.url, *wrong)
         last: dict[str, Any] = {}
         runs.append(run := visitor.open(prompt=prompt, gen_length=length, steps=length, block_length=length))
         for kind, last, number in visitor.read(run, steps=most if how == "pause" else None):
