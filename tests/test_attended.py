@@ -16,7 +16,7 @@ def test_the_largest_shares_of_the_networks_own_attention(models: Models) -> Non
     lm = models.get(EMBEDDED)
     tokens = [*lm.encode("Tom had a small red boat. One day he"), -1, -1, 17, -1]
     position = len(tokens) - 3
-    found = most_attended(models, [EMBEDDED, tokens, position], 512)
+    found = most_attended(models, {"model": EMBEDDED, "tokens": tokens, "position": position}, 512)
     assert found is not None and len(found) == attended.MOST
     ids = [lm.mask_id if token < 0 else token for token in tokens]
     shares = lm.network.attention(torch.tensor([ids]), position)
@@ -28,23 +28,26 @@ def test_the_largest_shares_of_the_networks_own_attention(models: Models) -> Non
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "wrong",
     [
-        None,
-        ["other", [1, 2], 0],
-        ["stories", [], 0],
-        ["stories", [1] * 20, 0],
-        ["stories", [1, 10**9], 0],
-        ["stories", [1, True], 0],
-        ["stories", [1, 2], 2],
-        ["stories", [1, 2], -1],
-        ["stories", "12", 0],
+        {"model": "other"},
+        {"model": None},
+        {"tokens": []},
+        {"tokens": [1] * 20},
+        {"tokens": [1, 10**9]},
+        {"tokens": [1, True]},
+        {"tokens": "12"},
+        {"tokens": None},
+        {"position": 2},
+        {"position": -1},
+        {"position": None},
     ],
 )
-def test_what_is_no_request_gets_nothing(models: Models, arguments: Any) -> None:
-    assert most_attended(models, arguments, 16) is None
+def test_what_is_no_request_gets_nothing(models: Models, wrong: dict[str, Any]) -> None:
+    right: dict[str, Any] = {"model": "stories", "tokens": [1, 2], "position": 0}
+    assert most_attended(models, right, 16) is not None and most_attended(models, right | wrong, 16) is None
 
 
 def test_a_large_model_is_not_asked_beside_the_queue(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attended, "SMALL", 1000)
-    assert most_attended(models, ["stories", [1, 2, 3], 0], 16) is None
+    assert most_attended(models, {"model": "stories", "tokens": [1, 2, 3], "position": 0}, 16) is None

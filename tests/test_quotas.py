@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from types import SimpleNamespace
 from typing import Any
-from weakref import WeakValueDictionary
+from unittest.mock import Mock
 
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from surelock.ui import launch
-from surelock.ui.serving import Export, routes
+from surelock.ui.door import Door
+from surelock.ui.serving import routes
 from tests.loops import finished
 
 
@@ -33,7 +36,9 @@ class Slow:
 
 
 def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> None:
-    recorder, turns = Slow(), WeakValueDictionary[str, asyncio.Lock]()
+    recorder, unused = Slow(), Mock()
+    runs: Any = SimpleNamespace(find=lambda _: SimpleNamespace(race=SimpleNamespace(recorder=recorder), steps=None))
+    door = Door(unused, unused, unused, runs, 0)
 
     async def ask(client: str, leaves: bool = False) -> bytes:
         parts: list[bytes] = []
@@ -48,7 +53,8 @@ def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> Non
             parts.append(message.get("body", b""))
             await asyncio.sleep(0)
 
-        await Export(recorder, None, turns)({"type": "http", "client": (client, 1), "headers": []}, receive, send)  # type: ignore[arg-type]
+        scope = {"type": "http", "client": (client, 1), "headers": [], "path_params": {"id": "a"}}
+        await (await door.trace(Request(scope, receive)))(scope, receive, send)
         return b"".join(parts)
 
     async def both(*clients: str) -> list[bytes]:

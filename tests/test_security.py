@@ -137,6 +137,13 @@ def test_fields_that_gradio_knows_and_the_page_does_not_use_do_no_harm(app: App,
     assert app.log.read_text()[len(before) :].count("Traceback") == 0
 
 
+@pytest.mark.parametrize("path", ["call/decode/none", "call/v2/decode/none", "queue/data?session_hash=none"])
+def test_a_stream_of_an_unknown_call_ends_with_an_error(app: App, path: str) -> None:
+    before = app.log.stat().st_size
+    assert "error" in httpx.get(f"{app.url}/gradio_api/{path}").text
+    assert app.log.stat().st_size == before, "and leaves nothing in the log"
+
+
 def test_a_run_is_reached_by_its_id_alone(app: App, visitor: Visitor) -> None:
     run = visitor.open(prompt="The sun came up and", gen_length=8, steps=8, block_length=8)
     assert [*visitor.read(run)][-1][0] == "end"

@@ -46,14 +46,6 @@ def network_of(address: str) -> str:
     return str(own.ipv4_mapped or ip_network((int(own), 64), strict=False))
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether an address is a loopback address, from which a proxy may call."""
-    own = ip_address(address) if is_address(address) else None
-    if isinstance(own, IPv6Address):
-        own = own.ipv4_mapped or own
-    return own is not None and own.is_loopback
-
-
 def _without_port(address: str) -> str:
     """The address in `1.2.3.4:5678`, `[v6]:5678` or `[v6]`."""
     if address.startswith("["):

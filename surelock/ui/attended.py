@@ -1,5 +1,6 @@
 """The positions that a choice attended to most: one dense forward pass of a small model, outside the queue."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from surelock.ui.models import Models, NotReady
@@ -8,21 +9,19 @@ SMALL = 50_000_000  # parameters; a larger model would delay the runs in the que
 MOST = 6  # positions
 
 
-def most_attended(models: Models, arguments: Any, longest: int) -> list[list[float]] | None:
+def most_attended(models: Models, given: Mapping[str, Any], longest: int) -> list[list[float]] | None:
     """Return the positions that one position attends to most: [[position, share], ...], the largest share first.
 
-    arguments: [label of the model, token ids (-1 is masked), position].
+    given: model (its label), tokens (their ids; -1 is masked), position.
 
     The position itself and masked positions are left out. None if the model is not loaded or too large, and for any
-    other arguments.
+    other values.
     """
-    if not isinstance(arguments, list) or len(arguments) != 3:
-        return None
-    label, tokens, position = arguments
+    tokens, position = given.get("tokens"), given.get("position")
     if not isinstance(tokens, list) or not 0 < len(tokens) <= longest:
         return None
     try:
-        lm = models.get(label)
+        lm = models.get(given.get("model", ""))
     except NotReady:
         return None
     vocabulary = lm.config.vocab_size

@@ -12,23 +12,26 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from sse_starlette import EventSourceResponse
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from surelock.trace.format import compact_json
 from surelock.ui.addresses import client_of
 from surelock.ui.attended import most_attended
+from surelock.ui.gate import BODY
 from surelock.ui.models import Loading, Models
 from surelock.ui.queue import Place, Queue, QueueFull
 from surelock.ui.race import DEVICE, Race, Runner, event
 from surelock.ui.request import Job, one_token, read_request
 from surelock.ui.runs import Run, Runs, TooMany
-from surelock.ui.serving import Export
 from surelock.ui.wording import in_words
 
 RUNS = "/surelock/runs"
 UNREAD_SECONDS = 10.0  # for a message to be taken by the connection
+GONE = "This run is no longer kept on the server; press Run to start a new one."
 PING_SECONDS = 15.0  # so that no proxy takes a stream for dead
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -64,20 +67,19 @@ class Door:
 
     async def open(self, request: Request) -> Response:
         """Read a request and answer with the id of its run. Nothing is computed before its events are read."""
-        wanted = await request.json()
         visitor = request.headers.get("x-surelock-visitor", "")
         if not _VISITOR.fullmatch(visitor):
             visitor = secrets.token_urlsafe(18)
         try:
-            job = await asyncio.to_thread(read_request, self._models, wanted, self._most)
+            job = await asyncio.to_thread(read_request, self._models, request.scope[BODY], self._most)
             begin = await asyncio.to_thread(self._race, job, request.headers)
             run = self._runs.open(visitor, client_of(request.scope), job.key, begin)
         except Loading as error:
             return JSONResponse({"detail": error.said, "loading": True}, 503, {"Retry-After": "1"})
         except TooMany as error:
-            return _refusal(429, error)
+            raise HTTPException(429, str(error)) from error
         except ValueError as error:
-            return _refusal(422, in_words(str(error)))
+            raise HTTPException(422, in_words(str(error))) from error
         return JSONResponse({"id": run.id}, 201)
 
     def _race(self, job: Job, headers: Mapping[str, str]) -> Callable[[], Race]:
@@ -99,14 +101,12 @@ class Door:
 
     async def events(self, request: Request) -> ASGIApp:
         """Stream the events of a run: its places in the queue, then its messages behind Last-Event-ID."""
-        run = self._runs.find(request.path_params["id"])
-        if run is None:
-            return self._gone(request)
+        run = self._run(request)
         last, steps = request.headers.get("last-event-id"), request.query_params.get("steps")
         if not (last is None or _WHOLE.fullmatch(last)):
-            return _refusal(422, "Last-Event-ID must be the number of a message.")
+            raise HTTPException(422, "Last-Event-ID must be the number of a message.")
         if not (steps is None or (_WHOLE.fullmatch(steps) and int(steps))):
-            return _refusal(422, "steps must be a whole number from 1 on.")
+            raise HTTPException(422, "steps must be a whole number from 1 on.")
         stream = AsyncExitStack()
         try:
             place = None
@@ -114,7 +114,7 @@ class Door:
                 client = client_of(request.scope)
                 place = stream.enter_context(self._queue.place(run.race, client, left=run.race.left))
         except QueueFull as error:
-            return _refusal(429 if error.client else 503, error)
+            raise HTTPException(429 if error.client else 503, str(error)) from error
         goes_on = stream.enter_context(run.streaming())
         messages = run.messages(-1 if last is None else int(last), None if steps is None else int(steps), goes_on)
 
@@ -127,27 +127,29 @@ class Door:
 
     async def stop(self, request: Request) -> Response:
         """End a run. Its open stream has its last message after the present step."""
-        run = self._runs.find(request.path_params["id"])
-        if run is None:
-            return self._gone(request)
-        run.stop()
+        self._run(request).stop()
         self._queue.wake()  # it may wait for its turn
         return Response(status_code=204)
 
-    async def trace(self, request: Request) -> Response:
-        """Answer with the trace of a run, as far as the page has it."""
-        run = self._runs.find(request.path_params["id"])
-        return self._gone(request) if run is None else Export(run.race.recorder, run.steps, self._exports)
+    async def trace(self, request: Request) -> ASGIApp:
+        """Answer with the trace of a run, as far as the page has it, once the client's previous one has been sent."""
+        run = self._run(request)
+
+        async def exported(scope: Scope, receive: Receive, send: Send) -> None:
+            async with self._exports.setdefault(client_of(scope), asyncio.Lock()):
+                if not await request.is_disconnected():
+                    text = await asyncio.to_thread(lambda: compact_json(run.race.recorder.document(steps=run.steps)))
+                    await Response(text, media_type="application/json")(scope, receive, send)
+
+        return exported
 
     async def top(self, request: Request) -> Response:
         """Answer with the likely tokens of a position at a step, by lane."""
-        run, asked = self._runs.find(request.path_params["id"]), request.query_params
-        if run is None:
-            return self._gone(request)
-        header, recorder = run.race.recorder.header, run.race.recorder
-        step, position = _whole(asked.get("step"), header["steps"]), _whole(asked.get("position"), header["length"])
+        recorder, query = self._run(request).race.recorder, request.query_params
+        header = recorder.header
+        step, position = _whole(query.get("step"), header["steps"]), _whole(query.get("position"), header["length"])
         if step is None or position is None:
-            return _refusal(422, "step and position must be whole numbers of the run's.")
+            raise HTTPException(422, "step and position must be whole numbers of the run's.")
         return JSONResponse({lane["id"]: recorder.top(lane["id"], step, position) for lane in header["lanes"]})
 
     async def state(self, request: Request) -> Response:
@@ -158,8 +160,7 @@ class Door:
 
     async def token(self, request: Request) -> Response:
         """Answer with the single token of a text for a model, or a problem."""
-        given = await request.json()
-        given = given if isinstance(given, Mapping) else {}
+        given = _given(request)
         try:
             lm = self._models.get(given.get("model", ""))
             return JSONResponse(await asyncio.to_thread(one_token, lm, given.get("text")))
@@ -170,18 +171,25 @@ class Door:
         """See `most_attended`. One call at a time, since runs wait for it; null while another is computed."""
         if self._looking:
             return JSONResponse(None)
-        given = await request.json()
-        given = given if isinstance(given, Mapping) else {}
         self._looking = True
-        arguments = [given.get(name) for name in ("model", "tokens", "position")]
-        look = partial(most_attended, self._models, arguments, self._most)
+        look = partial(most_attended, self._models, _given(request), self._most)
         try:
             return JSONResponse(await asyncio.get_running_loop().run_in_executor(DEVICE, look))
         finally:
             self._looking = False
 
-    def _gone(self, request: Request) -> Response:
-        return _refusal(404, self._runs.why_gone(request.path_params["id"]))
+    def _run(self, request: Request) -> Run:
+        """The run that a request names. Raises HTTPException."""
+        run = self._runs.find(request.path_params["id"])
+        if run is None:
+            raise HTTPException(404, GONE)
+        return run
+
+
+def _given(request: Request) -> Mapping[str, Any]:
+    """The values of a request by name."""
+    body = request.scope[BODY]
+    return body if isinstance(body, Mapping) else {}
 
 
 async def _placed(
@@ -197,10 +205,6 @@ async def _placed(
     async with aclosing(messages):
         async for batch in messages:
             yield batch
-
-
-def _refusal(status: int, sentence: object) -> Response:
-    return JSONResponse({"detail": str(sentence)}, status)
 
 
 def _whole(text: str | None, size: int) -> int | None:

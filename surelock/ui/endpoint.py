@@ -30,7 +30,7 @@ from surelock.ui.addresses import client_of
 from surelock.ui.gate import API, Refused
 from surelock.ui.limits import Limits, check_size, too_long
 from surelock.ui.models import Models
-from surelock.ui.parameters import ENDPOINT, FLAGS, NONE_IS_ZERO, check_names, docstring, parameters
+from surelock.ui.parameters import ENDPOINT, FLAGS, NONE_IS_ZERO, check_names, parameters
 from surelock.ui.queue import Queue, QueueFull
 from surelock.ui.race import DEVICE, Runner
 from surelock.ui.request import MOST_EVENTS, Job, read_job
@@ -99,10 +99,8 @@ class Calls:
                         raise ValueError(too_long(self._limits.run_seconds))
                     seconds += time.monotonic() - begun
                     yield answer
-        except (RuntimeError, MemoryError) as error:  # torch's, out of memory on a GPU among them
+        except (ArithmeticError, MemoryError, RuntimeError) as error:  # torch's, out of memory on a GPU among them
             raise ValueError(f"The run stopped: {reason_of(error)}.") from error
-        except ArithmeticError as error:
-            raise ValueError(str(error)) from error
         finally:
             DEVICE.submit(steps.close)  # behind the present step
 
@@ -181,7 +179,6 @@ def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[dict[str, Any]]]
         except ValueError as error:
             raise gr.Error(str(error), print_exception=False) from error
 
-    decode.__doc__ = docstring()
     decode.__signature__ = signature  # type: ignore[attr-defined]
     decode.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
     decode.__annotations__["return"] = signature.return_annotation

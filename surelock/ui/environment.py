@@ -8,36 +8,20 @@ from typing import Any
 _YES, _NO = ("1", "true"), ("0", "false")
 
 
-def variable_of(action: argparse.Action) -> str:
-    """Return the variable of a flag."""
-    return f"SURELOCK{action.option_strings[-1].upper().replace('-', '_')[1:]}"
-
-
-def read_environment(parser: argparse.ArgumentParser, flags: list[argparse.Action]) -> dict[str, Any]:
+def read_environment(parser: argparse.ArgumentParser, flags: list[argparse.Action]) -> None:
     """Set the defaults of a parser's flags from their variables, and add the variables to its help.
 
-    Items of a list are separated by spaces or commas; a flag without a value is 1 or true. Returns the values that were
-    set, by destination. A wrong value ends the process with a sentence that names the variable.
+    Items of a list are separated by spaces or commas; a flag without a value is 1 or true. A wrong value ends the
+    process with a sentence that names the variable.
     """
-    taken = {}
     for action in flags:
-        variable = variable_of(action)
+        variable = f"SURELOCK{action.option_strings[-1].upper().replace('-', '_')[1:]}"
         action.help = f"{action.help} [{variable}]"
         if text := os.environ.get(variable, "").strip():
             try:
-                taken[action.dest] = _value(action, text)
+                parser.set_defaults(**{action.dest: _value(action, text)})
             except (ValueError, argparse.ArgumentTypeError) as error:
                 parser.error(f"{variable} {error}, not {text[:60]!r}")
-    parser.set_defaults(**taken)
-    return taken
-
-
-def named(message: str, flags: list[argparse.Action], given: argparse.Namespace, taken: dict[str, Any]) -> str:
-    """Return a message about flags with the names of variables instead, where the value came from the environment."""
-    for action in flags:
-        if action.dest in taken and getattr(given, action.dest) is taken[action.dest]:
-            message = re.sub(rf"{action.option_strings[-1]}\b", variable_of(action), message)
-    return message
 
 
 def _value(action: argparse.Action, text: str) -> Any:

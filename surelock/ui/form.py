@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from html import escape
 from typing import Any
@@ -144,10 +144,7 @@ class Form:
         arrived: if a link or a run fills the form, its sentence and the session of the page.
         """
         presets = presets_for(self.models.recommended(label))
-        by_id = {preset["id"]: preset for preset in presets}
-        asked = wanted if isinstance(wanted, list) else []
-        lanes = [lane for each in asked if (lane := _lane(each, by_id)) is not None]
-        lanes = lanes[:MOST] or [lane for preset in FIRST_LANES if (lane := _lane(preset, by_id)) is not None]
+        lanes = _lanes(wanted, presets)[:MOST] or _lanes(FIRST_LANES, presets)
         taken: set[str] = set()
         for i, lane in enumerate(lanes):
             plain, name, times = _NUMBERED.sub("", lane["name"])[:70], lane["name"][:80], 1
@@ -158,10 +155,9 @@ class Form:
         about = {"examples": examples_for(label), "knows": KNOWS.get(label, "")}
         return json.dumps({"lanes": lanes, "presets": presets, "arrived": arrived} | about, ensure_ascii=False)
 
-    def lanes_lost(self, label: str, wanted: Any) -> int:
+    def lanes_lost(self, label: str, wanted: list[Any] | None) -> int:
         """Return the number of wanted lanes that cannot be read."""
-        by_id = {preset["id"]: preset for preset in presets_for(self.models.recommended(label))}
-        return sum(_lane(each, by_id) is None for each in wanted) if isinstance(wanted, list) else 0
+        return len(wanted or ()) - len(_lanes(wanted, presets_for(self.models.recommended(label))))
 
     def _connect(self) -> None:
         quiet: dict[str, Any] = QUIET | {"trigger_mode": "always_last"}
@@ -292,6 +288,13 @@ def _component(name: str, value: str | None = None) -> Any:
         apply_default_css=False,
         elem_id=f"sl-{name}",
     )
+
+
+def _lanes(wanted: Any, presets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The wanted lanes that can be read."""
+    by_id = {preset["id"]: preset for preset in presets}
+    lanes = (_lane(each, by_id) for each in (wanted if isinstance(wanted, list | tuple) else ()))
+    return [lane for lane in lanes if lane is not None]
 
 
 def _lane(wanted: Any, presets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:

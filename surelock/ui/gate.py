@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -81,8 +82,8 @@ class Gate:
     """ASGI middleware that accepts or refuses requests.
 
     allow_hosts: further names of this server; '*.domain' for a whole domain, '*' for any name.
-    admit: is given the scope and the JSON body of a request, and returns the context in which it is answered; to enter
-    it may raise Refused.
+    admit: is given the scope and the JSON body of a request of Gradio's API, and returns the context in which it is
+    answered; to enter it may raise Refused.
     agents: whether calls of agents are accepted.
     """
 
@@ -116,11 +117,15 @@ class Gate:
                 body = await self._read(scope, receive, content)
                 receive = _again(bytes(content), receive)
             scope = {**scope, "headers": _cheap(scope["headers"]), BODY: body, "state": state}
-            with self.admit(scope, body):
+            with self.admit(scope, body) if scope["path"].startswith(API) else nullcontext():
                 await self.app(scope, receive, answer)
         except Refused as refused:
             await asyncio.sleep(refused.seconds)
             await refused.response(scope, receive, answer)
+        except RuntimeError as error:
+            if not isinstance(error.__cause__, HTTPException):
+                raise
+            await answer({"type": "http.response.body"})  # Gradio's stream has said what is wrong, and raises it, too
         finally:
             self._bodies -= Counter({client: len(content)})
             self._open -= Counter([client])

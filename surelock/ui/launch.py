@@ -20,7 +20,7 @@ from surelock.engines.flags import add_engine_flag, add_weights_flag
 from surelock.errors import first_line
 from surelock.ui.door import Door
 from surelock.ui.endpoint import Calls, admit
-from surelock.ui.environment import named, read_environment
+from surelock.ui.environment import read_environment
 from surelock.ui.gate import API, LOOPBACK, Gate
 from surelock.ui.layout import build
 from surelock.ui.limits import Limits, room
@@ -83,8 +83,8 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     add("--allow-host", nargs="+", default=[], metavar="NAME", help=names)
     agents = "also serve /decode to agents as a tool (Model Context Protocol, at /gradio_api/mcp/)"
     add("--mcp", action="store_true", help=agents)
-    taken = read_environment(parser, flags)
-    parser.set_defaults(run=lambda given: serve(given, lambda text: parser.error(named(text, flags, given, taken))))
+    read_environment(parser, flags)
+    parser.set_defaults(run=lambda given: serve(given, parser.error))
 
 
 def main(arguments: list[str] | None = None) -> None:

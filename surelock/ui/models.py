@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("surelock")
 EMBEDDED = "stories"
-#: A sentence about a model, for the badge on the page. Other models have their name alone.
-ABOUT = {
-    EMBEDDED: "The model is very small (5.9 million parameters) and writes children's stories: clumsy text comes from "
-    "the model, not from the decoder.",
-}
+_ABOUT = (
+    "The model is very small (5.9 million parameters) and writes children's stories: clumsy text comes from the model, "
+    "not from the decoder."
+)
 _EMBEDDED_FILES = ASSETS / EMBEDDED
 
 
@@ -83,7 +82,7 @@ class Models:
 
     def about(self, label: str) -> str:
         """Return a sentence about the model."""
-        return ABOUT.get(self._names.get(label, ""), f"The model is {label}.")
+        return _ABOUT if self._names.get(label) == EMBEDDED else f"The model is {label}."
 
     def start_loading(self, label: str) -> None:
         """Begin to load a model in the background, unless that has begun."""

@@ -86,11 +86,6 @@ def description() -> str:
     return "\n".join([f"{ABOUT} {ANSWER}", *lines])
 
 
-def docstring() -> str:
-    """Return the description as a docstring, which Gradio's tools read."""
-    return "\n".join([f"{ABOUT} {ANSWER}", "", "Args:", *(f"    {a}: {b}" for a, b in descriptions().items())])
-
-
 def schemas(models: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the JSON schema of each parameter. models: the labels that the server offers."""
     lines = descriptions()

@@ -60,7 +60,7 @@ class Queue:
 
         left: returns the seconds that the job still takes once it has begun, None if that is unknown.
         """
-        self._check(job, client, script)
+        self.check(client, script, job)
         entry = self._entries.setdefault(job, _Entry(client, script, left))
         place = Place(self, job, client)
         entry.readers.append(place)
@@ -70,11 +70,8 @@ class Queue:
         finally:
             self.leave(place)
 
-    def check(self, client: str, script: bool) -> None:
-        """Raise QueueFull if a new job of a client has no place."""
-        self._check(object(), client, script)
-
-    def _check(self, job: object, client: str, script: bool) -> None:
+    def check(self, client: str, script: bool, job: object = None) -> None:
+        """Raise QueueFull if a client has no place for a job. None is a new one."""
         readers = Counter(place.client for entry in self._entries.values() for place in entry.readers)
         if readers.total() >= MOST_READERS:
             raise QueueFull(MOST_READERS, client=False)

@@ -11,13 +11,13 @@ import asyncio
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from surelock.errors import reason_of
 from surelock.memory import trim_memory
 from surelock.trace.format import compact_json
 from surelock.trace.lanes import StepsOver
-from surelock.ui.limits import Limits, too_long, weigh
+from surelock.ui.limits import Limits, too_long
 from surelock.ui.models import Models
 from surelock.ui.request import Job
 from surelock.ui.zero_gpu import on_gpu, on_zero_gpu
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 Runner = Callable[[Job, bool, bool, Mapping[str, str]], Generator["Round"]]
 #: The thread that computes: each step of a runner, one after another.
 DEVICE = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
+FLOAT = 4  # bytes; the halves of another precision are not counted on
+HELD_BYTES = 2**26  # of logits that wait for their comparison, see `surelock.quality.commit_error`
+CELL_BYTES = 64  # of one position in one step in a recorder, as measured
+HELD_BESIDE = 1.15  # memory that the allocator holds for one byte of runs, as measured
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"  # the ends of a race
 
 
@@ -47,6 +51,26 @@ def make_runner(models: Models) -> Runner:
     if on_zero_gpu():
         return on_gpu(decode_lanes, models)
     return lambda job, top, errors, headers: decode_lanes(job, top, errors)
+
+
+class Weight(NamedTuple):
+    """The most bytes of a run, by estimate. live: of its decoders, until it ends. kept: of its record."""
+
+    live: float
+    kept: float
+
+
+def weigh(header: Mapping[str, Any]) -> Weight:
+    """Return the estimated memory of a run.
+
+    header: of its trace. Each decoder holds the keys and values of all layers, the logits of two steps, and the logits
+    of commits until they are compared.
+    """
+    model, positions, lanes = header["model"], header["length"], len(header["lanes"])
+    numbers = 2 * model["n_layers"] * model["d_model"] + 2 * model["vocab_size"]  # of a position
+    commits = min(HELD_BYTES, positions * model["vocab_size"] * FLOAT)
+    kept = positions * header["steps"] * CELL_BYTES
+    return Weight(*(HELD_BESIDE * lanes * each for each in (positions * FLOAT * numbers + commits, kept)))
 
 
 class Race:
@@ -134,11 +158,7 @@ class Race:
         """The next message: empty behind the last step, None at the end; and a sentence if the race has failed."""
         try:
             items = next(self._rounds, None)
-        except MemoryError:
-            return None, "This run needs more memory than the machine has; try a shorter one."
-        except (ArithmeticError, ValueError) as error:
-            return None, f"The run stopped: {error}."
-        except RuntimeError as error:  # torch's, out of memory on a GPU among them
+        except (ArithmeticError, ValueError, MemoryError, RuntimeError) as error:  # torch's, out of memory among them
             return None, f"The run stopped: {reason_of(error)}."
         if items is None or any(isinstance(each, StepsOver) for each in items):
             return (None if items is None else {}), None

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 IDLE_SECONDS = 600.0  # after which an unused run is dropped
-REMEMBERED = 1000  # dropped runs whose reason is kept
 MOST_RUNS = 2000  # of all visitors
 MOST_OF_CLIENT = 400  # a class behind one address is one client
 KEPT_RUNS = 4  # of each visitor, for export and likely tokens; the page itself keeps older ones
@@ -136,7 +135,6 @@ class Runs:
     def __init__(self, limits: Limits | None = None, shared: bool = True) -> None:
         self.limits, self.shared = limits or Limits(), shared
         self._runs: dict[str, Run] = {}
-        self._gone: dict[str, str] = {}  # why runs were dropped
         self._sweeping = False
 
     def __len__(self) -> int:
@@ -154,7 +152,7 @@ class Runs:
             idle = [each for each in of_client if each.idle]
             if not idle:
                 raise TooMany("Too many runs of one address are open here; close some pages.")
-            self._drop(min(idle, key=lambda each: each.touched), "to make room for newer ones")
+            self._drop(min(idle, key=lambda each: each.touched))
         run = Run(owner, client, self._to_follow(owner, key) or begin())
         mine = [other for other in self._runs.values() if other.owner == owner]
         self._runs[run.id] = run
@@ -164,7 +162,7 @@ class Runs:
             self._drop(other)
         idle = sorted((each for each in self._runs.values() if each.idle), key=lambda each: each.touched)
         for other in idle[: max(0, len(self._runs) - MOST_RUNS)]:
-            self._drop(other, "to make room for newer ones")
+            self._drop(other)
         if not self._sweeping:
             self._sweeping = True
             self._sweep_later()
@@ -190,12 +188,6 @@ class Runs:
             run.touched = time.monotonic()
         return run
 
-    def why_gone(self, run_id: str) -> str:
-        """Return the message for a request of a run that is not kept."""
-        if run_id not in self._gone:
-            return "This run is no longer kept on the server; press Run to start a new one."
-        return f"The server has dropped this run, {self._gone[run_id]}; press Run to make it again."
-
     def make_room(self, race: Race) -> None:
         """Drop the races that have been idle longest until all fit the budget with a new one that begins."""
         races: dict[Race, float] = {}
@@ -208,13 +200,13 @@ class Runs:
             if not each.readers and each is not race:
                 used -= each.bytes
                 for run in [run for run in self._runs.values() if run.race is each]:
-                    self._drop(run, "to make room for newer ones")
+                    self._drop(run)
 
     def sweep(self) -> None:
         """Drop the runs that were not used for IDLE_SECONDS."""
         long_ago = time.monotonic() - IDLE_SECONDS
         for run in [run for run in self._runs.values() if run.idle and run.touched < long_ago]:
-            self._drop(run, "which nobody had touched for ten minutes")
+            self._drop(run)
 
     def _sweep_later(self) -> None:
         self.sweep()
@@ -222,10 +214,6 @@ class Runs:
         if self._sweeping:
             asyncio.get_running_loop().call_later(IDLE_SECONDS / 60, self._sweep_later)
 
-    def _drop(self, run: Run, why: str = "") -> None:
+    def _drop(self, run: Run) -> None:
         del self._runs[run.id]
         run.stop()
-        if why:
-            self._gone[run.id] = why
-            while len(self._gone) > REMEMBERED:
-                del self._gone[next(iter(self._gone))]

@@ -1,4 +1,4 @@
-"""Answers beside Gradio's: the files of the page, exports, the refusal of uploads, and error responses.
+"""Answers beside Gradio's: the files of the page, the refusal of uploads, and error responses.
 
 Files are compressed once for all visitors, and the gate hands answers over piece by piece. Gradio compresses files for
 every visit, which takes a third of a second of the cores that decode.
@@ -11,13 +11,13 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Collection
 from errno import ENAMETOOLONG
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from gradio.route_utils import BUILD_PATH_LIB, FnIndexInferError
@@ -30,13 +30,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from surelock.errors import without_paths
 from surelock.places import ASSETS
-from surelock.trace.format import compact_json
 from surelock.trace.replay import data_scripts, plotly_script, replay_shell
-from surelock.ui.addresses import client_of
 from surelock.ui.models import EMBEDDED
-
-if TYPE_CHECKING:
-    from surelock.trace.recorder import Recorder
 
 SERVED = ("scripts", "runs")  # folders of assets/; besides them only the files of the decoder in the browser
 PREFIX = "surelock"
@@ -60,32 +55,6 @@ _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 def _packed(path: str | os.PathLike[str], changed: int) -> bytes:
     """The content of a file, compressed by gzip. changed: its time in nanoseconds, for the cache."""
     return gzip.compress(Path(path).read_bytes())
-
-
-class Export(Response):
-    """The response with a recorder's document, see `Recorder.document`.
-
-    It is made in a thread, once the client's previous export has been sent.
-
-    turns: a lock for each client.
-    """
-
-    def __init__(self, recorder: Recorder, steps: int | None, turns: MutableMapping[str, asyncio.Lock]) -> None:
-        super().__init__(media_type="application/json")
-        del self.headers["content-length"]  # it is not known yet
-        self._recorder, self._steps, self._turns = recorder, steps, turns
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Make the document and send it, unless the client has left meanwhile."""
-        async with self._turns.setdefault(client_of(scope), asyncio.Lock()):
-            if await Request(scope, receive).is_disconnected():
-                return
-            self.body = await asyncio.to_thread(self._make)
-            await super().__call__(scope, receive, send)
-
-    def _make(self) -> bytes:
-        document = self._recorder.document(steps=self._steps)
-        return compact_json(document).encode()
 
 
 class KeptAnswers:

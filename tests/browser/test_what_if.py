@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import SIMULATED, status, steady, until
 from tests.browser.server import App
 
-DROPPED = "The server has dropped this run, which nobody had touched for ten minutes; press Run to make it again."
+DROPPED = "This run is no longer kept on the server; press Run to start a new one."
 TOO_EARLY = """surelock.stage.parts.lessons.use((all) =>
   all.begin(all.lessons.find(({ name }) => name === 'too-early'), 3))"""
 

@@ -211,7 +211,6 @@ def hostile_rules(app: App) -> dict[str, Any]:
         page.goto(f"{app.url}/?{urlencode({'gen_length': 16, 'steps': 16, 'lanes': json.dumps(lanes)})}")
         page.wait_for_function("window.surelock?.stage.trace && surelock.page.now.arrived")
         page.evaluate("document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
-        page.select_option(".sl-action-where", "browser")
         page.locator(".sl-code").evaluate("(node) => { node.closest('details').open = true; }")
         for code, said in [*rules, ("const rows = ({ active }) => active;", "")]:
             page.fill(".sl-code", code)
