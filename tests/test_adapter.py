@@ -199,16 +199,6 @@ def test_a_call_that_was_broken_off_is_made_anew(
         assert torch.equal(found[masked], expected[masked])
 
 
-def test_a_batch_of_equal_prompts_is_each_alone(stories: surelock.LanguageModel, stories_in_torch) -> None:
-    prompt = stories.encode(PROMPT)
-    x = torch.cat((canvas(stories, prompt), canvas(stories, prompt[::-1])))
-    model = surelock.adapter(stories, surelock.Everything())
-    for _ in range(3):
-        masked = x == stories.mask_id
-        torch.testing.assert_close(model(x).logits[masked], stories_in_torch.network(x)[masked], rtol=0, atol=1e-3)
-        x[:, masked[0].nonzero()[0]] = 600
-
-
 @pytest.mark.parametrize(
     ("make", "named", "words"),
     [

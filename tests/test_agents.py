@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -25,7 +24,6 @@ from surelock.ui import launch
 from surelock.ui.gate import Gate
 from surelock.ui.parameters import parameters
 from tests.browser.server import App, serve, wait_for_model
-from tests.browser.visitor import Visitor
 from tests.loops import finished
 
 TOOLS = "gradio_api/mcp/"
@@ -140,26 +138,6 @@ def test_what_is_no_call_is_refused_and_the_log_holds_nothing_of_it(app: App) ->
         told = answer.json() if answer.content else {"error": "a notification has no answer"}
         assert "error" in told or told["result"]["isError"], body
     assert "caller" not in app.log.read_text()[len(before) :] and len(app.log.read_text()) - len(before) < 2000
-
-
-@pytest.mark.long
-def test_a_class_of_agents_has_places_as_scripts_have(app: App) -> None:
-    """Twenty at once from one address: eight are served or wait, the others are told so at once, not by an error of the
-    protocol. A visitor comes before all of them.
-    """
-    with ThreadPoolExecutor(21) as pool:
-        agents = [pool.submit(asks, app, called(prompt="A fox", gen_length=48, seed=number)) for number in range(20)]
-        time.sleep(0.3)
-        begun, visitor = time.monotonic(), Visitor(app.url)
-        assert list(visitor.run(gen_length=8, steps=8, block_length=8))[-1]["end"] == "finished"
-        waited = time.monotonic() - begun
-        still = sum(not each.done() for each in agents)
-        visitor.close()
-        texts = [each.result().text for each in agents]
-    full = [text for text in texts if "The queue is full for you: 8 of your runs wait already" in text]
-    done = sum('\\"done\\": true' in text for text in texts)
-    assert 8 <= done <= 10 and len(full) + done == 20, texts  # one may end before the last one comes
-    assert still >= 3, f"the visitor waited for scripts: {waited} s"
 
 
 def test_nothing_is_computed_for_agents_that_have_left(app: App) -> None:

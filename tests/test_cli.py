@@ -24,7 +24,6 @@ from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE
 from surelock.decoding.settings import setting
 from surelock.record import field_of
-from surelock.research.cli import EXPERIMENTS
 from surelock.trace.lanes import Lane
 from tests.browser.server import ROOT, free_port
 
@@ -180,15 +179,6 @@ def test_a_model_that_cannot_load_ends_the_page_with_the_missing_keys(llada):
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
     why = "--model tiny cannot be loaded: config.json has no 'n_layers', 'weight_tying'"
     assert done.returncode == 2 and done.stderr.endswith(f"app.py: error: {why}\n")
-
-
-def test_no_command_says_that_it_serves_and_experiments_name_the_papers_tables(capsys, monkeypatch):
-    monkeypatch.setattr("surelock.__main__._parser", lambda: SimpleNamespace(parse_args=lambda words: 1 / 0))
-    assert main([]) == 2
-    assert capsys.readouterr().err.startswith("surelock: serving the page (surelock --help lists the commands)\n")
-    monkeypatch.undo()
-    lines = run(capsys, "experiment", "--list")[1].splitlines()
-    assert len(lines) == len(EXPERIMENTS) and lines[0].split()[:3] == ["flops", "Table", "1"]
 
 
 # --- prompts from a file ----------------------------------------------------------------------------------------------

@@ -42,11 +42,6 @@ def test_wikitext_is_cut_as_the_paper_cuts_it(stories):
     assert max(len(prompt.ids) for prompt in prompts) == 64 > len(prompts[-1].ids)
 
 
-def test_openings_ship_and_other_prompts_follow_the_first(stories):
-    first, rest = (Lab(stories, {}).prompts(DEFAULTS | {"prompts": 32, "skip": skip}) for skip in (0, 64))
-    assert len({prompt.text for prompt in first + rest}) == 64
-
-
 def test_a_cell_with_too_few_prompts_is_refused(stories):
     with pytest.raises(ValueError, match="openings has only 2 prompts after the first 94, 4 are needed"):
         Lab(stories, {}).prompts(DEFAULTS | {"prompts": 4, "skip": 94})

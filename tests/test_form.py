@@ -55,28 +55,10 @@ def test_what_was_changed_is_said_beside_its_field(wants: Wants) -> None:
     assert all(str(asked[name]) in said for name, said in fitted.said.items())
 
 
-def walked(form: Form, lengths: list[int]) -> list[tuple[int, int, int]]:
-    """What the fields show while the length's field is set to these, through the page's own events."""
-    shown = {name: form.fields[name].value for name in NAMES}
-    wants, seen = form.wants.value, []
-    for length in lengths:
-        shown["gen_length"] = length
-        *updates, wants = form.refit("gen_length", "stories", "Once", True, wants, *shown.values())
-        shown |= {name: update["value"] for name, update in zip(NAMES, updates, strict=True) if "value" in update}
-        seen.append(tuple(shown.values()))
-    return seen
-
-
 def test_what_does_not_fit_is_shortened_to_what_is_offered() -> None:
     for longest in range(8, 40):
         length = fit(Wants(64), longest).values["gen_length"]
         assert longest - 8 < length <= longest and length % 8 == 0
-
-
-def test_the_block_comes_back_when_it_fits_again(form: Form) -> None:
-    assert walked(form, [32, 28, 16, 64]) == [(32, 32, 32), (28, 28, 28), (16, 16, 16), (64, 64, 32)]
-    steps = [form.refit("gen_length", "stories", "Once", True, Wants(64).text, n, n, n)[1] for n in (1, 2, 3)]
-    assert [each["maximum"] for each in steps] == [2, 2, 3], "a slider has two places"
 
 
 @pytest.mark.parametrize(

@@ -282,13 +282,6 @@ def test_a_chat_template_is_the_tokenizers_and_its_special_tokens_are_read(stori
         SureLockLM(replace(stories, tokenizer=None))
 
 
-def test_a_text_ends_with_the_turn(stories: surelock.LanguageModel) -> None:
-    ids = stories.encode("The bear ran home.")
-    ended = replace(stories, ends=(*stories.ends, ids[-1]))
-    assert SureLockLM(ended).written(ids) == "The bear ran home"
-    assert SureLockLM(stories).written([*ids, 0, *ids]) == "The bear ran home."
-
-
 def test_a_cuda_device_that_is_not_there_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness asks for cuda:0 unless it is told otherwise."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -10,13 +10,10 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.testclient import TestClient
 
 from surelock.ui import launch
 from surelock.ui.door import Door
-from surelock.ui.serving import routes
 from tests.loops import finished
 
 
@@ -66,16 +63,6 @@ def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> Non
     finished(both(*"ab"))
     assert recorder.most == 2, "another client need not wait"
     assert finished(ask("a", leaves=True)) == b"", "who has left is not computed for"
-
-
-def test_the_replay_page_is_a_file_that_all_share() -> None:
-    client = TestClient(Starlette(routes=routes()))
-    packed = client.get("/surelock/replay.txt")
-    assert "__SURELOCK_TRACE__" in packed.text and packed.headers["content-type"].startswith("text/plain")
-    tag = packed.headers["etag"]
-    for asked, status in ((tag, 304), (f"W/{tag}", 304), ('"0"', 200), ('"~"', 200)):
-        assert client.get("/surelock/replay.txt", headers={"if-none-match": asked}).status_code == status, asked
-    assert client.get("/surelock/replay.txt", headers={"accept-encoding": "identity"}).text == packed.text
 
 
 @pytest.mark.parametrize(

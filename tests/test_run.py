@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from made_up import made_up
@@ -44,18 +42,6 @@ def through(decoder: Decoder, seed: int = 0) -> tuple[list[Plan], list[Step]]:
         steps.append(run.take(made_up(plan, rng, VOCAB)))
     assert run.plan() is None
     return plans, steps
-
-
-@pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
-def test_a_run_comes_to_its_end_on_any_readings(decoder: Decoder) -> None:
-    plans, steps = through(decoder)
-    assert not steps[-1].masked.any() and (steps[-1].tokens[:, -12:] != SHAPE.mask_id).all()
-    for plan, step in zip(plans, steps, strict=True):
-        assert (np.diff(plan.slots) > 0).all() and sum(plan.counts) == len(plan.slots)
-        assert len(plan.slots) == int((step.computed | step.probed).sum())
-        assert (plan.tokens[plan.choice.rows] == SHAPE.mask_id).all()
-        assert (plan.blind is None) == (decoder.settings.cfg_scale == 0)
-        assert plan.choice.barred.shape[0] == 2 and (plan.choice.barred[0] < plan.choice.rows.sum()).all()
 
 
 def test_costs_of_no_rows_are_float64() -> None:
@@ -102,18 +88,3 @@ def test_a_reading_needs_a_plan_and_finite_logits() -> None:
     bad.finite = False
     with pytest.raises(NonFiniteLogits, match=r"step 1\b"):
         run.take(bad)
-
-
-def test_a_rule_of_ones_own_needs_two_functions() -> None:
-    """It is asked which rows, which posteriors it follows, and what locks; the run does the rest."""
-    asked = []
-
-    class OddRows(ComputeRule):
-        kind, label, sentence = "odd", "Odd", "Computes what is odd."
-
-        def rows(self, state: Any, active: Any) -> Any:
-            asked.append(state.step)
-            return active[active % 2 == 1]
-
-    _, steps = through(Decoder(settings=DecodeSettings(gen_length=12), compute=OddRows()))
-    assert asked == list(range(len(steps))) and not steps[-1].masked.any()

@@ -13,7 +13,6 @@ import pytest
 import torch
 from checkpoints import LFM2_TOKENS, write_lfm2_model, write_mdlm_model, write_words
 from safetensors.torch import load_file, save_file
-from storages import LiveStorages
 from test_adapter import llada_loop
 
 import surelock
@@ -25,8 +24,6 @@ from surelock.files import write_text
 from surelock.model import families
 from surelock.model.families import family_of
 from surelock.model.network import empty_network
-from surelock.model.random_weights import write_random
-from surelock.model.stored import AT_ONCE
 from surelock.record import record_run
 from surelock.trace.format import compact_json
 from surelock.trace.lanes import beside_every_position
@@ -161,15 +158,3 @@ def test_a_network_at_its_real_shape_is_one_copy_of_its_weights(shape: str, giga
     described = bench.SHAPES[shape]
     network = empty_network(family_of(described).read_config(described))
     assert 0.9 * gigabytes < sum(each.nbytes for each in network.parameters()) / 1e9 < gigabytes
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("shape", "gigabytes"), [("mdlm-owt", 0.7), ("lfm2.5-350m", 1.45)])
-def test_it_is_read_in_parts(tmp_path: Path, shape: str, gigabytes: float) -> None:
-    write_random(bench.SHAPES[shape], tmp_path)
-    with LiveStorages() as live:
-        lm = surelock.load(tmp_path, device="cpu", engine="torch", tokenizer="")
-    tensors = (*lm.network.parameters(), *lm.network.buffers())
-    kept = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in tensors}
-    assert sum(kept.values()) < gigabytes * 1e9
-    assert live.peak < sum(kept.values()) + 3 * 4 * AT_ONCE, "beside the weights a part of a tensor and its copies"

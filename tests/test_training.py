@@ -1,7 +1,6 @@
 """Training: the loss falls, an interrupted run resumes exactly, the shipped checkpoint is as good as it says."""
 
 import json
-import math
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -11,16 +10,13 @@ import torch
 
 import surelock
 from surelock.__main__ import main
-from surelock.config import NetworkConfig
 from surelock.model.bound import draw_masks
 from surelock.research.training import (
     Trainer,
     add_train_arguments,
     batch_loss,
-    build_network,
     evaluate,
     make_batch,
-    train_tokenizer,
 )
 
 STORIES = [
@@ -139,23 +135,6 @@ def test_objective_equals_the_formula(lm: surelock.LanguageModel) -> None:
         own = [float(log_p[row, i, windows[row, i]]) for i in np.flatnonzero(mask)]
         expected -= sum(own) / len(own) / 3
     assert float(batch_loss(lm.network, *batch)) == pytest.approx(expected, rel=1e-5)
-
-
-def test_bound_of_a_uniform_model_is_exact() -> None:
-    """A network whose logits are all zero needs log V nats per token, whatever is masked."""
-    tokenizer = train_tokenizer(STORIES, 300)
-    shape = {"vocab_size": 300, "d_model": 8, "n_layers": 1, "n_heads": 1, "n_kv_heads": 1, "head_size": 8, "d_ff": 8}
-    network = build_network(NetworkConfig(max_length=64, rope_theta=1e4, norm_eps=1e-5, tied=True, **shape), seed=0)
-    with torch.no_grad():
-        network.norm.weight.zero_()
-    ids = [tokenizer.encode(story).ids for story in [*STORIES, STORIES[0] * 4]]  # the last one is cut into parts
-    assert len(ids[-1]) > 256
-    characters = sum(map(len, STORIES)) + 4 * len(STORIES[0])
-    bound = evaluate(network, ids, characters, draws=4)
-    assert bound["tokens"] == sum(map(len, ids)) + len(ids)
-    assert bound["nats_per_token"] == pytest.approx(math.log(300), rel=1e-6)
-    assert bound["nats_per_token_error"] == pytest.approx(0.0, abs=1e-6)
-    assert bound["bits_per_character"] == pytest.approx(math.log2(300) * bound["tokens"] / characters, rel=1e-6)
 
 
 def test_shipped_checkpoint_scores_within_its_stated_figure(stories: surelock.LanguageModel) -> None:

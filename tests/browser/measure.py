@@ -1,10 +1,7 @@
-"""Measure what a browser does: ``python -m tests.browser.measure scrub | here | engines`` prints one JSON line last.
+"""Measure decoding in the page's worker: ``python -m tests.browser.measure here`` prints one JSON line last.
 
-scrub: large traces, scrubbed as fast as frames come.
-here: decoding in the page's worker, one thread. Each decoder runs alone, in turn with the others; the medians of their
-steps' seconds count. Before that come the first steps of a first and of a second visit, after it the page's frames.
-engines: the same decoders by one thread, by two, which a browser gives to a cross-origin isolated page alone, and by
-WebGPU, where the browser has it.
+Each decoder runs alone, in turn with the others; the medians of their steps' seconds count. Before that come the first
+steps of a first and of a second visit, after it the page's frames.
 """
 
 from __future__ import annotations
@@ -28,12 +25,9 @@ from surelock.decoding.presets import PRESETS
 from surelock.model.machine import processor
 from surelock.trace.format import VERSION
 from surelock.trace.lanes import Lane
-from tests.browser.server import FLAGS, ROOT, App, Quiet, chromium_path, files_of, launch, serve
+from tests.browser.server import App, launch, serve
 
-HERE = Path(__file__).parent
-
-
-# --- Scrubbing --------------------------------------------------------------------------------------------------------
+# --- A large trace ----------------------------------------------------------------------------------------------------
 
 
 def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
@@ -85,39 +79,6 @@ def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
         "pieces": {str(i): f" word{i}" for i in range(7, 60)},
         "records": records,
     }
-
-
-SCRUB = (HERE / "scrub.js").read_text("utf-8")
-
-
-def measure_scrubbing(page: Page, n: int, lanes: int) -> dict[str, float]:
-    """Scrub a trace of n positions as fast as frames come. A second redraw per frame is timed apart: the page must
-    be that much within its frame.
-    """
-    page.click("role=tab[name='Export']")
-    trace = json.dumps(big_trace(n, lanes)).encode()
-    page.set_input_files("#sl-import", {"name": "big.json", "mimeType": "application/json", "buffer": trace})
-    page.wait_for_function(f"surelock.stage.trace.n === {n}", timeout=60_000)
-    page.evaluate("surelock.stage.root.scrollIntoView()")  # the import has left the grids out of sight
-    page.wait_for_timeout(3000)
-    scrubbed = page.evaluate(SCRUB)
-    named = {"fps": "fps", "p95": "frame_p95_ms", "draw": "draw_ms", "requests": "requests"}
-    size = f"{n}" if lanes == 2 else f"{n}_{lanes}_lanes"
-    return {f"scrub_{told}_{size}": scrubbed[key] for key, told in named.items()}
-
-
-def scrub(repeats: int) -> dict[str, float]:
-    """Two lanes of 1,024 positions and four of 512, each the last of so many times."""
-    found: dict[str, float] = {}
-    with serve() as app, sync_playwright() as playwright:
-        browser = launch(playwright)
-        tab = browser.new_page(viewport={"width": 1440, "height": 1000})
-        tab.goto(app.url)
-        tab.wait_for_function("window.surelock?.stage.trace")
-        for _ in range(repeats):
-            found |= measure_scrubbing(tab, 1024, 2) | measure_scrubbing(tab, 512, 4)
-        browser.close()
-    return found
 
 
 # --- Decoding in the page ---------------------------------------------------------------------------------------------
@@ -215,64 +176,6 @@ def here(repeats: int, lengths: tuple[int, ...] = (128, 256)) -> dict[str, Any]:
     return result
 
 
-# --- Ways to compute --------------------------------------------------------------------------------------------------
-
-ENGINES = {
-    "one thread": {"module": "ort.wasm.bundle.min.mjs", "threads": 1, "provider": "wasm"},
-    "two threads": {"module": "ort.wasm.bundle.min.mjs", "threads": 2, "provider": "wasm"},
-    "WebGPU": {"module": "ort.webgpu.bundle.min.mjs", "threads": 1, "provider": "webgpu"},
-}
-DECODE = Path(__file__).with_name("engines.js").read_text("utf-8")
-#: Typed rules are not measured: what runs them is left out.
-ISOLATED = """<!doctype html><script type="importmap">{"imports": {"quickjs-emscripten-core":
-"data:text/javascript,export const shouldInterruptAfterDeadline = null"}}</script>"""
-
-
-class _Isolated(Quiet):
-    """Serves the repository to a page that may have threads."""
-
-    def do_GET(self) -> None:
-        if self.path != "/":
-            return super().do_GET()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(ISOLATED.encode())
-
-    def end_headers(self) -> None:
-        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
-        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
-        super().end_headers()
-
-
-def engines(repeats: int, tokens: int = 128) -> dict[str, Any]:
-    """The seconds of each decoder by each way, or why there are none."""
-    lm = surelock.load("stories", device="cpu")
-    length = {"gen_length": tokens, "steps": tokens}
-    decoders = {name: PRESETS[name].decoder(lm.generation, length) for name in DECODERS}
-    lanes = [Lane(id=name, name=name, decoder=decoder).to_plain() for name, decoder in decoders.items()]
-    asked = {"prompt": lm.encode(OPENING), "lanes": lanes, "repeats": repeats}
-    found = {}
-    with files_of(ROOT, _Isolated) as url, sync_playwright() as playwright:
-        flags = [flag for flag in FLAGS if flag != "--disable-gpu"]
-        browser = playwright.chromium.launch(
-            executable_path=chromium_path(), args=[*flags, "--enable-unsafe-webgpu", "--enable-features=Vulkan"]
-        )
-        for name, engine in ENGINES.items():
-            tab = browser.new_page()
-            tab.set_default_timeout(0)
-            tab.goto(url)
-            assert tab.evaluate("crossOriginIsolated")
-            seconds = tab.evaluate(DECODE, {**asked, **engine})
-            found[name] = (
-                seconds if isinstance(seconds, str) else dict(zip(DECODERS, map(median, seconds), strict=True))
-            )
-            tab.close()
-        result = {**stamp("browser-engines", browser), "tokens": tokens, "seconds": found}
-        browser.close()
-    return result
-
-
 def stamp(benchmark: str, browser: Browser) -> dict[str, str]:
     told = {"benchmark": benchmark, "browser": f"Chromium {browser.version}", "processor": processor()}
     return {**told, "measured": datetime.now(UTC).date().isoformat()}
@@ -280,13 +183,11 @@ def stamp(benchmark: str, browser: Browser) -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what a browser does.")
-    parser.add_argument("what", choices=("scrub", "here", "engines"))
-    parser.add_argument("--repeats", type=int, help="runs of each (default: 1 of scrubbing, 5 here, 3 by each engine)")
+    parser.add_argument("what", choices=("here",))
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each")
     parser.add_argument("--out", type=Path, help="append the JSON line to this file")
     given = parser.parse_args()
-    usual = {"scrub": (scrub, 1), "here": (here, 5), "engines": (engines, 3)}
-    measure, repeats = usual[given.what]
-    line = json.dumps(measure(given.repeats or repeats))
+    line = json.dumps(here(given.repeats))
     if given.out:
         with given.out.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")

@@ -10,7 +10,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import SIMULATED, status, steady, until
 from tests.browser.server import App
 
-DROPPED = "This run is no longer kept on the server; press Run to start a new one."
 TOO_EARLY = """surelock.stage.parts.lessons.use((all) =>
   all.begin(all.lessons.find(({ name }) => name === 'too-early'), 3))"""
 
@@ -62,16 +61,6 @@ def test_a_run_that_a_what_if_ends_stays_in_the_table(stage: Page) -> None:
         stage.evaluate(end)
         assert stage.evaluate("surelock.stage.trace === before") and runs(stage)[-1] == ["stopped", 24], end
         idle(stage)
-
-
-def test_run_takes_the_place_of_what_waits(stage: Page) -> None:
-    stage.evaluate("whatIf(60)")
-    stage.evaluate("press()")
-    assert stage.evaluate("asked") == [["branch"], ["leave", None], ["start"]]
-    assert stage.evaluate("surelock.stage.trace === surelock.page.now.recorded && surelock.page.now.waits") == "run"
-    expect(stage.locator(".sl-control-stop")).to_have_text("Cancel")
-    stage.evaluate("press()")
-    assert stage.evaluate("asked.slice(3)") == [["leave", None], ["start"]], "and so does another one of it"
 
 
 def test_leaving_while_a_what_if_waits_keeps_the_run_that_it_cut(stage: Page) -> None:

@@ -15,23 +15,6 @@ function raced(steps, pieces = {}) {
 const write = { unmasked: pairs(2, 12, 3, 13) };
 const named = (trace, name) => chapters(trace).find((each) => each.name === name);
 
-test("half of the positions are locked when two of four are, the prompt's among them", () => {
-  const trace = raced([write, { locked: [0] }, {}, { locked: [2] }, { locked: [3] }]);
-  const half = "half of all tokens are locked, 2 of 4.";
-  assert.deepEqual(named(trace, "Half locked"), { step: 3, at: 3, name: "Half locked", stop: true, text: half });
-  assert.equal(named(raced([write, { locked: [0] }, {}]), "Half locked"), undefined);
-  assert.equal(named(raced([write, { locked: [0, 1] }, {}]), "Half locked").step, 1);
-  assert.equal(named(raced([{ ...write, locked: [0, 2] }, {}]), "Half locked").step, 0);
-  assert.equal(named(raced([write, { locked: [0, 1, 2] }, {}]), "Half locked").step, 1);
-  assert.equal(named(raced([write, { locked: [0] }, { locked: [2], unlocked: [0] }]), "Half locked"), undefined);
-});
-
-test("the first lock is of what was written, not of the prompt", () => {
-  assert.equal(named(raced([write, { locked: [0, 1] }, {}, { locked: [2] }, {}]), "First lock").step, 3);
-  assert.equal(named(raced([write, { locked: [0, 1] }]), "First lock"), undefined);
-  assert.equal(named(raced([{ ...write, locked: [3] }, {}]), "First lock").step, 0);
-});
-
 test("a fork is where the later of the two texts is written, and tells both", () => {
   const trace = raced([{ unmasked: [[2, 12]] }, { unmasked: [[3, 14]] }, {}], { 13: " tale", 14: " dog" });
   assert.deepEqual(named(trace, "Fork"), {

@@ -29,36 +29,6 @@ test("cells are laid out in the columns that fit, with their words up to a lengt
   assert.deepEqual(told(2600, 600, { whole: true }), [50, 52, 12, 12, 1, false]);
 });
 
-test("a point is in the cell that is drawn there, also when they are scrolled", () => {
-  const grid = Object.assign(Object.create(Grid.prototype), { n: 23, box: layout(23, 600), offset: 0, ratio: 2 });
-  const { w, h, gap } = grid.box;
-  for (const offset of [0, 2 * h])
-    for (const cell of [0, 9, 10, 22]) {
-      grid.offset = offset;
-      const [x, y, wide, high] = grid.rect(cell);
-      assert.equal(grid.cellAt(x + wide / 2, y + high / 2 - offset / 2), cell);
-      assert.equal(grid.top, offset / 2);
-      assert.deepEqual([x, y], [(cell % 10) * w + gap / 2, Math.floor(cell / 10) * h + gap / 2]);
-      assert.deepEqual([wide, high], [w - gap, h - gap]);
-    }
-  grid.offset = 0;
-  const outside = [
-    [-1, 5],
-    [-1, 30],
-    [600, 5],
-    [5, -1],
-    [181, 2.5 * h],
-  ];
-  assert.deepEqual(
-    outside.map(([x, y]) => grid.cellAt(x, y)),
-    [-1, -1, -1, -1, -1],
-  );
-  assert.deepEqual(
-    [grid.cellAt(0, 0), grid.cellAt(59, h), grid.cellAt(60, 0), grid.cellAt(179, 2 * h)],
-    [0, 10, 1, 22],
-  );
-});
-
 test("a raster has a column for each step of the cursor, a row for each position, and ends with its lane", () => {
   const colours = Object.fromEntries(
     ["Masked", "Active", "Locked", "Resting", "Waiting"].map((name, i) => [

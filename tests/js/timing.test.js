@@ -8,18 +8,11 @@ import { laneClock } from "../../assets/js/stage/clock.js";
 import { measured } from "../../assets/js/stage/gauges.js";
 import { narrate, verdict } from "../../assets/js/stage/narrator.js";
 import { results } from "../../assets/js/trace/results.js";
-import { speedOf } from "../../assets/js/trace/timing.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { longer, record, small } from "./small.js";
 
 const read = (path) => JSON.parse(readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8"));
 const result = (trace, lane, name) => results(trace, lane).find(([own]) => own === name)[1];
-
-for (const { name, own, other, speed } of read("tests/traces/speeds.json"))
-  test(`a ratio of times is further from 1 than its spread: ${name}`, () => {
-    const found = speedOf(own, other);
-    assert.ok(speed === null ? found === null : Math.abs(found - speed) < 1e-6, `${found}`);
-  });
 
 /** The recorded run and what if, beside it, whose steps of its own took so long. */
 function whatIf(seconds = 40) {
