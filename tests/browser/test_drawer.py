@@ -105,8 +105,19 @@ def test_a_pin_in_any_lane_is_beside_its_curve(stage: Page, lanes: int) -> None:
         assert sum(each <= REACH for each in away) >= 0.95 * len(away), (lane, max(away))
         whole = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().right)")
         assert max(whole) <= SHOWN[0], "all grids stay in sight"
-    tops = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().top)")
+    edges = "surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect())"
+    tops = stage.evaluate(f"{edges}.map(({{ top }}) => top)")
     assert len(set(tops)) == (2 if lanes == 4 else 1), tops
+    stage.evaluate("scrollTo(0, 0)")
+    rest(stage)
+    tops = stage.evaluate(f"{edges}.map(({{ top }}) => top)")
+    seek(stage, 127)
+    expect(stage.locator(".sl-narrator")).to_contain_text("of the work")
+    rest(stage)
+    player = stage.evaluate("document.querySelector('.sl-dock').getBoundingClientRect().top")
+    assert stage.evaluate(f"Math.max(...{edges}.map(({{ bottom }}) => bottom))") <= player, "no grid is covered"
+    moved = [abs(a - b) for a, b in zip(stage.evaluate(f"{edges}.map(({{ top }}) => top)"), tops, strict=True)]
+    assert max(moved) <= 0.02 * SHOWN[1], "by the verdict"
 
 
 def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_parent(stage: Page) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,35 @@ def test_what_share_said_is_a_link_and_goes_with_the_run(browser: Browser, app: 
     page.evaluate("surelock.stage.show(surelock.stage.trace.withLanes(surelock.stage.trace.lanes))")
     expect(page.locator(".sl-quick [role=status]")).to_have_text("")
     page.context.close()
+
+
+TOLD = """new MutationObserver(() => {
+  const told = (window.told ??= []), text = document.querySelector(".sl-narrator")?.textContent;
+  if (!text || told.at(-1)?.text === text) return;
+  const { timeline, sides, trace } = surelock.stage;
+  const masked = sides.every(({ lane, labels }) => labels.tokens?.every((token, p) => token < 0 === !trace.given[p]));
+  told.push({ text, masked, step: timeline.step, since: performance.now() });
+}).observe(document, { childList: true, characterData: true, subtree: true });"""
+
+
+def test_the_first_play_tells_its_moments_in_order_each_long_enough(browser: Browser, app: App) -> None:
+    """On a clock that moves when the test moves it."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="no-preference")
+    page = context.new_page()
+    page.clock.install(time=0)
+    page.clock.pause_at(1000)
+    page.add_init_script(TOLD)
+    page.goto(app.url)
+    passed = 0
+    while not page.evaluate("window.surelock?.stage.timeline.atEnd && told.at(-1).text.includes('of the work')"):
+        begun = page.evaluate("Boolean(window.told)")
+        page.clock.run_for(100)  # until it plays, its files come in their own time
+        passed += 100 * begun
+        assert passed < 60_000
+    told = page.evaluate("told")
+    moments = page.evaluate("surelock.stage.moments.map(({ sentence }) => sentence())")
+    assert [each["text"] for each in told if each["text"] in moments] == moments
+    assert told[0]["step"] == -1 and told[0]["masked"], "the first stands on blanks"
+    lives = [after["since"] - each["since"] for each, after in itertools.pairwise(told)]
+    assert lives[0] >= 3000 and min(lives) >= 2500, lives
+    context.close()

@@ -62,6 +62,7 @@ def test_a_tap_shows_and_a_second_one_pins(phone: Page) -> None:
     assert phone.evaluate("scrollY") == 240 and abs(phone.evaluate(below) - was) <= 2, "nothing moves under the finger"
     sheet, player = phone.locator(".sl-drawer"), box(phone, ".sl-timeline")
     expect(sheet).to_be_visible()
+    assert "Drag ε: " in sheet.inner_text(), "there are no keys"
     assert "Position 70" in sheet.inner_text() and phone.evaluate("surelock.page.now.pins.size") == 0
     assert phone.locator(".sl-tip").is_hidden(), "a finger has no pointer: nothing lies over the cells"
     lies = box(phone, ".sl-drawer")

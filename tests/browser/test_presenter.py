@@ -112,9 +112,11 @@ def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> N
 
 def test_the_address_presents_where_full_screen_is_refused(page: Page, app: App) -> None:
     page.add_init_script("Element.prototype.requestFullscreen = () => Promise.reject(new TypeError('not allowed'))")
-    page.goto(f"{app.url}/?present")
-    page.wait_for_function(f"window.surelock?.stage.trace && {PRESENTING}")
+    page.goto(f"{app.url}/?present&lesson=unmasking")
+    page.wait_for_function(f"window.surelock?.stage.lessons?.open && {PRESENTING}")
     settled(page)
     assert page.evaluate("surelock.stage.root.getBoundingClientRect().width") == 1440
+    card, text = (page.locator(each).bounding_box() for each in (".sl-lesson", ".sl-lesson-text"))
+    assert card and text and text["width"] > 0.95 * card["width"]
     page.keyboard.press("Escape")
     until(page, f"!{PRESENTING}")

@@ -265,6 +265,14 @@ test("of blanks: which is begun first, and which hold something else in another 
   assert.deepEqual([stepOf(-1, 9), stepOf(0, 9)], [-1, 0]);
 });
 
+test("the gauges are not said to show errors: they count", () => {
+  const told = lessons.flatMap(({ pages }) => pages.map(({ text, shows }) => [text ?? "", shows]));
+  const clauses = told.flatMap(([text, shows]) => text.split(/[.;:]/).map((clause) => [clause, shows]));
+  const about = clauses.filter(([clause]) => /gauges?/.test(clause));
+  assert.ok(about.length >= 2);
+  for (const [clause, shows] of about) assert.ok(shows.includes("gauges") && !/error|them/.test(clause), clause);
+});
+
 test("the schema names the answers that there are", () => {
   const { $defs } = read("lessons/schema.json");
   assert.deepEqual([...$defs.answer.properties.is.enum].sort(), Object.keys(ANSWERS).sort());

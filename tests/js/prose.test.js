@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Pieces } from "../../assets/js/trace/pieces.js";
-import { align, forkOf, prose, words } from "../../assets/js/trace/prose.js";
+import { align, forkOf, parting, prose, words } from "../../assets/js/trace/prose.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { small } from "./small.js";
 
@@ -81,6 +81,15 @@ test("the fork is the first word that differs, what comes back is calm again", (
   assert.deepEqual(told(texts([1, 2, 6, 0], [5, 1, 2, 6])), ["fork:dog", "same: a cat ran"]);
   assert.deepEqual(told(texts([1, 2], [1, 2])), ["same:a cat"]);
   assert.deepEqual(told(texts([1, 2], [1, 5]), 0), ["same:a cat"]);
+});
+
+test("a sample that is shortened ends with an ellipsis", () => {
+  const long = Array.from({ length: 80 }, (_, i) => (i % 9 ? 6 : 5));
+  for (const trace of [texts(long), texts(long, long.with(3, 2))])
+    for (const lane of trace.lanes) {
+      trace.race = { last: 0, reached: () => 0 };
+      assert.match(parting(trace, lane).at(-1).text, / …$/);
+    }
 });
 
 test("what is still masked in either is no fork", () => {

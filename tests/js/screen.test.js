@@ -81,6 +81,14 @@ test("a lesson parts the blocks that it speaks of, and refuses cells that it doe
   assert.equal(stage.sides[0].grid.view.block, 0);
 });
 
+test("a run of a learner's own begins in the browser where that decodes", async () => {
+  const { stage, document } = await open("?lesson=unmasking&page=1", { recorded: STORIES });
+  stage.lessons.go(stage.lessons.lesson.pages.findIndex(({ kind }) => kind === "run"));
+  document.querySelector(".sl-lesson-tools button").click();
+  await settled();
+  assert.match(stage.lessons.progress.textContent, /^Your run begins in this browser\. You can stay/);
+});
+
 test("What if offers the end of the text by its sign, and refuses beside what was asked for", async () => {
   const { stage, document } = await open("", { recorded: STORIES });
   stage.timeline.seek(40);
