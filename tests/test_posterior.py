@@ -123,7 +123,7 @@ def test_chunks_do_not_change_results(
     for few in (6, 32, 40, 100):
         monkeypatch.setattr(posterior, "_CHUNK_BYTES", {"cpu": few * 50 * 4})
         reads = Reads(90, 50, **changes)
-        assert (reads.reader._rows, reads.reader._few) == (max(32, few), few)
+        assert (reads.reader._rows, reads.reader._few) == (max(55, few), few)
         first, second = reads.read(logits[0]), reads.read(logits[1, some], some, probed=[9, 45])
         readings.append([first, second, reads.read(logits[2])])
     for others in readings[1:]:
