@@ -222,20 +222,20 @@ def _read(config: Mapping[str, Any], keys: Mapping[str, str], **fields: Any) -> 
         raise CheckpointError(f"config.json: {error}") from error
 
 
-_LLADA_KEYS = {"d_model": "d_model", "n_layers": "n_layers", "n_heads": "n_heads", "d_ff": "mlp_hidden_size"}
-_LLADA_KEYS |= {"max_length": "max_sequence_length", "tied": "weight_tying"}
+LLADA_KEYS = {"d_model": "d_model", "n_layers": "n_layers", "n_heads": "n_heads", "d_ff": "mlp_hidden_size"}
+LLADA_KEYS |= {"max_length": "max_sequence_length", "tied": "weight_tying"}
+LLADA_FIXED = {"layer_norm_type": "rms", "activation_type": "silu", "block_type": "llama", "rope": True}
 
 
 def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
-    required = {"layer_norm_type": "rms", "activation_type": "silu", "block_type": "llama", "rope": True}
     off = "alibi include_bias attention_layer_norm input_emb_norm scale_logits"
-    _refuse_unless(config, off, clip_qkv=(None,), **{key: (value,) for key, value in required.items()})
+    _refuse_unless(config, off, clip_qkv=(None,), **{key: (value,) for key, value in LLADA_FIXED.items()})
     d_model, n_heads = _number(config, "d_model"), _number(config, "n_heads")
     if d_model % n_heads:
         raise CheckpointError(f"config.json: n_heads ({n_heads}) must divide d_model ({d_model})")
     return _read(
         config,
-        _LLADA_KEYS,
+        LLADA_KEYS,
         vocab_size=config.get("embedding_size") or _require(config, "vocab_size"),
         n_kv_heads=config.get("n_kv_heads"),
         rope_theta=_rope_theta(config),
@@ -261,16 +261,16 @@ def _read_dream(config: Mapping[str, Any]) -> NetworkConfig:
     return _read_qwen(config, qkv_bias=True, shifted=True)
 
 
-_QWEN_KEYS = {"vocab_size": "vocab_size", "d_model": "hidden_size", "n_layers": "num_hidden_layers"}
-_QWEN_KEYS |= {"n_heads": "num_attention_heads", "d_ff": "intermediate_size", "max_length": "max_position_embeddings"}
-_QWEN_KEYS |= {"tied": "tie_word_embeddings"}
+QWEN_KEYS = {"vocab_size": "vocab_size", "d_model": "hidden_size", "n_layers": "num_hidden_layers"}
+QWEN_KEYS |= {"n_heads": "num_attention_heads", "d_ff": "intermediate_size", "max_length": "max_position_embeddings"}
+QWEN_KEYS |= {"tied": "tie_word_embeddings"}
 
 
 def _read_qwen(config: Mapping[str, Any], **more: Any) -> NetworkConfig:
     _refuse_unless(config, "attention_bias mlp_bias use_sliding_window", hidden_act=("silu",))
     theta, eps = _rope_theta(config), _number(config, "rms_norm_eps", float)
     more |= {"n_kv_heads": config.get("num_key_value_heads"), "head_size": config.get("head_dim")}
-    return _read(config, _QWEN_KEYS, rope_theta=theta, norm_eps=eps, block_size=config.get("block_size"), **more)
+    return _read(config, QWEN_KEYS, rope_theta=theta, norm_eps=eps, block_size=config.get("block_size"), **more)
 
 
 def _read_mdlm(config: Mapping[str, Any]) -> NetworkConfig:

@@ -10,7 +10,7 @@ import numpy as np
 
 from surelock.config import LLADA_8B, NetworkConfig
 from surelock.model.checkpoint import SINGLE, row_counts
-from surelock.model.families import LLADA, family_of
+from surelock.model.families import LLADA, LLADA_FIXED, LLADA_KEYS, family_of
 from surelock.model.modulation import time_shapes
 from surelock.model.network import empty_network
 
@@ -53,24 +53,15 @@ def llada_config(config: NetworkConfig) -> dict[str, Any]:
     """Return the config.json of a shape in the LLaDA layout, without the special tokens."""
     return {
         "architectures": [LLADA.architecture],
-        "model_type": "llada",
-        "d_model": config.d_model,
-        "n_layers": config.n_layers,
-        "n_heads": config.n_heads,
+        "model_type": LLADA.model_type,
+        **{key: getattr(config, name) for name, key in LLADA_KEYS.items()},
+        **dict.fromkeys(("vocab_size", "embedding_size"), config.vocab_size),
         "n_kv_heads": config.n_kv_heads,
-        "mlp_hidden_size": config.d_ff,
-        "vocab_size": config.vocab_size,
-        "embedding_size": config.vocab_size,
-        "max_sequence_length": config.max_length,
-        "rope": True,
+        **LLADA_FIXED,
         "rope_theta": config.rope_theta,
         "rms_norm_eps": config.norm_eps,
-        "layer_norm_type": "rms",
-        "activation_type": "silu",
-        "block_type": "llama",
         "include_bias": False,
         "include_qkv_bias": config.qkv_bias,
-        "weight_tying": config.tied,
     }
 
 

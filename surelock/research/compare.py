@@ -23,7 +23,7 @@ JUDGE_NOTE = f"{judged.NOTE}\nA row without epsilon is of all its values togethe
 _RULE = ("epsilon", "percentile", "visible_steps", "unlock_period")
 
 
-def comparison(settings: Sequence[str], **told: Any) -> Experiment:
+def comparison(settings: Sequence[str], **more: Any) -> Experiment:
     """An experiment whose grid holds baselines; its table begins with the settings that its cells vary."""
     return Experiment(
         measure=measure,
@@ -31,7 +31,7 @@ def comparison(settings: Sequence[str], **told: Any) -> Experiment:
         texts=judged.texts_of_tokens,
         judge_table=partial(judge_table, settings=settings),
         judge_note=JUDGE_NOTE,
-        **told,
+        **more,
     )
 
 
@@ -55,15 +55,15 @@ def judge_table(
     records: Sequence[Record], scores: Sequence[dict[str, judged.Scores]], settings: Sequence[str]
 ) -> pd.DataFrame:
     """What a judge makes of each locked cell, beside its baseline; then of all values of epsilon together."""
-    told = [(record["cell"], own[""]) for record, own in zip(records, scores, strict=True) if own]
-    baselines = {sampler_of(cell): own for cell, own in told if cell["epsilon"] is None}
+    judged_cells = [(record["cell"], each[""]) for record, each in zip(records, scores, strict=True) if each]
+    baselines = {sampler_of(cell): each for cell, each in judged_cells if cell["epsilon"] is None}
     alone, together = [], {}
-    for cell, own in told:
+    for cell, each in judged_cells:
         if cell["epsilon"] is not None and (base := baselines.get(sampler_of(cell))):
             shown = {name: cell[name] for name in settings}
-            alone.append(shown | judged.beside([own], base))
+            alone.append(shown | judged.beside([each], base))
             rule = json.dumps(cell | {"epsilon": None}, sort_keys=True)
-            together.setdefault(rule, (shown | {"epsilon": None}, base, []))[2].append(own)
+            together.setdefault(rule, (shown | {"epsilon": None}, base, []))[2].append(each)
     pooled = [shown | judged.beside(group, base) for shown, base, group in together.values() if len(group) > 1]
     return pd.DataFrame(alone + pooled)
 

@@ -68,8 +68,11 @@ def write_csv(file: Path, frame: pd.DataFrame) -> None:
 
 def markdown(frame: pd.DataFrame) -> str:
     """A Markdown table, numbers to four digits."""
-    lines = [[_cell(value) for value in values] for values in frame.itertuples(index=False)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in ([*frame.columns], ["---"] * len(frame.columns), *lines))
+    return markdown_lines([*frame.columns], [[_cell(each) for each in row] for row in frame.itertuples(index=False)])
+
+
+def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows))
 
 
 def _plain(value: Any) -> str:

@@ -160,8 +160,8 @@ def _timed(lab: Lab, cell: Cell) -> Record:
             if not turn and step.index == _WARM_UP:
                 break
         seconds[name] = time.process_time() - begun
-    told = {"threads": torch.get_num_threads(), "processor": processor(), "load": load_of_cores()}
-    return told | {"seconds": seconds}
+    machine = {"threads": torch.get_num_threads(), "processor": processor(), "load": load_of_cores()}
+    return machine | {"seconds": seconds}
 
 
 # --- the tables -------------------------------------------------------------------------------------------------------
@@ -173,8 +173,9 @@ def _table(records: list[Record]) -> pd.DataFrame:
     for setting in dict.fromkeys(runs["setting"]):
         here = runs[runs["setting"] == setting]
         own = {rule: here[here["rule"] == rule].sort_values("opening") for rule in dict.fromkeys(here["rule"])}
-        told = ({"rule": rule, **_figures(each), **_beside(rule, own)} for rule, each in own.items())
-        rows += [{"setting": setting, **each, **times[setting, each["rule"]]} for each in told]
+        for rule, each in own.items():
+            figures = {"setting": setting, "rule": rule, **_figures(each), **_beside(rule, own)}
+            rows.append(figures | times[setting, rule])
     frame: Any = pd.DataFrame(rows)
     tried = frame["minus_surelock"].count()
     corrected = [estimates.student_t(1 - 0.05 / tried / 2, max(count, 30) - 1) for count in frame["openings"]]
@@ -232,9 +233,7 @@ def _texts(lab: Lab, record: Record) -> Texts:
 
 
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
-    """What a judge makes of each rule's texts beside those of every position, on the openings that it has read of all
-    rules.
-    """
+    """What a judge makes of each rule's texts beside the baseline's, on the openings that it has read of all rules."""
     read: dict[tuple[str, str], dict[int, judged.Scores]] = defaultdict(dict)
     for record, own in zip(records, scores, strict=True):
         if own:

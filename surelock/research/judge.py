@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,10 +70,8 @@ class Judge:
         place, options = _place(name)
         dtype = "auto" if device.type == "cuda" else torch.float32
         try:
-            tokenizer: Any = tried(
-                "its tokenizer or configuration",
-                lambda: AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options),
-            )
+            read = partial(AutoTokenizer.from_pretrained, place, trust_remote_code=False, **options)
+            tokenizer: Any = tried("its tokenizer or configuration", read)
             options |= {"dtype": dtype, "use_safetensors": not options, "output_loading_info": True}
             loaded: Any = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **options)
             model, info = loaded
@@ -146,9 +145,8 @@ class Judge:
         for z, row, (given, written) in zip(self._logits(ids), ids.to(self.model.device), jobs, strict=True):
             stop = len(given) + len(written)
             start = max(1, len(given))
-            found.append(
-                tuple(F.cross_entropy(z[start - 1 : stop - 1].float(), row[start:stop], reduction="none").tolist())
-            )
+            nats = F.cross_entropy(z[start - 1 : stop - 1].float(), row[start:stop], reduction="none")
+            found.append(tuple(nats.tolist()))
         return found
 
     @torch.inference_mode()

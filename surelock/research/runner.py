@@ -150,11 +150,9 @@ def append(file: Path, record: Record) -> None:
     except OSError as error:
         sys.stderr.write(line.decode())
         kept = len(_whole_lines(file)) if file.exists() else 0
-        raise OSError(
-            error.errno,
-            f"{error.strerror}: the line above could not be added to {file}; the {kept} finished cells in it are kept, "
-            "the same command goes on from there",
-        ) from error
+        lost = f"the line above could not be added to {file}; the {kept} finished cells in it are kept"
+        goes_on = "the same command goes on from there"
+        raise OSError(error.errno, f"{error.strerror}: {lost}, {goes_on}") from error
 
 
 def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]:

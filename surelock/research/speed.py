@@ -132,10 +132,12 @@ def _methods(**fixed: object) -> list[Cell]:
     return [cell | variant for cell in grid(**fixed) for variant in variants]
 
 
-def _method(cell: Cell) -> str:
+def _method_row(record: Record) -> Record:
+    cell = record["cell"]
     parts = ["locking"] * (cell["epsilon"] is not None)
     parts += [f"selection k={cell['select_fraction']:g}"] * (cell["select_fraction"] < 1)
-    return " and ".join(parts)
+    figures = row(record, result=("tps_ratio", "flops_ratio", "device"))
+    return row(record, ("gen_length",)) | {"method": " and ".join(parts)} | figures
 
 
 SELECTION = Experiment(
@@ -154,12 +156,5 @@ where the quartiles of the repeats' own lie further apart than it lies from 1.""
         "quick": _methods(gen_length=12, prompts=2, repeats=4),
     },
     measure=compare_speed,
-    table=lambda records: pd.DataFrame(
-        [
-            row(r, ("gen_length",))
-            | {"method": _method(r["cell"])}
-            | row(r, (), ("tps_ratio", "flops_ratio", "device"))
-            for r in records
-        ]
-    ),
+    table=lambda records: pd.DataFrame([_method_row(record) for record in records]),
 )

@@ -22,6 +22,7 @@ from surelock.decoding.presets import PRESETS
 from surelock.research import estimates, runner
 from surelock.research.bench import report
 from surelock.research.compare import bits_per_character, sampler_of
+from surelock.research.experiment import markdown_lines as markdown
 from surelock.research.frontier import EVERY
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
@@ -69,11 +70,6 @@ def written(form: str, row: dict[str, Any]) -> str:
     """A cell; empty where a figure is missing in its row."""
     names = re.findall(r"\{(\w+)", form)
     return "" if any(row.get(name, "") == "" for name in names) else form.format(**row)
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def by_heading(rows: Sequence[dict[str, Any]]) -> str:
@@ -172,12 +168,10 @@ def printed(name: str, benchmark: str) -> list[dict[str, Any]]:
 
 def laptop() -> str:
     """What `bench decode` printed of the shapes of real models, a line an engine."""
-    rows = [
-        line
-        | {"gigabytes": line["peak_memory"] / 1e9}
-        | {name: line[f"{name}_step_ms"] / 1e3 for name in ("baseline", "locked")}
-        for line in printed("laptop", "decode")
-    ]
+    rows = printed("laptop", "decode")
+    for line in rows:
+        line |= {"gigabytes": line["peak_memory"] / 1e9}
+        line |= {name: line[f"{name}_step_ms"] / 1e3 for name in ("baseline", "locked")}
     columns = {"model": "{model}", "engine": "{engine}", "loading": "{loading_seconds:.1f} s"}
     columns |= {"memory at most": "{gigabytes:.2f} GB"}
     columns |= {"a step": "{baseline:.2f} s", "of SureLock, nothing locked": "{locked:.2f} s"}
@@ -192,11 +186,8 @@ def browser() -> str:
         for length, lanes in line["alone"].items()
         for preset, found in lanes.items()
     ]
-    columns = {
-        "tokens": "{length}",
-        "decoder": "{decoder}",
-        "time, of the baseline's": "{seconds:.1f} s, {time_ratio:.2f}",
-    }
+    columns = {"tokens": "{length}", "decoder": "{decoder}"}
+    columns |= {"time, of the baseline's": "{seconds:.1f} s, {time_ratio:.2f}"}
     return listed(columns | {"of its FLOPs": "{ratio:.2f}", "efficiency": "{efficiency:.2f}"}, rows)
 
 

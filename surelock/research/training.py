@@ -304,7 +304,7 @@ class Trainer:
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `train`; sets the parser's `run`."""
-    add, told = parser.add_argument, " (default: %(default)s)"
+    add, shown = parser.add_argument, " (default: %(default)s)"
     add("--data", type=Path, nargs="+", required=True, help="text files of stories, each closed by <|endoftext|>")
     add("--valid", type=Path, required=True, help="held-out stories: validated on, never trained on")
     add("--out", type=Path, required=True, help="directory for the run's state, its log and the best model so far")
@@ -329,7 +329,7 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
         ("adam-rate", float, 3e-3, "peak learning rate of embedding and norms"),
         ("warm-up", float, 0.02, "share of the schedule in which the learning rate rises"),
     ):
-        add(f"--{name}", type=kind, default=default, help=what + told)
+        add(f"--{name}", type=kind, default=default, help=what + shown)
     parser.set_defaults(run=train)
 
 

@@ -31,21 +31,11 @@ from surelock.model.network import empty_network
 SIZES = ((64, 1), (256, 4), (1024, 8))
 PROMPT = 64
 #: Operators that make views or allocate, and launch no kernel.
-_FREE = frozenset(
-    {
-        "_reshape_alias",
-        "_unsafe_view",
-        "alias",
-        "as_strided",
-        "detach",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "expand",
-    }
-    | {"lift_fresh", "new_empty", "permute", "reshape", "select", "slice", "split", "split_with_sizes", "squeeze", "t"}
-    | {"transpose", "unbind", "unflatten", "unsqueeze", "view"}
+_VIEWS = (
+    "_reshape_alias _unsafe_view alias as_strided detach empty empty_like empty_strided expand lift_fresh new_empty "
+    "permute reshape select slice split split_with_sizes squeeze t transpose unbind unflatten unsqueeze view"
 )
+_FREE = frozenset(_VIEWS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +174,16 @@ def plan_of(engine: TorchEngine, gen_length: int, batch: int, locked: bool) -> t
         if locked:
             active = length // 2 + (int(rng.integers(-length // 20, length // 20 + 1)) if batch > 1 else 0)
         shown = min(masked, int(0.8 * active))
-        own = np.sort(rng.choice(length - shown, active - shown, replace=False))
-        own = np.concatenate((own, np.arange(length - shown, length)))
-        slots.append(own + b * length)
-        chooses.append(own >= length - shown)
+        rows = np.sort(rng.choice(length - shown, active - shown, replace=False))
+        rows = np.concatenate((rows, np.arange(length - shown, length)))
+        slots.append(rows + b * length)
+        chooses.append(rows >= length - shown)
     flat, candidates = np.concatenate(slots), np.concatenate(chooses)
     none, watches = np.zeros(len(flat), dtype=bool), np.full(len(flat), locked)
     plan = Plan(
         step=gen_length // 2,
         slots=flat,
-        counts=[len(own) for own in slots],
+        counts=[len(rows) for rows in slots],
         tokens=np.zeros(len(flat), dtype=np.int64),
         positions=flat % length,
         probed=none,
@@ -227,23 +217,15 @@ def count_step(engine: TorchEngine, layout: Layout, plan: Plan) -> Counts:
     return counts
 
 
-def line_of(gen_length: int, batch: int, locked: bool, counts: Counts) -> Figures:
-    """Return the line of a size."""
-    return {
-        "gen": gen_length,
-        "batch": batch,
-        "locked": locked,
-        "kernels_a_layer": counts.a_layer,
-        "kernels": len(counts.kernels),
-        "uploads": counts.uploads,
-        "downloads": counts.downloads,
-    }
-
-
 def table() -> list[Figures]:
     """Return the counts of all SIZES, unlocked and half locked."""
-    engine, sizes = meta_engine(), [(*size, locked) for size in SIZES for locked in (False, True)]
-    return [line_of(*size, count_step(engine, *plan_of(engine, *size))) for size in sizes]
+    engine, lines = meta_engine(), []
+    for gen_length, batch, locked in ((*size, locked) for size in SIZES for locked in (False, True)):
+        counts = count_step(engine, *plan_of(engine, gen_length, batch, locked))
+        line = {"gen": gen_length, "batch": batch, "locked": locked, "kernels_a_layer": counts.a_layer}
+        line |= {"kernels": len(counts.kernels), "uploads": counts.uploads, "downloads": counts.downloads}
+        lines.append(line)
+    return lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -62,12 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--size", action="append", type=size_of, metavar="SIZE", help=what)
     add("--mode", action="append", choices=MODES, help="how a step is launched, repeatable (default: all)")
     add("--repeats", type=int, default=20, help="steps that are timed of each kind (default: %(default)s)")
-    add(
-        "--run-steps",
-        type=int,
-        default=RUN_STEPS,
-        help="steps of a whole run; 0 leaves runs out (default: %(default)s)",
-    )
+    what = "steps of a whole run; 0 leaves runs out (default: %(default)s)"
+    add("--run-steps", type=int, default=RUN_STEPS, help=what)
     add("--seconds", type=float, default=300, help="begin nothing after so many seconds (default: %(default)s)")
     add("--out", type=Path, default=out, help="folder of gpu.jsonl, to which is added (default: %(default)s)")
     parser.set_defaults(run=run)
@@ -98,11 +94,7 @@ def run(arguments: argparse.Namespace) -> Figures:
             continue
         try:
             found = part()
-        except (
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:  # what one part cannot do is written down, and the next one is measured
+        except (RuntimeError, TypeError, ValueError) as error:  # written down, and the next part is measured
             found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
         line = {"part": name, **found, **setup, "at": round(time.monotonic() - begun, 1)}
         with file.open("a", encoding="utf-8") as out:
@@ -192,21 +184,19 @@ def no_waiting(engine: TorchEngine) -> Iterator[None]:
 
 def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plain") -> Figures:
     """The kernels of a step, as the device counts them beside ours; raises RuntimeError if attention is not flash."""
-    layout, own = plan
+    layout, step = plan
     set_mode(engine, mode)
     memory = engine.memory(layout)
     for _ in range(2):
-        engine.read(memory, own)
+        engine.read(memory, step)
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with (
-        no_waiting(engine),
-        torch.profiler.profile(activities=activities[: 1 + (engine.device.type == "cuda")]) as profile,
-    ):
-        engine.read(memory, own)
+    activities = activities[: 1 + (engine.device.type == "cuda")]
+    with no_waiting(engine), torch.profiler.profile(activities=activities) as profile:
+        engine.read(memory, step)
     names = [event.name for event in profile.events() or () if str(event.device_type).endswith("CUDA")]
     flash = sum("flash" in name and "combine" not in name for name in names)
     copies = Counter(name for name in names if name.startswith(("Memcpy", "Memset")))
-    counted = count_step(meta_engine(engine.config), layout, own)
+    counted = count_step(meta_engine(engine.config), layout, step)
     found = {
         "kernels_counted": len(counted.kernels),
         "kernels_launched": len(names) - copies.total(),
@@ -226,23 +216,24 @@ def set_mode(engine: TorchEngine, mode: str) -> None:
 
 def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: int) -> Figures:
     """The median time of a step, computed again and again, beside the prediction."""
-    layout, own = plan
+    layout, step = plan
     set_mode(engine, mode)
     memory = engine.memory(layout)
     begun = time.perf_counter()
-    warm = [engine.read(memory, own).seconds for _ in range(4)]  # compiles, captures
+    warm = [engine.read(memory, step).seconds for _ in range(4)]  # compiles, captures
     first = time.perf_counter() - begun
-    seconds = warm[3:] + [engine.read(memory, own).seconds for _ in range(repeats - 1)]
+    seconds = warm[3:] + [engine.read(memory, step).seconds for _ in range(repeats - 1)]
     low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75])
-    counted = count_step(meta_engine(engine.config), layout, own)
+    counted = count_step(meta_engine(engine.config), layout, step)
+    launched = best_mode(engine, step) if mode == "compiled" else mode
     return {
         "mode": mode,
         "gen": layout.lengths[0] - PROMPT,
         "batch": len(layout.lengths),
-        "locked": bool(own.watches.any()),
-        "rows": len(own.slots),
+        "locked": bool(step.watches.any()),
+        "rows": len(step.slots),
         "kernels": len(counted.kernels),
-        "predicted_ms": 1e3 * predicted(counted, best_mode(engine, own) if mode == "compiled" else mode, engine.config),
+        "predicted_ms": 1e3 * predicted(counted, launched, engine.config),
         "measured_ms": 1e3 * float(median),
         "quartiles_ms": [1e3 * float(low), 1e3 * float(high)],
         "first_seconds": first,
@@ -273,14 +264,14 @@ def run_of(lm: LanguageModel, engine: TorchEngine, gen_length: int, batch: int, 
             if t % _EVERY == _EVERY // 2:
                 counts = count_step(meta_engine(engine.config), runs[name].layout, plan)
                 guesses[name].append(predicted(counts, best_mode(engine, plan), engine.config))
-    whole = {name: sum(own[_WARM:]) for name, own in seconds.items()}
+    whole = {name: sum(each[_WARM:]) for name, each in seconds.items()}
     return {
         "gen": gen_length,
         "batch": batch,
         "steps": settings.total_steps,
         "rows": rows["locked"] / rows["unlocked"],
-        **{f"{name}_step_ms": 1e3 * float(np.median(own)) for name, own in seconds.items()},
-        **{f"{name}_predicted_ms": 1e3 * float(np.median(own)) for name, own in guesses.items()},
+        **{f"{name}_step_ms": 1e3 * float(np.median(each)) for name, each in seconds.items()},
+        **{f"{name}_predicted_ms": 1e3 * float(np.median(each)) for name, each in guesses.items()},
         "speedup": whole["unlocked"] / whole["locked"],
         "predicted_speedup": sum(guesses["unlocked"]) / sum(guesses["locked"]),
     }

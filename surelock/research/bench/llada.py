@@ -37,7 +37,7 @@ from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
 from surelock.engines.flags import add_engine_flag
 from surelock.model.checkpoint import row_counts
-from surelock.model.families import family_of
+from surelock.model.families import QWEN_KEYS, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.research.lab import weights_of
@@ -169,22 +169,11 @@ def plain_llama(network: Network) -> LlamaForCausalLM:
     config = network.config
     if config.qk_norm or config.shifted:
         raise ValueError("bench llada needs a checkpoint in the LLaDA layout: its sampler knows no other")
-    shape: dict[str, Any] = {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.d_model,
-        "intermediate_size": config.d_ff,
-        "num_hidden_layers": config.n_layers,
-        "num_attention_heads": config.n_heads,
-        "num_key_value_heads": config.n_kv_heads,
-        "head_dim": config.head_size,
-        "max_position_embeddings": config.max_length,
-        "rms_norm_eps": config.norm_eps,
-        "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta},
-        "attention_bias": config.qkv_bias,
-        "is_causal": False,
-        "use_cache": False,
-    }
-    described = LlamaConfig(**shape)
+    shape: dict[str, Any] = {key: getattr(config, name) for name, key in QWEN_KEYS.items() if name != "tied"}
+    shape |= {"num_key_value_heads": config.n_kv_heads, "head_dim": config.head_size, "rms_norm_eps": config.norm_eps}
+    shape |= {"attention_bias": config.qkv_bias, "is_causal": False, "use_cache": False}
+    rope = {"rope_type": "default", "rope_theta": config.rope_theta}
+    described = LlamaConfig(**shape, rope_parameters=rope)
     with torch.device("meta"):
         model = LlamaForCausalLM(described).eval()
     for layer in model.model.layers:
