@@ -39,7 +39,6 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `experiment`; sets the parser's `run`."""
     add = parser.add_argument
     add("name", metavar="NAME", nargs="?", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
     add("--list", action="store_true", help="list the experiments with the tables and figures of the paper")
@@ -133,9 +132,7 @@ def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: 
 
 
 def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
-    """The cells whose data is there. Raises ValueError, which names the flags, without any, and for data that no cell
-    reads.
-    """
+    """The cells whose data is there. Raises ValueError without any, and for data that no cell reads."""
     needed = {file_of(cell["source"]) for cell in cells}
     if unread := data.keys() - needed:
         raise ValueError(f"--data {min(unread)}: no cell of this experiment and preset reads it, so leave it out")

@@ -28,9 +28,7 @@ def blank_in(lm: LanguageModel, ids: list[int], size: int | None) -> slice:
 
 @torch.inference_mode()
 def bits(lm: LanguageModel, canvas: list[int], truth: list[int], blank: slice) -> float:
-    """Bits per token of the true tokens of a blank, revealed one by one, the position with the most confident
-    posterior first. canvas: the sentence, masked where nothing is given.
-    """
+    """Bits per token of the true tokens of a blank, revealed one by one, the most confident position first."""
     tokens, total = torch.tensor(canvas, device=lm.device), 0.0
     masked = list(range(blank.start, blank.stop))
     for _ in range(len(masked)):

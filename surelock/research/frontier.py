@@ -119,9 +119,7 @@ def _decoder(sampler: Record, compute: Record, seeds: Sequence[int]) -> Decoder:
 
 
 def looked_at(step: int, compute: ComputeRule) -> bool:
-    """Whether the shadow looks at a step: at every other one, which halves its cost, except that caches begin blocks
-    and renew all rows in even steps.
-    """
+    """Whether the shadow looks at a step: at every other one, but of caches, which renew all rows in even steps."""
     return step % 2 == 0 or isinstance(compute, BlockCache | DelayedCache)
 
 

@@ -151,7 +151,6 @@ class Judge:
 
     @torch.inference_mode()
     def _logits(self, ids: torch.Tensor) -> torch.Tensor:
-        """Logits [B, N, V]."""
         return self.model(input_ids=ids.to(self.model.device)).logits
 
     def _check(self) -> None:

@@ -133,9 +133,7 @@ def joined(parts: Sequence[Scores]) -> Scores:
 
 
 def beside(scores: Sequence[Scores], base: Scores) -> Record:
-    """A table's figures: of one decoder's texts, or of several ones' together, and of the baseline on the same prompts,
-    with the paired differences.
-    """
+    """A table's figures: of the texts of decoders together, of the baseline on the same prompts, and paired."""
     (bits, log_ppl, repeats), (bits_base, log_ppl_base, repeats_base) = _estimates(scores), _estimates([base])
     figures = {
         "bits_base": bits_base,

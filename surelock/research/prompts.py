@@ -108,7 +108,6 @@ def mt_bench_questions(path: Path, per_category: int | None = None) -> list[dict
 
 
 def _openings(lm: LanguageModel, path: Path) -> list[Prompt]:
-    """Openings of held-out stories."""
     return _texts(lm, path.read_text(encoding="utf-8").splitlines())
 
 

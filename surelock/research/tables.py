@@ -73,12 +73,10 @@ def written(form: str, row: dict[str, Any]) -> str:
 
 
 def by_heading(rows: Sequence[dict[str, Any]]) -> str:
-    """A table of rows by their headings."""
     return markdown(list(rows[0]), [[str(value) for value in row.values()] for row in rows])
 
 
 def listed(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> str:
-    """A table with a format for each heading."""
     return markdown(list(columns), [[written(form, row) for form in columns.values()] for row in rows])
 
 
@@ -161,7 +159,6 @@ def _speed(cell: dict[str, Any], result: dict[str, Any]) -> list[str]:
 
 
 def printed(name: str, benchmark: str) -> list[dict[str, Any]]:
-    """What a benchmark printed, a line a time."""
     lines = [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text("utf-8").splitlines()]
     return [line for line in lines if line["benchmark"] == benchmark]
 

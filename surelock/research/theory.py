@@ -40,7 +40,6 @@ class Drift:
 
 
 def drifts(lab: Lab, cell: Cell, *, jumps: bool = False) -> Iterator[Drift]:
-    """The unlocked runs of the cell's prompts."""
     for number, prompt in enumerate(lab.prompts(cell), cell.get("skip", 0)):
         plain = replace(decoder_of(cell, number), compute=Everything())
         steps = list(decode(lab.lm, [prompt.ids], **plain.keywords(), observe=True))
@@ -86,7 +85,6 @@ def position_rhos(drift: Drift) -> Array:
 
 
 def fit_rho(steps: NDArray[np.int64], kl: Array) -> float:
-    """exp of the least-squares slope of log D over s."""
     return float(np.exp(np.polyfit(steps, np.log(kl), 1)[0]))
 
 

@@ -303,7 +303,6 @@ class Trainer:
 
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `train`; sets the parser's `run`."""
     add, shown = parser.add_argument, " (default: %(default)s)"
     add("--data", type=Path, nargs="+", required=True, help="text files of stories, each closed by <|endoftext|>")
     add("--valid", type=Path, required=True, help="held-out stories: validated on, never trained on")

@@ -129,7 +129,6 @@ class _Counter(TorchDispatchMode):
 
 
 def _kernels(name: str, overload: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> list[Kernel]:
-    """Return the kernels of an operator on a GPU."""
     written = sum(map(_bytes, made))
     if name == "_varlen_attn":  # and a fill of 16 bytes
         q, k, _, edges = given[:4]
@@ -218,7 +217,6 @@ def count_step(engine: TorchEngine, layout: Layout, plan: Plan) -> Counts:
 
 
 def table() -> list[Figures]:
-    """Return the counts of all SIZES, unlocked and half locked."""
     engine, lines = meta_engine(), []
     for gen_length, batch, locked in ((*size, locked) for size in SIZES for locked in (False, True)):
         counts = count_step(engine, *plan_of(engine, gen_length, batch, locked))
@@ -229,5 +227,4 @@ def table() -> list[Figures]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Set the parser's `run`; `bench counts` has no flags."""
     parser.set_defaults(run=lambda _: table())

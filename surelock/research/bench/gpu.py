@@ -53,7 +53,6 @@ RUN_STEPS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `bench gpu`; sets the parser's `run`."""
     add = parser.add_argument
     out = ASSETS / "results" / "gpu"
     add("--shape", choices=SHAPES, default="llada-8b", help="shape of the network (default: %(default)s)")

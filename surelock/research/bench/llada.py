@@ -48,7 +48,6 @@ RATIOS = (*(f"{name}_over_llada" for name in OURS), "speedup")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `bench llada`; sets the parser's `run`."""
     add_subject_flags(parser, gen_length=128)
     add_engine_flag(parser)
     add = parser.add_argument
@@ -98,7 +97,6 @@ class LladaBench:
         self.tokens: dict[str, Tensor] = {}
 
     def repeat(self) -> None:
-        """One run of each."""
         names, done = list(self._calls), len(self.seconds["llada"])
         first = done % len(names)
         for name in names[first:] + names[:first]:

@@ -17,7 +17,6 @@ WITHIN = 0.25  # what the model is expected to be off by
 
 
 def kernel_seconds(kernel: Kernel, floor: float = FLOOR) -> float:
-    """Return the time that a kernel takes on the device."""
     rate = FLOPS / 2 if kernel.name == "_varlen_attn" else FLOPS
     return max(kernel.nbytes / BANDWIDTH, kernel.flops / rate, floor)
 

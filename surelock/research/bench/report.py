@@ -44,15 +44,12 @@ def times() -> list[Row]:
             for mode in (mode for mode, can in usable.items() if can):
                 measured = found[gen_length, batch, locked, mode]
                 as_graph = mode == "compiled" and usable["graphs"]
-                rows.append(
-                    {
-                        "generated, batch": f"{gen_length}, {batch}",
-                        "rows": f"{count:,}{' (half locked)' if locked else ''}",
-                        "launched": _LAUNCHED[mode] + ", as a graph" * as_graph,
-                        "predicted": "" if mode == "compiled" else f"{1e3 * predicted(counts, mode, config):.1f} ms",
-                        "measured": f"{' and '.join(measured)} ms" if measured else "",
-                    }
-                )
+                row = {"generated, batch": f"{gen_length}, {batch}"}
+                row["rows"] = f"{count:,}{' (half locked)' if locked else ''}"
+                row["launched"] = _LAUNCHED[mode] + ", as a graph" * as_graph
+                row["predicted"] = "" if mode == "compiled" else f"{1e3 * predicted(counts, mode, config):.1f} ms"
+                row["measured"] = f"{' and '.join(measured)} ms" if measured else ""
+                rows.append(row)
     return rows
 
 
@@ -62,12 +59,9 @@ def runs() -> list[Row]:
     rows = []
     for gen_length, batch in _MEASURED_SIZES:
         found = [line for line in lines if (line["gen"], line["batch"]) == (gen_length, batch)]
-        rows.append(
-            {
-                "generated, batch": f"{gen_length}, {batch}",
-                "rows computed": f"{found[-1]['rows']:.2f}" if found else "",
-                "speed-up, predicted": f"{found[-1]['predicted_speedup']:.2f}x" if found else "",
-                "speed-up, measured": " and ".join(f"{line['speedup']:.2f}x" for line in found),
-            }
-        )
+        row = {"generated, batch": f"{gen_length}, {batch}"}
+        row["rows computed"] = f"{found[-1]['rows']:.2f}" if found else ""
+        row["speed-up, predicted"] = f"{found[-1]['predicted_speedup']:.2f}x" if found else ""
+        row["speed-up, measured"] = " and ".join(f"{line['speedup']:.2f}x" for line in found)
+        rows.append(row)
     return rows
