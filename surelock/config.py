@@ -9,44 +9,31 @@ MOST = 2**24  # a larger size is taken for damage
 class NetworkConfig:
     """The shape of a pre-norm Transformer with bidirectional or block-causal attention, such as LLaDA-8B.
 
-    vocab_size: the width of the logits and the number of rows of the embedding.
-    head_size: the width of one head; n_heads * head_size need not equal d_model.
-    max_length: the number of positions that the model was trained for.
-    rope_theta: the base of rotary embeddings.
-    tied: whether the head uses the embedding's weights.
-    shifted: whether the hidden state of a position predicts the next position, as in Dream. The first position is also
-    predicted by itself.
-    block_size: in a block-causal network, the number of positions of a block. Blocks are counted from position 0. A
-    position sees its own block and all blocks before it. None: every position sees every other.
-    layer_norm: whether norms are LayerNorms with a bias, not RMS norms.
-    gelu: whether the feed-forward is GELU(x W + b) W + b, not SwiGLU.
-    head_bias: whether the head has a bias.
-    conv_layers: the layers that mix a row with its two neighbours, by a convolution, and do not attend.
-    unused: rows that the file of the embedding has behind the vocabulary, and that are not read.
-
-    Raises ValueError, which names the field.
+    In a shifted network, as Dream's, the hidden state of a position predicts the next one, and the first also itself.
+    In a block-causal one a position sees its block and all before it; blocks are counted from position 0. Raises
+    ValueError, which names the field.
     """
 
-    vocab_size: int
+    vocab_size: int  # the width of the logits and the number of rows of the embedding
     d_model: int
     n_layers: int
     n_heads: int
     n_kv_heads: int
-    head_size: int
+    head_size: int  # the width of one head; n_heads * head_size need not equal d_model
     d_ff: int
-    max_length: int
-    rope_theta: float
+    max_length: int  # the number of positions that the model was trained for
+    rope_theta: float  # the base of rotary embeddings
     norm_eps: float
-    tied: bool
+    tied: bool  # whether the head uses the embedding's weights
     qkv_bias: bool = False
     qk_norm: bool = False
     shifted: bool = False
-    block_size: int | None = None
-    layer_norm: bool = False
-    gelu: bool = False
-    head_bias: bool = False
-    conv_layers: tuple[int, ...] = ()
-    unused: int = 0
+    block_size: int | None = None  # positions of a block; None: every position sees every other
+    layer_norm: bool = False  # whether norms are LayerNorms with a bias, not RMS norms
+    gelu: bool = False  # whether the feed-forward is GELU(x W + b) W + b, not SwiGLU
+    head_bias: bool = False  # whether the head has a bias
+    conv_layers: tuple[int, ...] = ()  # layers that convolve a row with its two neighbours, and do not attend
+    unused: int = 0  # rows that the file of the embedding has behind the vocabulary, and that are not read
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "head_size", "d_ff", "max_length"):
@@ -68,15 +55,12 @@ class NetworkConfig:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of a model's network and the ids of its special tokens.
-
-    ends: the ids that end a text. The first is EOS, which fills the rest of a text.
-    """
+    """The shape of a model's network and the ids of its special tokens."""
 
     network: NetworkConfig
     mask_id: int
     pad_id: int
-    ends: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()  # the ids that end a text. The first is EOS, which fills the rest of a text
 
 
 #: The published shape of LLaDA-8B (Base, Instruct, 1.5): for FLOPs and for benchmarks with random weights.

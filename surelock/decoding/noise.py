@@ -17,20 +17,13 @@ from surelock.decoding.state import Canvas, Schedule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draws:
-    """The random numbers of C candidates.
+    """The random numbers of C candidates."""
 
-    keys: the keys of the streams, (seed, step) or (seed, step, 1).
-    lengths: the number of positions of each stream.
-    stream: [C] int64, ascending, the stream of each candidate.
-    row: [C] int64, the candidate's position in its stream.
-    scored: whether each stream begins with one number per position, the scores of the policy `Random`.
-    """
-
-    keys: list[tuple[int, ...]]
-    lengths: list[int]
-    stream: NDArray[np.int64]
-    row: NDArray[np.int64]
-    scored: bool
+    keys: list[tuple[int, ...]]  # the keys of the streams, (seed, step) or (seed, step, 1)
+    lengths: list[int]  # the number of positions of each stream
+    stream: NDArray[np.int64]  # [C] int64, ascending, the stream of each candidate
+    row: NDArray[np.int64]  # [C] int64, the candidate's position in its stream
+    scored: bool  # whether each stream begins with one number per position, the scores of the policy `Random`
 
     def scores(self) -> NDArray:
         """Return one uniform number in [0, 1) for each candidate, [C] float64."""

@@ -14,15 +14,12 @@ from surelock.errors import nearest
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A named decoder.
-
-    given: its settings in the flat form. The model's generation_config.json sets the rest, else the defaults.
-    """
+    """A named decoder."""
 
     id: str
     name: str
     sentence: str
-    given: dict[str, Any]
+    given: dict[str, Any]  # in the flat form; the model's generation_config.json sets the rest, else the defaults
 
     def decoder(self, generation: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> Decoder:
         """Return the decoder for a model.

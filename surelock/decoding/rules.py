@@ -62,17 +62,13 @@ CHOICES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class FlatSetting:
-    """A setting in the flat form.
-
-    kind: the kind of the rule or policy that it belongs to; "" for DecodeSettings.
-    group: the field that holds its group; "" for none.
-    """
+    """A setting in the flat form."""
 
     name: str
     setting: Setting
     default: Any
-    kind: str = ""
-    group: str = ""
+    kind: str = ""  # the kind of the rule or policy that it belongs to; "" for DecodeSettings
+    group: str = ""  # the field that holds its group; "" for none
 
 
 def flat_names(kind: type, kind_name: str = "", group: str = "") -> Iterator[tuple[str, FlatSetting]]:

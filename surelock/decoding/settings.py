@@ -20,33 +20,20 @@ _MOST_WHOLE = 2**53  # JSON readers that use float64 round larger numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The description of one setting.
+    """The description of one setting."""
 
-    kind: "whole", "number", "flag", "code" (a text of at most `high` characters) or "group" (a nested settings class).
-    help: one sentence for the page, the command line and `/decode`.
-    low, high: the ends of its range, both included.
-    above: True excludes `low`.
-    none: the meaning of None, in words; None where the setting cannot be None.
-    several: whether a list of one value per sequence is accepted.
-    flat: its name where the settings of all kinds share one namespace (flags, links, `/decode`); "" is the field's
-    name.
-    offered: low, high and step of the slider on the page.
-    log: whether the slider is logarithmic; its lowest place then stands for -1, "never".
-    advanced: whether the page folds it away at first.
-    """
-
-    kind: str
+    kind: str  # "whole", "number", "flag", "code" (a text of at most `high` characters) or "group" (a nested class)
     label: str
-    help: str
+    help: str  # one sentence for the page, the command line and `/decode`
     low: float = -math.inf
-    high: float = math.inf
-    above: bool = False
-    none: str | None = None
-    several: bool = False
-    flat: str = ""
-    offered: tuple[float, float, float] | None = None
-    log: bool = False
-    advanced: bool = False
+    high: float = math.inf  # both ends are included
+    above: bool = False  # True excludes `low`
+    none: str | None = None  # the meaning of None, in words; None where the setting cannot be None
+    several: bool = False  # whether a list of one value per sequence is accepted
+    flat: str = ""  # its name where the settings of all kinds share one namespace; "" is the field's name
+    offered: tuple[float, float, float] | None = None  # low, high and step of the slider on the page
+    log: bool = False  # whether the slider is logarithmic; its lowest place then stands for -1, "never"
+    advanced: bool = False  # whether the page folds it away at first
     group: type | None = None
 
     def checked(self, name: str, value: Any) -> Any:

@@ -25,40 +25,25 @@ NO_PAIRS: Whole = np.empty((2, 0), dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The shape of a run, for which an engine allocates memory.
+    """The shape of a run, for which an engine allocates memory."""
 
-    lengths: the number of positions of each sequence.
-    passes: forward passes of a step: 2 with guidance, whose second pass does not see the prompt, else 1.
-    once: every step computes all rows, so no keys and values need be kept for the next one.
-    """
-
-    lengths: tuple[int, ...]
-    passes: int
-    once: bool = False
+    lengths: tuple[int, ...]  # the number of positions of each sequence
+    passes: int  # forward passes of a step: 2 with guidance, whose second pass does not see the prompt, else 1
+    once: bool = False  # every step computes all rows, so no keys and values need be kept for the next one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """How the tokens of candidates are chosen in a step. C is the number of candidates.
+    """How the tokens of candidates are chosen in a step. C is the number of candidates."""
 
-    rows: [R] bool, the rows that may be committed. The engine returns a candidate token and its score for each.
-    scores: "confidence", "entropy" (negative, in nats) or "margin" (p1 - p2); None if no tokens are chosen.
-    measures: further numbers that rule or policy need of each candidate: "entropy", as above, or "gap", the difference
-    of the two largest logits.
-    quotas: for each sequence, how many of its candidates are committed, the best by score: an engine may leave out the
-    tokens of the others, see `best`. None if other candidates may be committed.
-    barred: [2, K] int64, candidate numbers, ascending, and for each a token that it must not become.
-    draws: its random numbers; None if nothing is drawn.
-    """
-
-    rows: Flags
-    scores: str | None = None
-    measures: tuple[str, ...] = ()
-    quotas: list[int] | None = None
-    banned: Sequence[int] = ()
-    barred: Whole = field(default_factory=lambda: NO_PAIRS)
+    rows: Flags  # [R] bool, the candidates. The engine returns a token and its score for each
+    scores: str | None = None  # "confidence", "entropy" (negative, nats) or "margin" (p1 - p2); None: no tokens
+    measures: tuple[str, ...] = ()  # further numbers of each: "entropy", as above, or "gap", of the two largest logits
+    quotas: list[int] | None = None  # how many of each sequence are committed, the best by score; None: any may be
+    banned: Sequence[int] = ()  # tokens that no candidate may become
+    barred: Whole = field(default_factory=lambda: NO_PAIRS)  # [2, K]: candidate numbers, ascending, and their tokens
     temperature: float = 0.0
-    draws: Draws | None = None
+    draws: Draws | None = None  # its random numbers; None if nothing is drawn
 
     @property
     def read(self) -> Flags:
@@ -87,37 +72,22 @@ def barred_ends(inner: Flags, ends: Sequence[int]) -> Whole:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What an engine computes in one step.
-
-    slots: [R] int64, ascending, the slots of the rows.
-    counts: the number of rows of each sequence.
-    tokens: [R] int64, the input tokens.
-    blind: [R] int64, the input tokens of guidance's second pass, prompt tokens masked; None without guidance.
-    positions: [R] int64, the position of each row in its sequence.
-    probed: [R] bool, whether the row leaves its keys and values in the cache as they are.
-    watches: [R] bool, whether a rule watches the row. The engine keeps its posterior for the next computation, unless
-    the row is probed.
-    compares: [R] bool, watched rows whose KL from the kept posterior a rule needs now. It is infinite if none was kept.
-    choice: the candidates, and how their tokens are chosen.
-    observe: whether every row is read and has a KL. Reading that no rule needs does not count as time of the step.
-    forgotten: [F] int64, slots whose kept posteriors events and unlocking make worthless.
-    top_k: the number of most likely tokens to report for each row.
-    """
+    """What an engine computes in one step."""
 
     step: int
-    slots: Whole
-    counts: list[int]
-    tokens: Whole
-    positions: Whole
-    probed: Flags
-    watches: Flags
-    compares: Flags
-    choice: Choice
-    blind: Whole | None = None
-    observe: bool = False
-    forgotten: Whole = field(default_factory=lambda: NO_ROWS)
+    slots: Whole  # [R] int64, ascending, the slots of the rows
+    counts: list[int]  # the number of rows of each sequence
+    tokens: Whole  # [R] int64, the input tokens
+    positions: Whole  # [R] int64, the position of each row in its sequence
+    probed: Flags  # [R] bool, whether the row leaves its keys and values in the cache as they are
+    watches: Flags  # [R] bool, rows whose posteriors are kept for their next computation, unless they are probed
+    compares: Flags  # [R] bool, watched rows whose KL from the kept posterior is needed; infinite if none was kept
+    choice: Choice  # the candidates, and how their tokens are chosen
+    blind: Whole | None = None  # [R] int64, the tokens of guidance's second pass, in which the prompt is masked
+    observe: bool = False  # read every row, and its KL: what no rule needs does not count as time of the step
+    forgotten: Whole = field(default_factory=lambda: NO_ROWS)  # slots whose kept posteriors are worthless
     cfg_scale: float = 0.0
-    top_k: int = 0
+    top_k: int = 0  # the number of most likely tokens to report for each row
 
     @property
     def read(self) -> Whole:
@@ -126,37 +96,25 @@ class Plan:
 
     @property
     def outdated(self) -> Whole:
-        """The slots whose kept posteriors the engine drops before the step, [F] int64: the forgotten ones, and those of
-        computed rows that nobody watches or observes.
-        """
+        """The slots whose kept posteriors are dropped before the step: also of rows neither watched nor observed."""
         return np.concatenate((self.forgotten, self.slots[~(self.watches | self.probed | self.observe)]))
 
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """The result of a plan.
+    """The result of a plan."""
 
-    slots, probed: [R], those of the plan.
-    confidence: [R] float64, the largest probability of the row's posterior; NaN if the row was not read.
-    kl: [R] float64, nats; infinite if no earlier posterior was kept, NaN if the row was neither compared nor observed.
-    tokens: [C] int64, candidate tokens; any, where `Choice.quotas` rules a candidate out.
-    score: [C] float64, their scores. measures: [C] float64 by name, see `Choice`.
-    top_ids: [R, top_k] int64, the most likely tokens; top_probs: [R, top_k] float64, their probabilities.
-    finite: whether all logits that were read are finite.
-    seconds: the time of the engine, without the reading that no rule needs.
-    """
-
-    slots: Whole
-    probed: Flags
-    confidence: NDArray
-    kl: NDArray
-    tokens: Whole
-    score: NDArray
-    top_ids: Whole
-    top_probs: NDArray
-    measures: dict[str, NDArray] = field(default_factory=dict)
-    finite: bool = True
-    seconds: float = 0.0
+    slots: Whole  # [R], those of the plan
+    probed: Flags  # [R], those of the plan
+    confidence: NDArray  # [R] float64, the largest probability of the row's posterior; NaN if the row was not read
+    kl: NDArray  # [R] float64, nats; infinite if no posterior was kept, NaN if neither compared nor observed
+    tokens: Whole  # [C] int64, candidate tokens; any, where `Choice.quotas` rules a candidate out
+    score: NDArray  # [C] float64, their scores
+    top_ids: Whole  # [R, top_k] int64, the most likely tokens
+    top_probs: NDArray  # [R, top_k] float64, their probabilities
+    measures: dict[str, NDArray] = field(default_factory=dict)  # [C] float64 by name, see `Choice`
+    finite: bool = True  # whether all logits that were read are finite
+    seconds: float = 0.0  # the time of the engine, without the reading that no rule needs
 
     @classmethod
     def empty(cls, plan: Plan) -> Reading:

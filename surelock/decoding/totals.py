@@ -15,40 +15,27 @@ from surelock.decoding.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Totals of a run of a batch. FLOPs are algorithmic (Sec. 2.4); guidance counts twice.
-
-    baseline_flops: FLOPs of the same run with every row computed that does not rest.
-    padded_baseline_flops: the baseline as the paper counts it, every sequence padded to the longest.
-    active_ratio: r = sum M / sum N, the share of rows that were computed. Resting rows do not count.
-    active_ratio_to_eos: r without the positions after the first EOS of each sequence; these lock early and lower r.
-    locked: the share of positions that are locked at the end.
-    tokens: the positions that were committed and not taken back. taken_back: commits that the policy undid.
-    """
+    """Totals of a run of a batch. FLOPs are algorithmic (Sec. 2.4); guidance counts twice."""
 
     steps: int
-    tokens: int
-    taken_back: int
+    tokens: int  # the positions that were committed and not taken back
+    taken_back: int  # commits that the policy undid
     seconds: float
     flops: float
-    baseline_flops: float
-    padded_baseline_flops: float
+    baseline_flops: float  # FLOPs of the same run with every row computed that does not rest
+    padded_baseline_flops: float  # the baseline as the paper counts it, every sequence padded to the longest
     flops_ratio: float
-    active_ratio: float
-    active_ratio_to_eos: float
-    locked: float
+    active_ratio: float  # r = sum M / sum N, the share of rows that were computed. Resting rows do not count
+    active_ratio_to_eos: float  # r without positions after the first EOS of each sequence, which lock early
+    locked: float  # the share of positions that are locked at the end
 
 
 class Rows(NamedTuple):
-    """Rows of each sequence, summed over the steps: [B] int64.
+    """Rows of each sequence, summed over the steps: [B] int64."""
 
-    computed: active rows that were computed.
-    probed: locked rows that were probed.
-    present: rows that a run without locks computes.
-    """
-
-    computed: NDArray
-    probed: NDArray
-    present: NDArray
+    computed: NDArray  # active rows that were computed
+    probed: NDArray  # locked rows that were probed
+    present: NDArray  # rows that a run without locks computes
 
 
 class TotalsCounter:

@@ -25,24 +25,16 @@ Commit = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Candidates:
-    """The masked positions of one sequence that the step computed and `chooses` names, in order of position.
-
-    slots: [C] int64.
-    tokens: [C] int64, the candidate token of each.
-    score: [C] float64, the higher the better.
-    late: [C] bool: the token would end the text and is committed last.
-    ranked: int64, numbers of the open ones in the order of commits: high scores first, then low positions, late last.
-    quota: the number of commits that the schedule asks for.
-    """
+    """The masked positions of one sequence that the step computed and `chooses` names, in order of position."""
 
     state: State
     b: int
-    slots: Slots
-    tokens: NDArray[np.int64]
-    score: NDArray
-    late: NDArray[np.bool_]
-    ranked: NDArray[np.int64]
-    quota: int
+    slots: Slots  # [C] int64
+    tokens: NDArray[np.int64]  # [C] int64, the candidate token of each
+    score: NDArray  # [C] float64, the higher the better
+    late: NDArray[np.bool_]  # [C] bool: the token would end the text and is committed last
+    ranked: NDArray[np.int64]  # numbers of the open ones: high scores first, then low positions, late last
+    quota: int  # the number of commits that the schedule asks for
 
 
 class UnmaskPolicy(Described):

@@ -22,19 +22,13 @@ _LARGEST_HEAD = 256
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Runs of rows that attend to the same positions: one a sequence, in a block-causal network one a block.
+    """Runs of rows that attend to the same positions: one a sequence, in a block-causal network one a block."""
 
-    rows: [S + 1] int32, where the rows of each segment begin, and their number.
-    starts: [S + 1] int32, the slot at which the sequence of each segment begins, and the number of slots.
-    seen: [S] int32, how many slots the rows of a segment attend to; None for all of their sequence.
-    most_rows, most_seen: at least the largest numbers of rows and of slots of a segment.
-    """
-
-    rows: Tensor
-    starts: Tensor
-    seen: Tensor | None
-    most_rows: int
-    most_seen: int
+    rows: Tensor  # [S + 1] int32, where the rows of each segment begin, and their number
+    starts: Tensor  # [S + 1] int32, the slot at which the sequence of each segment begins, and the number of slots
+    seen: Tensor | None  # [S] int32, how many slots the rows of a segment attend to; None for all of their sequence
+    most_rows: int  # at least the largest numbers of rows and of slots of a segment
+    most_seen: int  # at least the largest numbers of rows and of slots of a segment
 
     def to(self, device: torch.device) -> Segments:
         seen = None if self.seen is None else self.seen.to(device)

@@ -18,30 +18,18 @@ from surelock.model.network import sight
 
 @dataclass(slots=True)
 class Rows:
-    """The rows of one step, in the order of the flat axis.
+    """The rows of one step, in the order of the flat axis."""
 
-    positions: [R] int64, the position of each row in its sequence.
-    slots: [R] int64, its place on the flat axis.
-    written: [R] int64, the slot to which each row writes: its own, or if it is probed the spare one, `sum(lengths)`;
-    None if all write to their own.
-    read: [K] int64, ascending, the row numbers whose posteriors are read; None for all.
-    read_counts: the number of read rows of each sequence, if `read` is given.
-    around: [R, 3] int64, the slots of the position before, of the row, and of the position behind, see `KVCache`; None
-    in a network that attends in every layer.
-    segments: of all rows; None where sequences are attended to one after the other.
-    read_segments: of the read rows, if both are given.
-    """
-
-    positions: Tensor
-    slots: Tensor
+    positions: Tensor  # [R] int64, the position of each row in its sequence
+    slots: Tensor  # [R] int64, its place on the flat axis
     counts: list[int]
     lengths: list[int]
-    written: Tensor | None = None
-    read: Tensor | None = None
-    read_counts: list[int] = field(default_factory=list)
-    around: Tensor | None = None
-    segments: Segments | None = None
-    read_segments: Segments | None = None
+    written: Tensor | None = None  # [R] int64, where each row writes: its slot, or the spare one if it is probed
+    read: Tensor | None = None  # [K] int64, ascending, the row numbers whose posteriors are read; None for all
+    read_counts: list[int] = field(default_factory=list)  # the number of read rows of each sequence, if `read` is given
+    around: Tensor | None = None  # [R, 3] int64, the slots before, of and behind the row, for layers that convolve
+    segments: Segments | None = None  # of all rows; None where sequences are attended to one after the other
+    read_segments: Segments | None = None  # of the read rows, if both are given
 
     def to(self, device: torch.device) -> "Rows":
         if device == self.positions.device:

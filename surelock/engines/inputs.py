@@ -15,19 +15,13 @@ from surelock.engines.cache import Rows
 
 @dataclass(slots=True)
 class Inputs:
-    """Inputs of the packed forward of a step, for all passes.
+    """Inputs of the packed forward of a step, for all passes."""
 
-    arrays: `tokens` [R] int64, and the arrays of `Rows` and `Segments` by their names; those of the segments of read
-    rows have "read_" before theirs.
-    counts, lengths, read_counts: as in `Rows`.
-    bucket: the number of rows that they are filled up to; 0 if they are not.
-    """
-
-    arrays: dict[str, NDArray]
-    counts: list[int]
-    lengths: list[int]
-    read_counts: list[int]
-    bucket: int = 0
+    arrays: dict[str, NDArray]  # `tokens` [R] int64, those of `Rows`, of `Segments`, and ("read_...") of read ones
+    counts: list[int]  # as in `Rows`
+    lengths: list[int]  # as in `Rows`
+    read_counts: list[int]  # as in `Rows`
+    bucket: int = 0  # the number of rows that they are filled up to; 0 if they are not
 
     def rows(self, tensors: Mapping[str, Tensor]) -> Rows:
         """Return the rows, of tensors of the arrays' names."""

@@ -30,23 +30,19 @@ def even(count: int, most: int) -> list[slice]:
 class Look:
     """The K read rows of a plan, in chunks.
 
-    parts: those whose logits are made at once, and of each the chunks whose posteriors are read at once.
-    groups: the prefixes of what follows: "observed " for KLs that no rule needs, "" for the others.
     arrays: for the device, int64 but for `uniform`. Rows count from the first of their chunk.
         chosen [C]: the rows that may be committed.
         banned_at, banned: tokens that candidates must not become; candidates count from the first of their chunk.
         compared, compared_slots: the rows that have a KL from a kept posterior, and their slots.
         uniform [C, W]: float64, the random numbers of `choose_by_span`, only where it is used.
         kept, kept_slots: the rows whose posteriors are kept, and their slots; kept_rows: these, counted from row 0.
-    places: the rows, counted from row 0, that the numbers of an array are of; ascending.
-    infinite: the rows that are compared while nothing is kept of them.
     """
 
-    parts: list[tuple[slice, list[slice]]]
-    groups: list[str]
+    parts: list[tuple[slice, list[slice]]]  # whose logits are made at once, and the chunks that are read at once
+    groups: list[str]  # the prefixes of what follows: "observed " for KLs that no rule needs, "" for the others
     arrays: dict[str, NDArray]
-    places: dict[str, Whole]
-    infinite: Whole
+    places: dict[str, Whole]  # the rows, counted from row 0, that the numbers of an array are of; ascending
+    infinite: Whole  # the rows that are compared while nothing is kept of them
 
     def of(self, name: str, chunk: slice) -> slice:
         """Return which numbers of an array are those of a chunk."""

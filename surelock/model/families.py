@@ -39,31 +39,19 @@ REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A checkpoint family.
-
-    model_type, architecture: its names in config.json.
-    tensors: the tensor names of each parameter of the network.
-    read_config: reads the shape from config.json.
-    mask_id: the id of the mask, if its files do not name one; -1 is the last of the vocabulary.
-    generation: recommended settings in the flat form; a checkpoint's generation_config.json overrides them.
-    named: for names of checkpoints that declare the architecture and are block-causal, the size of their blocks.
-    modulated: whether a constant time condition is to be folded in, see `surelock.model.modulation`.
-    tokenizer: the hub id of the tokenizer, if the files of a checkpoint have none.
-    template: the chat template, if not that of the tokenizer.
-    stop: the text that ends an answer, beside the ids that do.
-    """
+    """A checkpoint family. model_type, architecture: its names in config.json."""
 
     model_type: str
     architecture: str
-    tensors: Mapping[str, tuple[str, ...]]
-    read_config: Callable[[Mapping[str, Any]], NetworkConfig]
-    mask_id: int | None = None
-    generation: Mapping[str, Any] = field(default_factory=dict)
-    named: Mapping[str, int] = field(default_factory=dict)
-    modulated: bool = False
-    tokenizer: str = ""
-    template: str = ""
-    stop: str = ""
+    tensors: Mapping[str, tuple[str, ...]]  # the tensor names of each parameter of the network
+    read_config: Callable[[Mapping[str, Any]], NetworkConfig]  # reads the shape from config.json
+    mask_id: int | None = None  # the id of the mask, if its files do not name one; -1 is the last of the vocabulary
+    generation: Mapping[str, Any] = field(default_factory=dict)  # recommended settings in the flat form
+    named: Mapping[str, int] = field(default_factory=dict)  # by a word in the names of block-causal ones: their blocks
+    modulated: bool = False  # whether a constant time condition is to be folded in, see `surelock.model.modulation`
+    tokenizer: str = ""  # the hub id of the tokenizer, if the files of a checkpoint have none
+    template: str = ""  # the chat template, if not that of the tokenizer
+    stop: str = ""  # the text that ends an answer, beside the ids that do
 
     def tensor_names(self, parameter: str) -> tuple[str, ...]:
         """Return the tensor names of a parameter such as 'blocks.3.qkv.weight'."""

@@ -15,18 +15,14 @@ KINDS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uin
 
 
 class Stored(NamedTuple):
-    """The place of a tensor: `nbytes` bytes from `offset` in a file.
-
-    dtype: its name in safetensors, such as "BF16".
-    factor: what each row is multiplied by, float64; None is 1.
-    """
+    """The place of a tensor: `nbytes` bytes from `offset` in a file."""
 
     file: Path
-    dtype: str
+    dtype: str  # its name in safetensors, such as "BF16"
     shape: tuple[int, ...]
     offset: int
     nbytes: int
-    factor: NDArray[np.float64] | None = None
+    factor: NDArray[np.float64] | None = None  # what each row is multiplied by, float64; None is 1
 
     def resolved(self) -> Stored:
         return self._replace(file=self.file.resolve())

@@ -18,14 +18,11 @@ _SAME = ("model", "prompt", "chat", "blanks", "settings")  # what a line must ag
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """id: unique; the number of the line or of the argument, from 1, unless the file gives one.
+    """"""
 
-    given: settings of this prompt alone, in the flat form.
-    """
-
-    id: int | str
+    id: int | str  # unique; the number of the line or of the argument, from 1, unless the file gives one
     text: str
-    given: dict[str, Any]
+    given: dict[str, Any]  # settings of this prompt alone, in the flat form
 
 
 def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:

@@ -29,27 +29,18 @@ Run = str | Path | dict[str, Any] | Iterator[Step] | list[Step]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """The cells of a sequence. Arrays are [steps, N].
+    """The cells of a sequence. Arrays are [steps, N]."""
 
-    sequence: its number in the batch, or the id of the lane of a trace.
-    steps: [steps] int64, their numbers.
-    tokens: int64, after the step; -1 is masked.
-    kl, confidence: float64, NaN where the step has none.
-    taken_back: masked again by the policy before the step, which may have written it anew.
-    guess: int64, the most likely token of a computed position that was masked before the commit; -1 if unknown.
-    pieces: the texts of the tokens, as a trace holds them.
-    """
-
-    sequence: int | str
-    steps: Whole
-    tokens: Whole
+    sequence: int | str  # its number in the batch, or the id of the lane of a trace
+    steps: Whole  # [steps] int64, their numbers
+    tokens: Whole  # int64, after the step; -1 is masked
     computed: Flags
     locked: Flags
-    taken_back: Flags
-    kl: NDArray
-    confidence: NDArray
-    guess: Whole
-    pieces: dict[str, Any]
+    taken_back: Flags  # masked again by the policy before the step, which may have written it anew
+    kl: NDArray  # float64, NaN where the step has none
+    confidence: NDArray  # float64, NaN where the step has none
+    guess: Whole  # int64, the most likely token of a computed position that was masked before the commit; -1 if unknown
+    pieces: dict[str, Any]  # the texts of the tokens, as a trace holds them
 
     @property
     def states(self) -> NDArray[np.uint8]:
