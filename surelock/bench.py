@@ -92,11 +92,7 @@ def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
 
 @contextmanager
 def written(arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
-    """A context with the arguments by which a model is loaded.
-
-    On a CPU the random weights of a shape are written to a temporary folder, from which they are loaded as a model's
-    files are.
-    """
+    """A context with the arguments by which a model is loaded; on a CPU a shape's random weights are files first."""
     with TemporaryDirectory() as folder:
         name = arguments.shape
         if name is not None and arguments.random_weights and find_device(arguments.device).type == "cpu":
@@ -107,10 +103,7 @@ def written(arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
 
 
 def loaded(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
-    """Return the model of `bench decode` and the seconds that loading took.
-
-    Raises ValueError for flags that cannot be met.
-    """
+    """Return the model of `bench decode` and the seconds that loading took."""
     with written(arguments) as given:
         begun = time.perf_counter()
         lm = subject(given, given.engine)
@@ -217,10 +210,7 @@ class Lockstep:
             self.seconds[name].append(values)
 
     def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
-        """Return the figures of some repeats. The time of a step is its median over the repeats.
-
-        repeats: their numbers. tokens: the number of committed tokens of a run.
-        """
+        """Return figures of some repeats; times are medians over them. tokens: how many a run commits."""
         steps = {name: np.median([values[r] for r in repeats], axis=0) for name, values in self.seconds.items()}
         base, locked = steps["baseline"], steps["locked"]
         figures: Figures = {"locked_last_step_ms": 1e3 * float(np.median(locked[-len(locked) // 8 :]))}
@@ -230,10 +220,7 @@ class Lockstep:
         return figures | {"speedup": float(base.sum() / locked.sum())}
 
     def result(self) -> Figures:
-        """Return the figures of all repeats so far.
-
-        Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time.
-        """
+        """Return all figures. Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time."""
         costs = self._costs()
         figures = summary(
             lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ["speedup"]
@@ -267,10 +254,7 @@ def quartiles(values: Sequence[float]) -> list[float]:
 
 
 def refusal(ratio: float, repeats: Sequence[float]) -> str | None:
-    """Return why a ratio is refused; None if it is not.
-
-    ratio: of all repeats together. repeats: the ratio of each repeat.
-    """
+    """Return why the ratio of all repeats is refused, by those of single `repeats`; None if it is not."""
     if len(repeats) < LEAST:
         return f"{len(repeats)} of the {LEAST} repeats that a spread takes"
     first, third = quartiles(repeats)

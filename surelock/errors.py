@@ -20,10 +20,7 @@ def first_line(error: BaseException) -> str:
 
 
 def panics() -> tuple[type[BaseException], ...]:
-    """Return the exception classes of panics in Rust libraries.
-
-    Each library creates its class, outside any module, at its first panic. So call this in the `except` clause.
-    """
+    """Return the classes of panics of Rust libraries. Each makes its own at its first panic: call this in `except`."""
     return tuple(kind for kind in BaseException.__subclasses__() if kind.__name__ == "PanicException")
 
 

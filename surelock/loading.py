@@ -199,11 +199,7 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
 
 
 def find_directory(name: str, check: Callable[[Sizes], None] | None = None, files: Sequence[str] = _FILES) -> Path:
-    """Return the directory of a model: STORIES, the name itself, or a snapshot from the hub. Raises CheckpointError.
-
-    check: is called with the sizes of the tensors before a snapshot is fetched.
-    files: patterns of the names of the files that are fetched.
-    """
+    """Return the directory of a model, fetched from the hub if it is no other. check: of the sizes before that."""
     if name == "stories":
         return STORIES
     check_name(name)

@@ -91,10 +91,7 @@ def read_compute(plain: Any) -> ComputeRule:
 
 
 def rule_of(parts: list[Any], table: dict[str, type[ComputeRule]] = COMPUTE) -> ComputeRule:
-    """Return the rule of one plain form, or of two. table: the rules by kind.
-
-    Raises ValueError for any other number.
-    """
+    """Return the rule of one plain form, or of two. Raises ValueError for any other number. table: rules by kind."""
     check_number(parts)
     rules = [_read("compute", part, table) for part in parts]
     return Both(*rules) if len(rules) == 2 else rules[0]
@@ -189,9 +186,7 @@ def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:
 
 
 def check_owners(given: Mapping[str, Any], kinds: Container[str]) -> None:
-    """Raise ValueError for a given setting, whatever its value, of a kind that is not chosen or of a group that is
-    switched off.
-    """
+    """Raise ValueError for a given setting of a kind that is not chosen or of a group that is switched off."""
     for flat, each in flat_settings().items():
         if flat not in given:
             continue

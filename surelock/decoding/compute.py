@@ -74,11 +74,10 @@ class ComputeRule(Described):
         return active
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
-        """Return which of the computed slots [R] the rule watches, and which of these need a step-wise KL now: twice
-        [R] bool. Default: none.
+        """Return which of the computed slots [R] the rule watches, and which of these need a KL now: twice [R] bool.
 
         The engine keeps the posteriors of watched rows until their next computation, and reports their confidence.
-        Other rows have a confidence only where a candidate token is chosen.
+        Other rows have a confidence only where a candidate token is chosen. Default: none.
         """
         none = np.zeros(len(slots), dtype=bool)
         return none, none

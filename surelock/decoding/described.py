@@ -29,10 +29,7 @@ def describe() -> dict[str, Any]:
 
 
 def presets_for(generation: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the presets for a model: id, name, sentence, and compute and unmask in the plain form.
-
-    generation: the model's generation_config.json, in the flat form.
-    """
+    """Return the presets for a model. generation: what it recommends, in the flat form."""
     found = []
     for preset in (*PRESETS.values(), *map(preset_of, outside())):
         decoder = preset.decoder(generation)

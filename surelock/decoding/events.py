@@ -71,11 +71,7 @@ class Event:
 
 
 def in_order(events: Sequence[Event], canvas: Canvas, steps: int, vocab_size: int, policy: UnmaskPolicy) -> list[Event]:
-    """Check the events of a run and sort them: by step, and within a step in the order of `_ORDER`.
-
-    Raises ValueError, one sentence, for an event at a step or position that does not exist, for one that writes or
-    masks a prompt token, for one that writes the mask or an unknown token, and for two events that exclude each other.
-    """
+    """Check the events of a run, and sort them by step and by `_ORDER`. Raises ValueError, one sentence."""
     kinds: dict[Any, set[str]] = {}
     for event in events:
         if not isinstance(event, Event):

@@ -16,10 +16,7 @@ from surelock.decoding.step import Flags, Reading
 
 
 def percentile(values: NDArray, m: float) -> float:
-    """The m-th percentile as the lower order statistic, sorted(values)[floor(m (n - 1) / 100)].
-
-    As a gate it admits the same positions as linear interpolation, and rounding cannot change which.
-    """
+    """The m-th percentile as the lower order statistic: as a gate it admits what linear interpolation does."""
     k = int(m * (len(values) - 1) / 100)
     return float(np.partition(values, k)[k])
 

@@ -31,10 +31,7 @@ class Draws:
         return np.array([drawn[stream][row] for stream, row in zip(self.stream, self.row, strict=True)])
 
     def gumbel(self, candidates: NDArray[np.int64], width: int) -> NDArray:
-        """Return `width` uniform numbers in [0, 1) for each of some candidates: [K, width] float64.
-
-        candidates: [K] int64, ascending, their numbers.
-        """
+        """Return `width` uniform numbers in [0, 1) for each of some candidates, ascending: [K, width] float64."""
         out, streams, rows = np.empty((len(candidates), width)), self.stream[candidates], self.row[candidates]
         for stream in np.unique(streams).tolist():
             where = np.flatnonzero(streams == stream)

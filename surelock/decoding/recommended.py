@@ -44,10 +44,7 @@ def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) ->
 
 
 def nearest_block(gen_length: int, steps: int, most: int) -> int | None:
-    """Return the largest possible block length from half of `most` to `most`; None, which is one block, without one.
-
-    Shorter blocks would decode from left to right.
-    """
+    """Return the largest possible block length from half of `most` to `most`; None, which is one block, without one."""
     return max((block for block in block_choices(gen_length, steps, most) if 2 * block >= most), default=None)
 
 

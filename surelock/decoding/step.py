@@ -51,10 +51,7 @@ class Choice:
         return self.rows & (self.scores is not None or bool(self.measures))
 
     def best(self, score: NDArray, counts: list[int]) -> Whole:
-        """Return the numbers of the candidates that `quotas` lets be committed, ascending.
-
-        score: [C], of each candidate. counts: the number of rows of each sequence.
-        """
+        """Return the candidate numbers that `quotas` lets be committed, ascending. counts: rows of each sequence."""
         candidates = [int(part.sum()) for part in np.split(self.rows, np.cumsum(counts)[:-1])]
         edges = pairwise(np.cumsum([0, *candidates]))
         found = [
@@ -224,8 +221,5 @@ class Engine(Protocol):
         ...
 
     def logits(self, memory: Any, rows: NDArray) -> NDArray:
-        """Return the logits [K, V] of rows of the last plan that was read; NaN for a row that was not read.
-
-        rows: [K] int64, row numbers of the plan.
-        """
+        """Return the logits [K, V] of rows [K] int64 of the last plan; NaN for a row that was not read."""
         ...

@@ -62,11 +62,7 @@ def has_varlen(config: NetworkConfig, dtype: torch.dtype, device: torch.device) 
 def segment_arrays(
     config: NetworkConfig, positions: NDArray[np.int64], counts: Sequence[int], lengths: Sequence[int]
 ) -> dict[str, NDArray[np.int32]]:
-    """Return the arrays of `Segments`, by their names.
-
-    positions: [R] int64, the position of each row in its sequence.
-    counts, lengths: the number of rows and of slots of each sequence.
-    """
+    """Return the arrays of `Segments`, by name. counts, lengths: the rows and the slots of each sequence."""
     rows, starts = (np.cumsum([0, *each]) for each in (counts, lengths))
     if config.block_size is None:
         return {"rows": rows.astype(np.int32), "starts": starts.astype(np.int32)}
@@ -82,9 +78,7 @@ def segment_arrays(
 
 
 def attend_segments(q: Tensor, keys: Tensor, values: Tensor, segments: Segments) -> Tensor:
-    """Attend from rows q [R, n_heads, head_size] to slots [slots, n_kv_heads, head_size], in one kernel. Returns the
-    shape of q.
-    """
+    """Attend from q [R, n_heads, head_size] to slots [slots, n_kv_heads, head_size], in one kernel: the shape of q."""
     more: dict[str, Any] = {} if segments.seen is None else {"seqused_k": segments.seen}
     if "enable_gqa" in parameters():  # torch without it takes any number of key/value heads
         more["enable_gqa"] = q.shape[1] != keys.shape[1]

@@ -105,12 +105,7 @@ class KVCache:
         return c * (self.keys[layer][around] * weight.permute(2, 1, 0)).sum(1)
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
-        """Keep the hidden states [R, d_model] of the rows, and return those of the positions before them.
-
-        rows: on the device of the hidden states.
-
-        The first position of a sequence has its own.
-        """
+        """Keep the hidden states [R, d_model] of the rows, and return those of the positions before them."""
         if self._hidden is None:
             self._hidden = hidden.new_zeros(len(self.keys[0]), hidden.shape[1])
         rows.write(hidden, self._hidden)

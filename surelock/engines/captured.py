@@ -65,10 +65,7 @@ class CapturedForward:
         self._graphs: dict[int, Graph | None] = {}  # by the number of rows; None after the first step of so many
 
     def __call__(self, inputs: Inputs, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Return the hidden states of all rows.
-
-        inputs: of a step, filled up. tensors: their arrays on the device.
-        """
+        """Return the hidden states of all rows. inputs: filled up. tensors: their arrays on the device."""
 
         def function(given: Mapping[str, Tensor]) -> Tensor:
             return self._forward(given["tokens"], inputs.rows(given))

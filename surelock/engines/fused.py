@@ -48,12 +48,7 @@ def read_posteriors(logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Ten
 
 
 def divergences(logits: Tensor, lse: Tensor, rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor) -> Tensor:
-    """Return the KL divergences [K] of the posteriors of rows of logits [R, V] from kept ones, see `kl_divergence`.
-
-    lse: [R], of the logits.
-    rows, slots: [K] int64, of `logits` and of `kept` [slots, V].
-    kept_lse: [K].
-    """
+    """Return the KLs [K] of the posteriors of rows of `logits` from those of slots of `kept`, see `kl_divergence`."""
     z, lse = logits[rows].to(lse.dtype), lse[rows]
     minus_delta = (kept[slots].to(lse.dtype) - z) + (lse - kept_lse)[:, None]
     return (exp_without_two_terms(minus_delta) * (z - lse[:, None]).exp()).sum(dim=-1)
@@ -74,7 +69,5 @@ def compiled() -> tuple:
 
 @cache
 def compiled_elementwise() -> Elementwise:
-    """Return the elementwise functions of a layer, compiled at their first call for its number of rows, and at the next
-    other one for any number.
-    """
+    """Return the elementwise functions of a layer, compiled at the first call and at the next number of rows."""
     return Elementwise(torch.compile(rotate), torch.compile(gated))

@@ -68,10 +68,7 @@ class _Graph:
         return name
 
     def weight(self, parameter: str, part: int = 0) -> str:
-        """Return the name of a network parameter in float32. part: of a stacked one, which tensor.
-
-        What is computed of weights alone is computed once, when a session starts.
-        """
+        """Return the name of a parameter in float32, or of a `part` of a stacked one. Sessions compute it once."""
         name, dtype = self._stored(parameter, part)
         wide, scaled = f"{name} in float32", f"{name} scaled"
         factor = None if parameter in self._given else getattr(self._tensors[parameter][part][1], "factor", None)
@@ -271,10 +268,7 @@ class _Layers:
 
 
 def head_graph(config: NetworkConfig, tensors: Tensors, given: bool = False) -> ModelProto:
-    """hidden [K, d_model] -> logits [K, vocab_size].
-
-    given: whether the head's weights are an input, under the name of their parameter.
-    """
+    """hidden [K, d_model] -> logits [K, vocab_size]. given: whether the head's weights are an input."""
     g, name = _Graph(tensors), head_name(config)
     if given:
         g.given(name, config.vocab_size, config.d_model)
@@ -330,10 +324,7 @@ def posterior_graph() -> ModelProto:
 
 
 def _kl(g: _Graph, log_p: str, log_q: str) -> str:
-    """KL(p || q) in nats, [M], as sum_v (p + q) tanh(d / 2) - p d with d = log q - log p.
-
-    (p + q) tanh(d / 2) is q - p, whose sum is zero: no digits are lost when p and q nearly agree.
-    """
+    """KL(p || q) in nats, [M], with d = log q - log p. q - p sums to zero: no digits are lost where they agree."""
     d, p, q = g("Sub", log_q, log_p), g("Exp", log_p), g("Exp", log_q)
     difference = g("Mul", g("Add", p, q), g("Tanh", g("Mul", d, g.constant(0.5, np.float32))))
     return g("ReduceSum", g("Sub", difference, g("Mul", p, d)), g.constant([1]), keepdims=0)

@@ -12,10 +12,7 @@ _LEAST_ROWS = 55  # whose logits are made at once, at most 32 MiB at 150,000 tok
 
 
 def chunk_rows(table_bytes: int, row_bytes: int) -> tuple[int, int]:
-    """Return for how many rows at once logits are made, and for how many of these posteriors are read.
-
-    table_bytes: the size that one table of posteriors may have, of which about ten are used. row_bytes: of one row.
-    """
+    """Return for how many rows at once logits are made, and posteriors read: about ten tables of `table_bytes`."""
     few = table_bytes // row_bytes
     return max(_LEAST_ROWS, few), max(_LEAST_READ, few)
 
@@ -51,11 +48,7 @@ class Look:
 
 
 def look_at(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Look:
-    """Return what is read of a plan.
-
-    has: [slots], whether a posterior is kept.
-    made, read: the most rows whose logits are made at once, and whose posteriors are read at once.
-    """
+    """Return what is read of a plan. has: [slots], whether a posterior is kept. made, read: the most rows at once."""
     rows, slots = plan.read, plan.slots[plan.read]
     parts, first = [], np.zeros(len(rows), dtype=np.int64)  # of the chunk of each row
     for part in even(len(rows), made):

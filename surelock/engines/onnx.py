@@ -68,12 +68,7 @@ class Cache:
         probed: NDArray[np.bool_],
         read: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Compute rows. Returns the hidden states [K, d_model] from which the logits of the read rows are made.
-
-        tokens, positions: [R] int64.
-        probed: [R] bool, whether the row leaves its keys and values in the cache as they are.
-        read: [K] int64, ascending, the row numbers that are read.
-        """
+        """Compute rows [R]. Returns the hidden states [K, d_model] that the logits of the rows `read` are of."""
         written = np.flatnonzero(~probed)
         inputs = {"tokens": tokens, "positions": positions, "written": written, "targets": positions[written]}
         inputs["read"] = read if self._states is None else np.arange(len(tokens))

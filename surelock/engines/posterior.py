@@ -145,10 +145,7 @@ class Reader:
         plan: Plan,
         reading: Reading,
     ) -> None:
-        """Fill `reading` with confidences, candidates, KLs and likely tokens.
-
-        logits: (start, stop, out) -> the logits of the read rows start:stop, written to `out` [stop - start, V].
-        """
+        """Fill `reading`. logits: (start, stop, out) -> the logits of the read rows start:stop, written to `out`."""
         found = self._begin(look, tensors, plan.choice.measures)
         fuses = self._fuses(found, plan)
         for part, chunks in look.parts:

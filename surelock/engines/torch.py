@@ -133,10 +133,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray:
-        """Return the logits [K, V] of rows of the last plan, see `Engine.logits`.
-
-        They are in the dtype of the network, or in float32 if that is wider.
-        """
+        """See `Engine.logits`. They are in the dtype of the network, or in float32 if that is wider."""
         wide = torch.promote_types(self.network.dtype, torch.float32)
         found = torch.full((len(rows), self.network.config.vocab_size), torch.nan, dtype=wide)
         known = np.isin(rows, memory.rows)

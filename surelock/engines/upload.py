@@ -22,10 +22,7 @@ def upload(arrays: Mapping[str, NDArray], device: torch.device) -> dict[str, Ten
 
 
 def pack(arrays: Mapping[str, NDArray], pinned: bool) -> tuple[Tensor, dict[str, slice]]:
-    """Return the bytes of arrays behind one another, [bytes] uint8, and the place of each.
-
-    pinned: whether the memory is page-locked, which a GPU reads while the host goes on.
-    """
+    """Return the bytes of arrays behind one another, [bytes] uint8, and the place of each. pinned: page-locked."""
     places, stop = {}, 0
     for name, array in arrays.items():
         start = -(-stop // _ALIGNED) * _ALIGNED

@@ -26,10 +26,7 @@ def read_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a request's generation_kwargs in the flat form.
-
-    The temperature is 0 unless the request samples. Names that are no settings are ignored, and logged once.
-    """
+    """Return the settings of a request's generation_kwargs in the flat form. Other names are logged once."""
     settings = flat_settings()
     found = {name: _value(name, value) for name, value in request.items() if name in settings.keys() | CHOICES.keys()}
     length = next((request[name] for name in _LENGTHS if request.get(name) is not None), None)

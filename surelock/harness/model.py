@@ -165,10 +165,7 @@ class SureLockLM(TextLM):
         return found
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Return minus the bound of each whole text in nats.
-
-        A text that is too long is scored in parts, each given as many tokens before it as fit.
-        """
+        """Return minus the bound of each whole text in nats; parts of a long one are given the tokens before them."""
         found = []
         for (text,) in tqdm(_arguments(requests), desc="Bounds", disable=disable_tqdm):
             ids, most = self.tok_encode(text), self.max_length

@@ -14,9 +14,7 @@ from surelock.model.network import Network
 def stratified_counts(
     rng: np.random.Generator, strata: NDArray[np.int64], total: int, length: int | NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the number of tokens to mask in each window [B]: uniform on 1..length, one draw in each stratum of
-    `total`.
-    """
+    """Return how many tokens to mask in each window [B]: uniform on 1..length, one draw in each stratum of `total`."""
     return 1 + np.floor((strata + rng.random(len(strata))) / total * length).astype(np.int64)
 
 

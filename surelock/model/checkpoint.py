@@ -149,10 +149,7 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 
 def check_tensors(shape: NetworkConfig, config: Mapping[str, Any], directory: Path) -> None:
-    """Check the tensors of a checkpoint before a network of its shape is built. Warns of what is passed over.
-
-    Raises CheckpointError for a quantised checkpoint, and for one with fewer tensors than layers.
-    """
+    """Raise CheckpointError for a quantised checkpoint, or for fewer tensors than layers. Warn of the rest."""
     with TensorFiles(directory) as files:
         if how := _quantised(config, files):
             floats = "only weights of float16, bfloat16, float32 or float64 are read"
@@ -230,13 +227,7 @@ def load_weights(
     dtype: torch.dtype | None,
     int8: bool = False,
 ) -> None:
-    """Fill a network from a checkpoint, one parameter at a time.
-
-    network: on the meta device.
-    dtype: None is the dtype of the checkpoint's embedding.
-
-    Raises what `find_tensors` raises.
-    """
+    """Fill a network on the meta device, one parameter at a time. dtype: None is that of the checkpoint's embedding."""
     found, parameters = find_tensors(network, family, directory), dict(network.named_parameters())
     dtype = dtype or next(FLOATS[each.dtype] for _, each in found["embed.weight"] if isinstance(each, Stored))
     size = sum(parameter.numel() for parameter in parameters.values())

@@ -26,12 +26,7 @@ _BLANK = r"(?<![\w\\])_{2,}(?![\w\\])"
 
 @contextmanager
 def encoding(owner: str, text: Any, what: str = "prompt") -> Iterator[None]:
-    """A context for one use of a tokenizer.
-
-    owner: the model, named in errors.
-
-    Raises ValueError for what is no text, for a lone surrogate, and for a text that the tokenizer cannot read.
-    """
+    """A context for one use of a tokenizer of `owner`. Raises ValueError for what is no text or cannot be read."""
     if not isinstance(text, str):
         turns = ": several turns are not supported" if isinstance(text, list | tuple) else ""
         raise ValueError(f"a {what} must be a text, not {shown(text)}{turns}")
@@ -136,12 +131,7 @@ class Encoder:
         return Rendering(written, parts) if len(parts) > 1 else text
 
     def render(self, turns: Sequence[Mapping[str, Any]], **how: Any) -> Rendering:
-        """Return a conversation in the chat template. What its turns say stays text.
-
-        turns: role and content (a text) of each. how: arguments of `apply_chat_template`.
-
-        Raises ValueError, also for all that the template raises.
-        """
+        """Return a conversation in the chat template, in which what its turns say stays text. Raises ValueError."""
         unusable = f"the chat template of {self.owner} cannot be used"
         with _refused(unusable):
             markup, stand_ins, safe = self._markup(), _StandIns(self.tokenizer.get_chat_template(), turns), []

@@ -9,9 +9,7 @@ MOST_THREADS = 1024
 
 
 def set_threads(threads: int | None) -> None:
-    """Set the threads of torch; None leaves them as they are. Raises ValueError for a number out of range: torch ends
-    the process at some larger ones.
-    """
+    """Set the threads of torch, unless None. Raises ValueError for a number at which torch might end the process."""
     if threads is not None:
         if not 0 < threads <= MOST_THREADS:
             raise ValueError(f"threads: must be from 1 to {MOST_THREADS}, not {threads}")

@@ -29,10 +29,7 @@ def file_sizes(directory: Path) -> Sizes:
 
 
 def hub_sizes(name: str) -> Sizes:
-    """Return the sizes of a hub model's tensors, from their headers there.
-
-    There are none if the model is in the local cache, and if the hub does not tell: fetching then says why.
-    """
+    """Return the sizes of a hub model's tensors, from their headers there; none if it is cached or unknown."""
     from huggingface_hub import get_safetensors_metadata, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, NotASafetensorsRepoError, SafetensorsParsingError
 
@@ -54,10 +51,7 @@ def check_room(
     device_map: Any = None,
     weights: str | None = None,
 ) -> None:
-    """Write what weights of a large model will take to stderr. Raises CheckpointError if they exceed the device.
-
-    name: of the model. The others: see `surelock.load`.
-    """
+    """Write what weights of a large model will take to stderr. Raises CheckpointError if they exceed the device."""
     counts = Counter()
     for kind, shape in sizes.values():
         counts[kind] += prod(shape)

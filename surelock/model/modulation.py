@@ -34,12 +34,7 @@ def time_shapes(config: NetworkConfig, width: int) -> dict[str, tuple[int, ...]]
 
 
 def folded(config: NetworkConfig, tensors: Tensors, read: Callable[[str], NDArray[np.float64]] | None) -> Tensors:
-    """Return the tensors of the network that computes the same without a time condition, in float64.
-
-    read: reads a tensor by its name; None if there is no time condition. The biases of norms are then 0.
-
-    Raises CheckpointError for tensors of the time condition that have another shape.
-    """
+    """Return the tensors of the network that does the same without a time condition. read: None if there is none."""
     found = dict(tensors)
     norms = [name for name, sources in tensors.items() if not sources]
     if read is None:

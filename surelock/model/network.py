@@ -200,10 +200,7 @@ class Network(nn.Module):
         only: Pick | None = None,
         elementwise: Elementwise = PLAIN,
     ) -> Tensor:
-        """Run all layers: tokens [...] int64 -> hidden states [..., d_model] after the last norm.
-
-        only: picks the rows that the last layer computes; None is all.
-        """
+        """Run all layers: tokens [...] int64 -> hidden states [..., d_model]. only: picks rows of the last layer."""
         x = self.embed(tokens.to(self.embed.weight.device))
         factors, device, last = None, None, len(self.blocks) - 1
         for number, block in enumerate(cast("Iterable[Block]", self.blocks)):
@@ -227,10 +224,7 @@ def empty_network(config: NetworkConfig) -> Network:
 
 
 def sight(config: NetworkConfig, positions: Tensor, length: int) -> Tensor | None:
-    """Return which of the first `length` positions rows at `positions` [R] see: [R, length] bool; None for all.
-
-    In a block-causal network a row sees its own block and all blocks before it.
-    """
+    """Return which of the first `length` positions rows at `positions` [R] see: [R, length] bool; None for all."""
     if config.block_size is None:
         return None
     seen = (positions // config.block_size + 1) * config.block_size
@@ -239,10 +233,7 @@ def sight(config: NetworkConfig, positions: Tensor, length: int) -> Tensor | Non
 
 @lru_cache(maxsize=16)
 def rotary_table(config: NetworkConfig, length: int, dtype: torch.dtype, device: torch.device) -> Rotary:
-    """Return the cosines, and the sines signed for `rotate`, of `length` positions: [length, 1, head_size] each.
-
-    Their dtype is float32, or float64 in a float64 network.
-    """
+    """Return cosines and signed sines of `length` positions, [length, 1, head_size] each, in float32 or float64."""
     wide = torch.promote_types(dtype, torch.float32)
     with torch.inference_mode(False):
         exponents = torch.arange(0, config.head_size, 2, device=device, dtype=wide) / config.head_size

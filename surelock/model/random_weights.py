@@ -19,10 +19,7 @@ _STD = 0.02  # as networks begin
 
 
 def write_random(described: Mapping[str, Any], directory: Path) -> None:
-    """Write a checkpoint of random weights in bfloat16: config.json and one file of safetensors, without a tokenizer.
-
-    described: the config.json of a model, without its special tokens.
-    """
+    """Write a checkpoint of random weights in bfloat16. described: its config.json, without its special tokens."""
     family, header, stop = family_of(described), {}, 0
     config = family.read_config(described)
     ids = {"eos_token_id": 0} | ({"mask_token_id": 1} if family.mask_id is None else {})

@@ -35,10 +35,7 @@ def has_tokenizer(directory: Path) -> bool:
 
 
 def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
-    """Load the tokenizer of a checkpoint with its special tokens and chat template; None if there is none.
-
-    Without a tokenizer.json, vocab.json and merges.txt are read as Qwen2's. Raises CheckpointError for damaged files.
-    """
+    """Load a tokenizer; None if there is none. Raises CheckpointError. vocab.json and merges.txt are Qwen2's."""
     if not has_tokenizer(directory):
         return None
     whole, *slow = (directory / name for name in (FILE, *SLOW))

@@ -234,10 +234,7 @@ def dense_plan(
     scores: str | None,
     inner: NDArray[np.bool_],
 ) -> Plan:
-    """Return a first step of sequences of one length: every row is computed, some are read.
-
-    tokens, blind, scores: see `Plan`. inner: which of the rows that are read have given words behind them.
-    """
+    """Return a first step of sequences of one length. inner: which of the rows `read` have given words behind them."""
     count = len(tokens)
     none, chooses = np.zeros((2, count), dtype=bool)
     chooses[read] = True

@@ -220,12 +220,7 @@ class Sheet:
 
 
 def target_file(flag: str, path: Path, suffixes: Sequence[str] = ()) -> Path:
-    """Return the path of an output file, checked before the work begins.
-
-    suffixes: the allowed suffixes; empty is any.
-
-    Raises ValueError for another suffix, or a folder that does not exist.
-    """
+    """Return the path of an output file. Raises ValueError for another suffix, or a folder that does not exist."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{flag} must be a file that ends in {' or '.join(suffixes)}, not {str(path)!r}")
     if not path.parent.is_dir():

@@ -123,11 +123,7 @@ def from_runs(runs: list[int], length: int) -> np.ndarray:
 
 
 def load_document(source: str | Path | dict[str, Any]) -> dict[str, Any]:
-    """Read a trace and check it.
-
-    Raises TraceError if it is not JSON, not a trace, of an unknown version, or damaged; OSError if the file cannot be
-    read.
-    """
+    """Read a trace and check it. Raises TraceError, and OSError if the file cannot be read."""
     document: Any = source
     if isinstance(source, str | Path):
         try:
@@ -150,9 +146,7 @@ def _validator() -> Any:
 
 
 def check_document(document: dict[str, Any]) -> None:
-    """Raise TraceError unless the document follows the schema, its sizes agree, all positions lie inside the sequence,
-    and the steps are in order.
-    """
+    """Raise TraceError unless a document follows the schema, its sizes and positions agree, and steps are in order."""
     try:
         errors = list(_validator().iter_errors(document))
     except UnicodeEncodeError:

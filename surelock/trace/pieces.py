@@ -62,10 +62,7 @@ class Pieces:
 
 
 def running_text(pieces: Mapping[str, Piece], tokens: Iterable[int]) -> str:
-    """Return the text of tokens, at most 100,000 characters.
-
-    tokens: token ids; below 0 is masked. Adjacent masks are one gap.
-    """
+    """Return the text of tokens, at most 100,000 characters. Below 0 is masked; adjacent masks are one gap."""
     found = (None if token < 0 else pieces.get(str(token), f"#{token}") for token in tokens)
     characters = chain.from_iterable(_characters(list(run)) for _, run in groupby(found, key=type))
     return "".join(islice(characters, MOST_CHARACTERS))

@@ -75,10 +75,7 @@ def _read(source: str, number: int, line: str) -> Prompt:
 
 
 def read_results(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the lines of a file of results by their ids; a last line that a killed process has left half is removed.
-
-    Raises ValueError for a file of something else.
-    """
+    """Return the lines of a file of results by their ids, without a last one that a killed process has left half."""
     content = file.read_bytes() if file.is_file() else b""
     whole = content[: content.rfind(b"\n") + 1]
     lines = [*filter(None, whole.splitlines()), *([content[len(whole) :]] if whole != content else [])]

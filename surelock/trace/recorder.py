@@ -95,19 +95,14 @@ class Recorder:
         return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening)}
 
     def take(self, items: Round) -> dict[str, Any]:
-        """Add a round of a race, and return the message of the stream.
-
-        {"records", "pieces"} for a round of steps, {"errors"} for the commit errors of a lane.
-        """
+        """Add a round of a race, and return the message of the stream: {"records", "pieces"} or {"errors"}."""
         if errors := [self._add_errors(each) for each in items if isinstance(each, Errors)]:
             return {"errors": errors}
         records = [self.record(each.lane, each.step) for each in items if isinstance(each, LaneStep)]
         return {"records": records, "pieces": self.fresh_pieces(records)}
 
     def record(self, lane: str, step: Step) -> dict[str, Any]:
-        """Add a step of a lane, and return its record for the stream: KLs and confidences as bytes, without likely
-        tokens.
-        """
+        """Add a step of a lane, and return its record: KLs and confidences as bytes, without likely tokens."""
         computed = step.computed[0]
         kl, confidence = (values[0][computed].astype(np.float32) for values in (step.kl, step.confidence))
         record: dict[str, Any] = {
@@ -161,9 +156,7 @@ class Recorder:
         self._tops[lane].append((rows[changed].astype(np.int32), ids[changed], probs[changed]))
 
     def top(self, lane: str, step: int, position: int) -> list[list[Any]]:
-        """Return [[token id, piece or None, probability], ...] of a position when it was last computed by `step`; empty
-        if it never was.
-        """
+        """Return [[token id, piece or None, probability], ...] of a position, as last computed by `step`."""
         for rows, ids, probs in reversed(self._tops.get(lane, [])[: step + 1]):
             at = int(np.searchsorted(rows, position))
             if at < len(rows) and rows[at] == position:

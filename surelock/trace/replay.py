@@ -27,19 +27,14 @@ def embedded_json(value: Any) -> str:
 
 
 def data_scripts() -> str:
-    """Return the script elements with the descriptions of the settings, for assets/js/trace/described.js, and with the
-    lessons, for assets/js/lessons/lessons.js.
-    """
+    """Return the script elements with the settings (assets/js/trace/described.js) and the lessons."""
     data = {"sl-settings": describe(), "sl-lessons": read_lessons()}
     return "".join(f'<script id="{at}" type="application/json">{embedded_json(it)}</script>' for at, it in data.items())
 
 
 @cache
 def replay_shell() -> str:
-    """Return the replay page (about 5 MB) with `TRACE_HOLE` in place of the trace.
-
-    Raises OSError for a missing asset.
-    """
+    """Return the replay page (about 5 MB) with `TRACE_HOLE` in place of the trace."""
     page = TEMPLATE.read_text("utf-8")
     parts = {
         "__SURELOCK_CSS__": (ASSETS / "scripts" / "stage.css").read_text("utf-8"),

@@ -102,10 +102,7 @@ def cells_of(run: Run, lm: LanguageModel | None = None) -> list[Cells]:
 
 
 def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
-    """Yield the step of each sequence of a batch by itself, without pads and logits, with its share of the seconds.
-
-    sizes: [B], the positions of each sequence.
-    """
+    """Yield the step of each sequence by itself, without pads and logits. sizes: [B], its positions."""
     batch, step = len(step.tokens), replace(step, commit_logits=None)
     part = {each.name: value for each in fields(Step) if isinstance(value := getattr(step, each.name), np.ndarray)}
     for b, size in enumerate(sizes):

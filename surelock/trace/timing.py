@@ -16,10 +16,7 @@ LEAST = 1.05  # the smallest ratio that is reported: the same machine repeats it
 
 
 def clocked(header: dict[str, Any]) -> list[str]:
-    """Return the ids of the lanes whose times may be compared: the largest group that was timed together.
-
-    A single lane is a group of its own. header: of a checked document.
-    """
+    """Return the lanes whose times may be compared: the largest group that was timed together, or a single lane."""
     ids = [lane["id"] for lane in header["lanes"]]
     groups = [group["lanes"] for group in header.get("timed_together", ())]
     most = max(groups, key=len, default=[])
