@@ -29,14 +29,13 @@ from surelock.decoding.rules import CHOICES
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
-from surelock.engines.flags import add_engine_flag
+from surelock.engines.flags import add_model_flags
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.torch import TorchEngine
 from surelock.loading import find_device, load_by, read_dtype
 from surelock.model.families import family_of
-from surelock.model.flags import add_model_flags, set_threads
 from surelock.model.language_model import LanguageModel
-from surelock.model.machine import device_name, peak_memory, processor
+from surelock.model.machine import device_name, peak_memory, processor, set_threads
 from surelock.model.network import empty_network
 from surelock.model.random_weights import SHAPES, write_random
 
@@ -54,7 +53,6 @@ Figures = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_subject_flags(parser, gen_length=256)
     add_choice_flags(parser)
-    add_engine_flag(parser)
     parser.set_defaults(run=run)
 
 

@@ -18,11 +18,11 @@ from accelerate.utils import get_balanced_memory
 from surelock.config import NetworkConfig
 from surelock.decoding.step import Engine
 from surelock.engines import ENGINES
+from surelock.engines.flags import DTYPES
 from surelock.engines.torch import TorchEngine
 from surelock.errors import CheckpointError, nearest, shown
 from surelock.model.checkpoint import check_kind, check_tensors, find_tensors, load_weights
 from surelock.model.families import CONFIG, GENERATION, Family, family_of, read_json, shape_of
-from surelock.model.flags import DTYPES
 from surelock.model.footprint import Sizes, check_room, file_sizes, hub_sizes
 from surelock.model.generation import generation_of
 from surelock.model.int8 import check_weights, is_product
@@ -224,18 +224,15 @@ def find_directory(name: str, check: Callable[[Sizes], None] | None = None, file
         check(hub_sizes(name))
     try:
         return Path(snapshot_download(name, allow_patterns=[*files]))
-    except HFValidationError as error:
-        raise CheckpointError(f"no directory {name!r}, and it is no valid hub id: {error}") from error
-    except GatedRepoError as error:
-        raise CheckpointError(
-            f"{name} is gated on the hub: ask for access there, then log in with `hf auth login`"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise CheckpointError(f"the hub has no model {name!r} (or it is private and you are not logged in)") from error
-    except LocalEntryNotFoundError as error:
-        raise CheckpointError(f"{name} is not in the local cache and the hub cannot be reached") from error
-    except (*HfHubHTTPError.__bases__, OSError) as error:  # pyright: ignore  # its base: any HTTP failure
-        raise CheckpointError(f"{name} could not be downloaded from the hub: {error}") from error
+    except (HFValidationError, *HfHubHTTPError.__bases__, OSError) as error:  # pyright: ignore  # its base: any failure
+        sentences = {
+            HFValidationError: f"no directory {name!r}, and it is no valid hub id: {error}",
+            GatedRepoError: f"{name} is gated on the hub: ask for access there, then log in with `hf auth login`",
+            RepositoryNotFoundError: f"the hub has no model {name!r} (or it is private and you are not logged in)",
+            LocalEntryNotFoundError: f"{name} is not in the local cache and the hub cannot be reached",
+            object: f"{name} could not be downloaded from the hub: {error}",
+        }
+        raise CheckpointError(next(text for kind, text in sentences.items() if isinstance(error, kind))) from error
 
 
 def _load_network(
@@ -272,16 +269,12 @@ def _placement(
     if unknown := device_map.keys() - movable:
         raise ValueError(f"device_map can place embed, blocks.0 ..., norm and head, not {', '.join(sorted(unknown))}")
     if "disk" in device_map.values():
-        raise CheckpointError(
-            "the model does not fit into the memory of all devices (offloading to disk is not supported)"
-        )
+        raise CheckpointError("the model does not fit into the memory of all devices (none of it is kept on disk)")
     return {name: find_device(device) for name, device in device_map.items()}
 
 
 def _device_of(parameter: str, placement: Mapping[str, torch.device]) -> torch.device:
-    parts = parameter.split(".")
-    for length in range(len(parts), -1, -1):
-        prefix = ".".join(parts[:length])
-        if prefix in placement:
-            return placement[prefix]
-    raise ValueError(f"device_map places no {parameter!r}: it must name every module, or '' for the rest")
+    found = [name for name in placement if not name or f"{parameter}.".startswith(f"{name}.")]
+    if not found:
+        raise ValueError(f"device_map places no {parameter!r}: it must name every module, or '' for the rest")
+    return placement[max(found, key=len)]

@@ -10,10 +10,9 @@ from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.presets import PRESETS, preset_of
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import CHOICES, COMPUTE, UNMASK
-from surelock.engines.flags import add_engine_flag
+from surelock.engines.flags import add_model_flags
 from surelock.files import write_text
 from surelock.loading import load_by
-from surelock.model.flags import add_model_flags
 from surelock.model.language_model import LanguageModel
 from surelock.places import label_of
 from surelock.quality.commit_error import Shadow
@@ -72,7 +71,6 @@ def field_of(lm: LanguageModel, names: Sequence[str], given: dict[str, Any]) -> 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_model_flags(parser)
-    add_engine_flag(parser)
     add("--prompt", required=True)
     add("--out", type=Path, required=True, help="a .json trace or a .html replay")
     known = ", ".join(dict.fromkeys((*PRESETS, *COMPUTE, *UNMASK)))

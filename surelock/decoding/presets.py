@@ -30,8 +30,8 @@ class Preset:
         values = {name: value for name, value in generation.items() if name != "compute"}
         rules, policy = chosen_kinds(values | self.given)
         owners = {name: each.kind for name, each in flat_settings().items()}
-        own = {name: value for name, value in (shared or {}).items() if owners.get(name) in ("", policy, *rules)}
-        return recommended(values, own | self.given)
+        used = {name: value for name, value in (shared or {}).items() if owners.get(name) in ("", policy, *rules)}
+        return recommended(values, used | self.given)
 
 
 def preset_of(name: str) -> Preset:

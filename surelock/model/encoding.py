@@ -34,17 +34,19 @@ def encoding(owner: str, text: Any, what: str = "prompt") -> Iterator[None]:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{what} is no UTF-8 text: it holds half of a character (a lone surrogate)") from None
-    with _alone(owner), _refused(f"the tokenizer of {owner} cannot read this text"):
+    with _using(owner, f"the tokenizer of {owner} cannot read this text"):
         yield
 
 
 @contextmanager
-def _alone(owner: str) -> Iterator[None]:
-    """Wait for the other uses of a tokenizer. Raises ValueError if one takes too long, and may never end."""
-    if not _LOCKS[owner].acquire(timeout=_BUSY_SECONDS):
+def _using(owner: str, words: str) -> Iterator[None]:
+    """One use of a tokenizer after the other. Any error, of a checkpoint's rules, is a ValueError that begins so."""
+    if not _LOCKS[owner].acquire(timeout=_BUSY_SECONDS):  # the other one may never end
         raise ValueError(f"the tokenizer of {owner} has been busy with another text for {_BUSY_SECONDS} s")
     try:
         yield
+    except (Exception, *panics()) as error:
+        raise ValueError(f"{words}: {first_line(error)}") from error
     finally:
         _LOCKS[owner].release()
 
@@ -57,15 +59,6 @@ def check_growth(what: str, given: int, made: int, added: int = 0) -> None:
     """Raise Expanded if `made` tokens or characters are far more than the characters of a text and what is added."""
     if made > _MOST_GROWTH * (given + 1) + added:
         raise Expanded(f"{what} makes {made:,} of a text of {given:,} characters: at most {_MOST_GROWTH} times as many")
-
-
-@contextmanager
-def _refused(words: str) -> Iterator[None]:
-    """Make any error a ValueError that begins with the words: a checkpoint's code and rules run here."""
-    try:
-        yield
-    except (Exception, *panics()) as error:
-        raise ValueError(f"{words}: {first_line(error)}") from error
 
 
 class Rendering(str):
@@ -133,12 +126,12 @@ class Encoder:
     def render(self, turns: Sequence[Mapping[str, Any]], **how: Any) -> Rendering:
         """Return a conversation in the chat template, in which what its turns say stays text. Raises ValueError."""
         unusable = f"the chat template of {self.owner} cannot be used"
-        with _refused(unusable):
+        with _using(self.owner, unusable):
             markup, stand_ins, safe = self._markup(), _StandIns(self.tokenizer.get_chat_template(), turns), []
         for turn in turns:
             with encoding(self.owner, turn["content"]):
                 safe.append({**turn, "content": self._hidden(turn["content"], markup, stand_ins)})
-        with _alone(self.owner), _refused(unusable):
+        with _using(self.owner, unusable):
             rendered: Any = self.tokenizer.apply_chat_template(safe, tokenize=False, **how)
             rendered.encode()
             parts, at = [], 0

@@ -92,13 +92,10 @@ class LanguageModel:
     @property
     def encoder(self) -> Encoder:
         """What encodes its texts. Raises ValueError for a model without a tokenizer."""
-        return Encoder(self.name, self._tokenizer(), frozenset({self.mask_id, self.pad_id, *self.ends}))
+        if self.tokenizer is None:
+            raise ValueError(f"{self.name} has no tokenizer: give prompts as lists of token ids")
+        return Encoder(self.name, self.tokenizer, frozenset({self.mask_id, self.pad_id, *self.ends}))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of token ids without special tokens. Raises ValueError for a model without a tokenizer."""
-        return str(self._tokenizer().decode([int(i) for i in ids], skip_special_tokens=True))
-
-    def _tokenizer(self) -> PreTrainedTokenizerBase:
-        if self.tokenizer is None:
-            raise ValueError(f"{self.name} has no tokenizer: give prompts as lists of token ids")
-        return self.tokenizer
+        return str(self.encoder.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True))

@@ -9,6 +9,15 @@ import psutil
 import torch
 
 _CPUINFO = Path("/proc/cpuinfo")
+_MOST_THREADS = 1024
+
+
+def set_threads(threads: int | None) -> None:
+    """Set the threads of torch, unless None. Raises ValueError for a number at which torch might end the process."""
+    if threads is not None:
+        if not 0 < threads <= _MOST_THREADS:
+            raise ValueError(f"threads: must be from 1 to {_MOST_THREADS}, not {threads}")
+        torch.set_num_threads(threads)
 
 
 def machine(device: torch.device) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from surelock.engines.flags import add_engine_flag
+from surelock.engines.flags import add_model_flags
 from surelock.loading import load_by
-from surelock.model.flags import add_model_flags, set_threads
+from surelock.model.machine import set_threads
 from surelock.research import paper, speed, theory
 from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_report
 from surelock.research.fill import FILL
@@ -42,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", metavar="NAME", nargs="?", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
     add("--list", action="store_true", help="list the experiments with the tables and figures of the paper")
-    add_model_flags(parser)
-    add_engine_flag(parser, "torch")  # which the recorded results are of
+    add_model_flags(parser, "torch")  # which the recorded results are of
     sizes = parser.add_mutually_exclusive_group()
     what = "sizes and prompts (default: stories)"
     sizes.add_argument("--preset", choices=("stories", "paper"), help=what)

@@ -33,7 +33,7 @@ from surelock.loading import find_device, load
 from surelock.model.bound import conditional_bound, draw_masks, stratified_counts
 from surelock.model.checkpoint import row_counts
 from surelock.model.families import LLADA
-from surelock.model.flags import set_threads
+from surelock.model.machine import set_threads
 from surelock.model.network import Network
 from surelock.model.random_weights import llada_config
 from surelock.model.tokenizer import read_tokenizer

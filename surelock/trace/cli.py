@@ -22,10 +22,9 @@ from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
-from surelock.engines.flags import add_engine_flag, add_weights_flag
+from surelock.engines.flags import add_model_flags, add_weights_flag
 from surelock.files import write_text
 from surelock.loading import load_by
-from surelock.model.flags import add_model_flags
 from surelock.model.language_model import LanguageModel
 from surelock.places import label_of
 from surelock.trace.format import compact_json
@@ -46,7 +45,6 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     add("--table", type=Path, metavar="FILE", help="a .csv or .parquet with a row a step and position")
     add("--trace", type=Path, metavar="DIR", help="a folder for a trace of each prompt")
     add_model_flags(parser)
-    add_engine_flag(parser)
     add_weights_flag(parser)
     add("--device-map", choices=("auto",), help="spread the model over all devices (default: do not)")
     add("--chat", action="store_true", help="put each prompt into the model's chat template")

@@ -35,7 +35,6 @@ from surelock.decoding.compute import BudgetRule, ComputeRule, Everything
 from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
-from surelock.engines.flags import add_engine_flag
 from surelock.model.checkpoint import row_counts
 from surelock.model.families import QWEN_KEYS, family_of
 from surelock.model.language_model import LanguageModel
@@ -49,7 +48,6 @@ RATIOS = (*(f"{name}_over_llada" for name in OURS), "speedup")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_subject_flags(parser, gen_length=128)
-    add_engine_flag(parser)
     add = parser.add_argument
     add("--block-length", type=int, help="semi-autoregressive blocks (default: one block)")
     parser.set_defaults(run=run)
