@@ -60,9 +60,8 @@ class Decoder:
         ValueError, which names the field.
         """
         if unknown := plain.keys() - {"compute", "unmask", "settings", "events"}:
-            raise ValueError(
-                f"{cut(min(unknown), 60)} is no part of a decoder: it has compute, unmask, settings and events"
-            )
+            has = "it has compute, unmask, settings and events"
+            raise ValueError(f"{cut(min(unknown), 60)} is no part of a decoder: {has}")
         events = plain.get("events") or []
         if not isinstance(events, list):
             raise ValueError(f"events must be a list, not {shown(events)}")
@@ -132,9 +131,8 @@ def read_event(plain: Any) -> Event:
     """Return the event of a plain form. Raises ValueError for any other value."""
     values: dict[str, Any] = {"step": None, "kind": None} | dict(_mapping("event", plain))
     if unknown := values.keys() - {"step", "kind", "position", "token", "compute"}:
-        raise ValueError(
-            f"event {cut(min(unknown), 60)} does not exist: it has step, kind, position, token and compute"
-        )
+        has = "it has step, kind, position, token and compute"
+        raise ValueError(f"event {cut(min(unknown), 60)} does not exist: {has}")
     if "compute" in values:
         values["compute"] = read_compute(values["compute"])
     return Event(**values)

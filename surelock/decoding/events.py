@@ -61,9 +61,8 @@ class Event:
         if self.kind == "rule" and self.sequence != 0:
             raise ValueError("event sequence is given, but a rule holds for the whole batch")
         if (self.kind == "rule") != isinstance(self.compute, ComputeRule):
-            raise ValueError(
-                f"event compute must be a rule for the kind 'rule', and nothing else, not {shown(self.compute)}"
-            )
+            wanted = "a rule for the kind 'rule', and nothing else"
+            raise ValueError(f"event compute must be {wanted}, not {shown(self.compute)}")
 
     @property
     def where(self) -> str:
@@ -102,9 +101,8 @@ def _check_place(event: Event, canvas: Canvas, vocab_size: int, policy: UnmaskPo
         if canvas.is_prompt[canvas.slot(event.sequence, event.position)]:
             raise ValueError(f"{event.where}: it belongs to the prompt, whose tokens stay as they are")
         if policy.scores is None:
-            raise ValueError(
-                f"{event.where}: under the policy {policy.kind!r} tokens and their steps are given already"
-            )
+            given = "tokens and their steps are given already"
+            raise ValueError(f"{event.where}: under the policy {policy.kind!r} {given}")
     if event.token is not None and (event.token >= vocab_size or event.token == canvas.mask_id):
         named = "the mask token" if event.token == canvas.mask_id else f"outside 0 to {vocab_size - 1}"
         raise ValueError(f"{event.where}: token {event.token} cannot be written, it is {named}")

@@ -90,10 +90,8 @@ def encode_prompts(
         if not ids:
             raise ValueError(f"prompt {b} is empty: give at least one token")
         if len(ids) + settings.gen_length > config.max_length:
-            raise ValueError(
-                f"prompt {b} has {len(ids)} tokens, which with gen_length {settings.gen_length} is more than the "
-                f"{config.max_length} positions of {lm.name}"
-            )
+            more = f"which with gen_length {settings.gen_length} is more than the {config.max_length} positions"
+            raise ValueError(f"prompt {b} has {len(ids)} tokens, {more} of {lm.name}")
         if not all(0 <= i < config.vocab_size for i in ids):
             raise ValueError(f"prompt {b} holds token ids outside 0 to {config.vocab_size - 1}")
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(encoded):

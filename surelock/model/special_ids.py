@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,6 @@ _ENDS_OF_TURN = ("<|eot_id|>", "<|im_end|>")  # LLaDA's and Qwen's
 _END_OF_TEXT = "<|endoftext|>"  # Qwen's
 _MASK = "mask_token_id"
 _MASKS = ("<|mdm_mask|>", "[MDM_MASK]", "<|mask|>", "<|MASK|>", "<[MASK]>", "<MASK>", "[MASK]")
-
-Read = Callable[[str, Any], list[int]]
 
 
 def special_ids(
@@ -52,7 +50,14 @@ def special_ids(
         found = [token for source in files.values() for token in read(name, source.get(name))]
         return found or read(name, getattr(tokenizer, name, None))
 
-    mask_id = _mask_id(files, tokenizer, family, directory, vocab_size, read)
+    added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
+    sources = {
+        **{f"{name}'s {_MASK}": content.get(_MASK) for name, content in files.items()},
+        f"the tokenizer's {_MASK}": getattr(tokenizer, _MASK, None),
+        f"the architecture of {family.model_type}": None if family.mask_id is None else family.mask_id % vocab_size,
+        **{f"the token {token}": added.get(token) for token in _MASKS},
+    }
+    mask_id = _one({source: read(_MASK, value) for source, value in sources.items()}, directory)
     ends = _ends(find("eos_token_id"), {} if tokenizer is None else tokenizer.get_vocab())
     return {"mask_id": mask_id, "pad_id": [*find("pad_token_id"), *ends, mask_id][0], "ends": ends}
 
@@ -67,23 +72,9 @@ def _ends(found: list[int], vocabulary: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*found, turn]))
 
 
-def _mask_id(
-    files: Mapping[str, Mapping[str, Any]],
-    tokenizer: PreTrainedTokenizerBase | None,
-    family: Family,
-    directory: Path,
-    vocab_size: int,
-    read: Read,
-) -> int:
-    """The id of the mask, from every source that names one: all must agree."""
-    added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
-    sources = {
-        **{f"{name}'s {_MASK}": content.get(_MASK) for name, content in files.items()},
-        f"the tokenizer's {_MASK}": getattr(tokenizer, _MASK, None),
-        f"the architecture of {family.model_type}": None if family.mask_id is None else family.mask_id % vocab_size,
-        **{f"the token {token}": added.get(token) for token in _MASKS},
-    }
-    named = [(token, source) for source, value in sources.items() for token in read(_MASK, value)]
+def _one(masks: Mapping[str, list[int]], directory: Path) -> int:
+    """The id of the mask, by sources that name it: all must agree."""
+    named = [(token, source) for source, tokens in masks.items() for token in tokens]
     if not named:
         raise CheckpointError(f"{directory} has no mask token: neither {CONFIG} nor the tokenizer gives a {_MASK}")
     if len({token for token, _ in named}) > 1:

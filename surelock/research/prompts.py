@@ -37,10 +37,7 @@ def read_source(lm: LanguageModel, source: str, data: dict[str, Path]) -> list[P
 
 
 def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
-    """The first cell["prompts"] prompts of a cell's source, after cell["skip"] others.
-
-    prompts: all of the source. Raises ValueError when they are too few.
-    """
+    """The first cell["prompts"] of a source's prompts, after cell["skip"] others. Raises ValueError for too few."""
     source, count, skip = cell["source"], cell["prompts"], cell.get("skip", 0)
     found = prompts[skip : skip + count]
     if len(found) < count:
@@ -95,10 +92,7 @@ def wikitext_records(path: Path) -> list[str]:
 
 
 def mt_bench_questions(path: Path, per_category: int | None = None) -> list[dict[str, Any]]:
-    """MT-Bench's questions in the file's order, at most `per_category` of each category (Experiment 1: the first four).
-
-    Raises ValueError.
-    """
+    """MT-Bench's questions in the file's order, at most `per_category` of each category. Raises ValueError."""
     kept, seen = [], Counter[str]()
     for question in read_records(path, ("question_id", "category", "turns")):
         seen[question["category"]] += 1

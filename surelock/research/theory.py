@@ -16,6 +16,7 @@ from surelock.decoding.loop import decode
 from surelock.decoding.step import Step
 from surelock.research.experiment import Experiment, row
 from surelock.research.lab import Lab, decoder_of
+from surelock.research.paper import EPSILONS
 from surelock.research.prompts import Prompt
 from surelock.research.runner import PAPER, Cell, Record, grid
 
@@ -131,11 +132,8 @@ def _rises(run: Drift) -> NDArray[np.bool_]:
     return np.any(up[:, np.any(run.tail, axis=0)], axis=0)
 
 
-def _contraction_table(records: list[Record]) -> pd.DataFrame:
-    shown = ("rho_mean", "mean_rises", "rises", "positions_ok", "rho", "rho_above_1")
-    return pd.DataFrame([row(record, ("gen_length", "temperature", "prompts"), shown) for record in records])
-
-
+_CELLS = ("gen_length", "temperature", "prompts")
+_RISES = ("rho_mean", "mean_rises", "rises", "positions_ok", "rho", "rho_above_1")
 CONTRACTION = Experiment(
     title="Geometric tail contraction (Assumption A2)",
     shows="Figure 5",
@@ -151,7 +149,9 @@ positions; rho_above_1: the share of fits at 1 or more.""",
         "quick": grid(gen_length=24, prompts=2),
     },
     measure=_contraction,
-    table=_contraction_table,
+    table=lambda records: pd.DataFrame(
+        [row(each, ("gen_length", "temperature", "prompts"), _RISES) for each in records]
+    ),
 )
 
 
@@ -217,16 +217,13 @@ def _bounds(result: Record) -> list[dict[str, Any]]:
     for steps in ("all", "left"):
         c_tail = tail_constant(result["rho"], result["smooth_max"], left if steps == "left" else None)
         bound, largest = c_tail * np.sqrt(kl), float(np.max(c_tail))
-        rows.append(
-            {"steps": steps, "rho": result["rho"], "L": result["smooth_max"], "C_tail": largest}
-            | {"holds": float(np.mean(error <= bound)), "loose": float(np.median(bound / error))}
-            | {"holds_alone": float(np.mean(alone <= bound)), "epsilon_at_1": 1 / largest**2}
-            | errors
-        )
+        line = {"steps": steps, "rho": result["rho"], "L": result["smooth_max"], "C_tail": largest}
+        line |= {"holds": float(np.mean(error <= bound)), "loose": float(np.median(bound / error))}
+        line |= {"holds_alone": float(np.mean(alone <= bound)), "epsilon_at_1": 1 / largest**2}
+        rows.append(line | errors)
     return rows
 
 
-_EPSILONS = [5e-4, 5e-3, 5e-2]
 BOUND = Experiment(
     title="The bound of Theorem 1",
     shows="Theorem 1",
@@ -241,8 +238,8 @@ at rho >= 1 (C_tail is infinite, the bound holds emptily and epsilon_at_1 is 0);
 steps that were left, which holds for any rho. epsilon_at_1: the epsilon that promises a terminal error of 1 nat.
 rank_correlation: of D at the lock and the error.""",
     grids={
-        "stories": grid(epsilon=_EPSILONS, gen_length=64, prompts=16, fit_prompts=16),
-        "paper": grid(source="mt_bench_subset", epsilon=_EPSILONS, gen_length=128, prompts=16, fit_prompts=16, **PAPER),
+        "stories": grid(epsilon=EPSILONS, gen_length=64, prompts=16, fit_prompts=16),
+        "paper": grid(source="mt_bench_subset", epsilon=EPSILONS, gen_length=128, prompts=16, fit_prompts=16, **PAPER),
         "quick": grid(epsilon=[5e-2], gen_length=16, prompts=1, fit_prompts=1),
     },
     measure=_bound,

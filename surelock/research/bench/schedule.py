@@ -39,10 +39,7 @@ class RecordedLocks(LockRule):
 
 
 def stretch(file: Path, decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int) -> Decoder:
-    """A decoder that replays the schedule in `file` on prompts and a gen_length of any size; its rule is a LockRule.
-
-    Raises ValueError when the file is not a recorded schedule.
-    """
+    """A decoder that replays the schedule in `file` on prompts and a gen_length of any size. Raises ValueError."""
     settings, rule = decoder.settings, decoder.compute
     assert isinstance(rule, LockRule)
     try:
