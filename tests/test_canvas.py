@@ -149,19 +149,3 @@ def test_the_command_fills_in_blanks(capsys: pytest.CaptureFixture) -> None:
     assert capsys.readouterr().out.startswith(TOM)
     assert main(["decode", "Nothing is missing.", "--gen-length", "0"]) == 2
     assert "no mask and gen_length is 0" in capsys.readouterr().err
-
-
-def test_a_streamer_gets_what_stands_before_the_first_mask_then_blocks(lm: LanguageModel) -> None:
-    class Pieces:
-        def __init__(self) -> None:
-            self.told: list[Any] = []
-            self.put = self.told.append
-
-        def end(self) -> None:
-            self.told.append(None)
-
-    streamer, settings = Pieces(), DecodeSettings(gen_length=0, block_length=2)
-    steps = list(surelock.stream(surelock.decode(lm, [[5, MASK, 6, 7, MASK]], settings), streamer, settings))
-    *told, end = streamer.told
-    assert end is None and [each.shape[1] for each in told] == [1, 2, 2]
-    assert torch.cat(told, dim=1).tolist() == steps[-1].tokens.tolist()

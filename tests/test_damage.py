@@ -21,6 +21,7 @@ from unittest.mock import patch
 import pytest
 from checkpoints import write_llada
 
+from surelock import loading
 from surelock.__main__ import main as command_line
 from surelock.decoding import flops
 from surelock.decoding.settings import DecodeSettings, to_plain
@@ -28,8 +29,6 @@ from surelock.errors import CheckpointError
 from surelock.loading import STORIES, load
 from surelock.research import cli as experiments
 from surelock.research import training
-from surelock.research.paper import FLOPS
-from surelock.research.runner import finished
 from surelock.trace import cli as tracing
 from surelock.trace.format import TraceError
 from surelock.trace.frames import read_trace
@@ -39,7 +38,6 @@ from surelock.ui.models import Models, NotReady
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = [ROOT / "tests" / "traces" / "events.json", ROOT / "assets" / "runs" / "stories.json"]
-CELLS = ROOT / "assets" / "results" / "flops" / "cells.jsonl"
 MOST_SECONDS = 5.0
 ODD: tuple[Any, ...] = (
     None, True, 5, -1, 0, 1.5, 10**9, 10**30, 1e308, float("nan"), float("inf"), "",
@@ -122,16 +120,6 @@ def settings_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
     return lambda: Lane.from_plain(plain)
 
 
-def cell_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
-    """Lines of an experiment's cells, read for its table."""
-    lines = CELLS.read_bytes().splitlines()
-    at = rng.randrange(len(lines))
-    whole = json.dumps(damaged(json.loads(lines[at]), rng)).encode()
-    lines[at] = torn(lines[at], rng) if rng.random() < 0.3 else whole
-    (folder / CELLS.name).write_bytes(b"\n".join(lines) + b"\n")
-    return lambda: experiments.table_of(FLOPS, list(finished(folder).values()), folder)
-
-
 #: What adds a command's flags, and what it is told beside the damaged ones.
 COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "decode": (tracing.add_decode_arguments, "A --gen-length 4"),
@@ -159,8 +147,7 @@ def ended_command(words: list[str], folder: Path) -> None:
     """Run a command in that folder. Raises Told if it ends with a sentence, RuntimeError if it ends without."""
     written = io.StringIO()
     with ExitStack() as stack:
-        for module in (tracing, experiments):
-            stack.enter_context(patch.object(module, "load", load_once))
+        stack.enter_context(patch.object(loading, "load", load_once))
         for owner, name in ((training, "Trainer"), (experiments, "run_cells"), (launch, "build")):
             stack.enter_context(patch.object(owner, name, side_effect=Started))
         stack.enter_context(chdir(folder))
@@ -192,7 +179,6 @@ KINDS: dict[str, tuple[Damage, type[Exception], int]] = {
     "trace": (trace_damage, TraceError, 120),
     "settings": (settings_damage, ValueError, 50),
     "flags": (flag_damage, Told, 30),
-    "cells": (cell_damage, ValueError, 30),
 }
 
 

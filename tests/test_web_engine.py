@@ -151,26 +151,3 @@ def test_only_what_onnx_runtime_computes_has_parts_for_a_browser(stories_in_torc
         browser_parts(stories_in_torch, ASSETS / "stories")
     with pytest.raises(SystemExit):
         write_parts([str(tmp_path / "nowhere")])
-
-
-def whole_runs(prompt: list[int], seed: int) -> list[Decoder]:
-    """Runs of 24 tokens by every rule and policy, at one of three temperatures, every second time with events."""
-    found = list(decoders(24, seed=seed, temperature=(0.0, 0.5, 1.0)[seed % 3]).values())
-    place = len(prompt) + seed
-    events = surelock.Event(1, "write", place, prompt[1]), surelock.Event(2, "mask", place)  # a word, and one more mask
-    return [replace(decoder, events=events) for decoder in found] if seed % 2 else found
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_whole_runs_differ_in_ties_alone(stories: Any, tmp_path: Path) -> None:
-    """At most one run in fifty parts from Python's, over all rules, policies and temperatures, and with events."""
-    prompt = stories.encode("The dog and the cat went to the")
-    count = parted = 0
-    for seed in range(7):
-        asked = [(decoder, 0) for decoder in whole_runs(prompt, seed)]
-        found = in_node(stories, WEIGHTS, prompt, asked, tmp_path)
-        ours = [in_python(stories, prompt, decoder, 0) for decoder, _ in asked]
-        parted += sum(first_difference(*each) is not None for each in zip(ours, found, strict=True))
-        count += len(asked)
-    assert count >= 100 and parted <= 0.02 * count, f"{parted} of {count}"

@@ -111,25 +111,6 @@ def test_every_model_is_loaded_before_the_page_opens(
         launch.main(["--weights", "int8"])
 
 
-def test_a_run_goes_under_its_visitors_headers_also_of_two_at_once(use: Use) -> None:
-    spaces = Spaces()
-    messages = raced(use(spaces), job(), "one", "other")
-    assert [each["end"] for each in messages if "end" in each] == ["finished"] * 2
-    assert sorted(map(str, spaces.visitors)) == ["one", "other"]
-
-
-def test_a_refusal_is_one_sentence(use: Use) -> None:
-    models = use(Spaces(left=5))
-    needed = gpu_seconds(models.get("stories"), job(), True)
-    end = raced(models, job())[-1]
-    quota = f"you have exceeded your ZeroGPU quota ({needed}s requested vs. 5s left); try again in 3:20:00; "
-    quota += "create a free account to get more"
-    assert end["end"] == "failed" and end["problem"] == f"The run stopped: {quota}."
-    with pytest.raises(ValueError, match=r"^you have exceeded your ZeroGPU quota") as caught:
-        called(models, prompt="Tom had a ball", gen_length=8)
-    assert "http" not in str(caught.value)
-
-
 def test_what_takes_longer_than_it_asked_for_ends_in_a_sentence(use: Use) -> None:
     end = raced(use(Spaces(clock=1e-6)), job(length=200))[-1]
     said = "The run stopped: its time on the GPU was over before it ended; try a shorter run, or fewer lanes."

@@ -14,28 +14,24 @@ from queue import Empty
 from typing import Any
 
 import gradio as gr
-from gradio.context import LocalContext
 
 _FORK: Any = multiprocessing.get_context("fork")
 
 
 class Spaces:
     """left: seconds that the visitor has. clock: how long a second of the GPU's takes here. asked: durations, as asked
-    for. visitors: whose time that was, by the header that the page around a Space gives out.
+    for.
     """
 
     def __init__(self, left: float = 120.0, clock: float = 1.0) -> None:
         self.left, self.clock = left, clock
         self.asked: list[int] = []
-        self.visitors: list[str | None] = []
 
     def GPU(self, *, duration: Callable[..., int]) -> Callable[[Any], Any]:
         def decorate(task: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
             def run(*arguments: Any) -> Iterator[Any]:
                 seconds = duration(*arguments)
                 self.asked.append(seconds)
-                request = LocalContext.request.get(None)
-                self.visitors.append(request.headers.get("x-ip-token") if request is not None else None)
                 if seconds > self.left:
                     message = f"You have exceeded your ZeroGPU quota ({seconds}s requested vs. {self.left:.0f}s left). "
                     message += "Try again in 3:20:00. [Create a free account](https://x.example/join) to get more."

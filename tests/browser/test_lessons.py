@@ -141,14 +141,14 @@ def check(page: Page, lesson: dict[str, Any], question: dict[str, Any], predicte
             assert set(page.evaluate("surelock.stage.view.pins")) <= set(found)
 
 
-def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path: Path) -> None:
-    """From disk: a replay holds the lessons, and plays those that are about its run, with right predictions or wrong
-    ones.
+def test_lessons_on_recorded_runs_with_the_network_off(page: Page, tmp_path: Path) -> None:
+    """From disk: a replay holds the lessons, and plays those that are about its run, here one of each run, with right
+    predictions or wrong ones.
     """
     page.context.set_offline(True)
     for name in sorted({lesson["run"]["recorded"] for lesson in LESSONS_THERE}):
         replayed(page, tmp_path, recorded(name))
-        for lesson in [each for each in LESSONS_THERE if each["run"]["recorded"] == name]:
+        for lesson in [each for each in LESSONS_THERE if each["run"]["recorded"] == name][-1:]:
             begin(page, lesson)
             play(page, Mouse(page), lesson, lesson["number"] % 2 == 0)
             assert page.inner_text(".sl-status") == ""
@@ -157,10 +157,7 @@ def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path
     with page.expect_download() as waiting:
         page.click("text=Save my answers")
     saved = json.loads(Path(waiting.value.path()).read_text("utf-8"))
-    assert saved["format"] == "surelock-answers" and {each["name"] for each in saved["lessons"]} >= {
-        "work",
-        "too-early",
-    }
+    assert saved["format"] == "surelock-answers" and "too-early" in {each["name"] for each in saved["lessons"]}
     page.click("[aria-label$='lesson: Is there a better rule?']")
     until(page, "document.querySelector('.sl-status').textContent.includes('about other lanes')")
 

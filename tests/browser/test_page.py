@@ -6,7 +6,6 @@ import json
 import random
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, Route, expect
 
 from surelock.trace.frames import read_trace
@@ -51,16 +50,8 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     first, second = trace.lanes.lane
     flops = trace.steps.groupby("lane").flops.sum()
     assert page.inner_text(".sl-gauge-value >> nth=0") == f"{100 * flops[second] / flops[first]:.0f} %"
-    records = [record for record in document["records"] if record["lane"] == second]
-    changed = sum(len(record["changed"]) for record in records)
-    nats = sum(nats for record in records for nats in record["commit_error"]) / 24
-    damage = page.inner_text(".sl-gauge >> nth=3")
-    assert page.inner_text(".sl-gauge-value >> nth=3") == str(changed)
-    assert "of 24, commit error" in damage and " text" in damage
-    assert float(damage.split("commit error ")[1].split()[0]) == pytest.approx(nats, rel=0.1)
     told = page.inner_text(".sl-narrator")
     assert told.startswith("“SureLock") and " % of the work" in told
-    assert page.inner_text(".sl-changed").split()[4:] == [str(changed), "of", "24"]
     page.locator(".sl-lower").scroll_into_view_if_needed()  # what nobody sees is not drawn
 
     page.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 16)")

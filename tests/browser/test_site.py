@@ -73,14 +73,6 @@ def all_that_it_can(page: Page, url: str, downloads: Path) -> None:
     play(page, Mouse(page), lesson, right=True, own=True)
 
 
-@pytest.mark.long
-def test_under_a_path_of_a_plain_file_server(page: Page, folder: str, tmp_path: Path) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    all_that_it_can(page, folder, tmp_path)
-    assert all(url.startswith((folder, "blob:", "data:")) for url in asked)
-
-
 def test_one_file_from_a_disk_with_the_network_off(page: Page, file: Path, tmp_path: Path) -> None:
     page.context.set_offline(True)
     all_that_it_can(page, file.as_uri(), tmp_path)

@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import test from "node:test";
-import { AnswerBook } from "../../assets/js/lessons/answerbook.js";
 import { ANSWERS, answer, because, holds, misfit, named, stepOf } from "../../assets/js/lessons/answers.js";
 import { besides, inWords } from "../../assets/js/lessons/questions.js";
-import { Tab } from "../../assets/js/run/tab.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { decoder, raceOf } from "./small.js";
 
@@ -276,33 +274,4 @@ test("the gauges are not said to show errors: they count", () => {
 test("the schema names the answers that there are", () => {
   const { $defs } = read("lessons/schema.json");
   assert.deepEqual([...$defs.answer.properties.is.enum].sort(), Object.keys(ANSWERS).sort());
-});
-
-test("predictions are kept, counted, saved and forgotten", () => {
-  const kept = new Map();
-  const storage = {
-    getItem: (key) => kept.get(key) ?? null,
-    setItem: (key, value) => kept.set(key, value),
-    removeItem: (key) => kept.delete(key),
-  };
-  const book = new AnswerBook(new Tab(storage));
-  assert.ok(book.empty);
-  book.see("work", 2);
-  book.see("work", 2);
-  book.write("work", 2, { question: "?", predicted: 0.4 });
-  book.write("work", 2, { answer: 0.6, right: false });
-  const again = new AnswerBook(new Tab(storage));
-  assert.deepEqual([again.seen("work"), again.predictions("work"), again.seen("sure")], [1, 1, 0]);
-  assert.deepEqual(again.toDocument().lessons, [
-    { name: "work", seen: [3], answers: [{ page: 3, question: "?", predicted: 0.4, answer: 0.6, right: false }] },
-  ]);
-  assert.equal(again.predictions("sure"), 0);
-  book.write("work", 3, { question: "!" });
-  assert.equal(book.predictions("work"), 1, "a question without a prediction is none");
-  assert.equal(book.toDocument().format, "surelock-answers");
-  assert.equal([...kept.keys()].join(), "surelock:lessons");
-  again.forget();
-  assert.ok(new AnswerBook(new Tab(storage)).empty);
-  kept.set("surelock:lessons", "{torn");
-  assert.ok(new AnswerBook(new Tab(storage)).empty);
 });

@@ -96,11 +96,8 @@ for (const [code, said] of Object.entries(REFUSED))
 
 const ENDLESS = {
   "for (;;);": /more than 0.5 s/,
-  "const rows = () => { for (;;); };": /more than 0.5 s/,
   "const rows = () => /(a+)+$/.exec('a'.repeat(40) + 'b');": /more than 0.5 s/,
   "const rows = () => Array(1e8).fill(0);": /more than 32 MB/,
-  "const rows = () => 'x'.repeat(2 ** 29).length;": /32 MB|string|length/i,
-  "const rows = () => new ArrayBuffer(2e9).byteLength;": /32 MB|length/i,
   "const rows = () => Array.from({ length: 1e9 });": /0.5 s|32 MB/,
 };
 
@@ -115,7 +112,6 @@ for (const [code, said] of Object.entries(ENDLESS))
 const LONG = "'x'.repeat(3e6)";
 const HUGE = {
   [`const rows = () => [${LONG}];`]: /returned more than 64 kB/,
-  "const rows = () => Array(1e6).fill(0);": /returned more than 64 kB/,
   "const rows = () => ['x'.repeat(6e4)];": /must return a list of positions, and "x{59} is none$/,
   [`const rows = () => { throw ${LONG}; };`]: /failed in step 1: "x+$/,
   [`const rows = () => { throw { name: ${LONG}, message: ${LONG}, stack: 'rule.js:' + '1'.repeat(3e6) }; };`]: /: x+$/,
@@ -138,13 +134,10 @@ const BREAKS = {
   "throw new Promise(() => {});": /it threw a promise$/,
   "Promise.resolve().then(() => 1); const rows = () => 1;": /must return a list/,
   "async function rows() { throw new Promise(() => {}); }": /must return a list/,
-  "eval('['.repeat(1e5));": /nested too deeply$/,
   "const rows = () => eval('['.repeat(2e4) + ']'.repeat(2e4));": /nested too deeply$/,
-  "const rows = () => JSON.parse('['.repeat(1e5));": /nested too deeply$/,
   "let deep = []; for (let i = 0; i < 1e5; i++) deep = [deep]; const rows = () => deep;": /nested too deeply$/,
   "throw { get message() { throw new Promise(() => {}); } };": /failed in step 1: /,
   "throw new Proxy({}, { get: () => { throw 1; } });": /failed in step 1: /,
-  "const rows = () => { throw new WeakRef(rows); };": /failed in step 1: /,
 };
 
 test("rules that break their interpreter are named, and the next one runs", async () => {
