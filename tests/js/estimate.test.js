@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { lockRule, locksAt } from "../../assets/js/trace/estimate.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { restingMedians, VALUES } from "../../assets/js/trace/values.js";
-import { decoder, pairs, raceOf, small } from "./small.js";
+import { VALUES } from "../../assets/js/trace/values.js";
+import { decoder, pairs, raceOf } from "./small.js";
 
 /** The step in which each position would lock first, Infinity where none. */
 function first(lane, epsilon, full) {
@@ -116,42 +116,6 @@ test("what the record cannot tell is not estimated", () => {
   assert.equal(lockRule(lane({ ...lock, unlock: { period: 8 } })), null);
   assert.equal(lockRule(lane({ ...lock, epsilon: "inf" })), null);
   assert.equal(lockRule(lane({ kind: "both", lock, select: { kind: "select" } })), lock);
-});
-
-test("the median of all that is written keeps what is locked at its last value", () => {
-  const lane = Trace.parse(small()).lanes[1];
-  const seen = [0, 1, 2].flatMap((t) => [0, 1, 2, 3].map((p) => lane.lastComputed(p, t)));
-  assert.deepEqual(seen, [0, 0, 0, 0, 0, 1, 1, 1, 2, 1, 1, 2]);
-  const [first, second, third] = restingMedians(lane);
-  assert.ok(Math.abs(first - 1e-12) < 1e-13, "positions 0 to 2 are written, with KL 0, 1e-12 and about 80");
-  assert.deepEqual([second, third], [0.5, 0.25]);
-});
-
-test("the median knows what was computed, and what is masked", () => {
-  const write = (more) => ({
-    unmasked: pairs(2, 12, 3, 0),
-    ...more,
-  });
-  const lane = (steps, more) =>
-    Trace.parse(raceOf([[decoder("b", "B", { kind: "lock", epsilon: 1 }), steps]], more)).lanes[0];
-  const late = { computed: [2, 2], kl: [0.25, 0.75], confidence: [1, 1] };
-  assert.deepEqual([...restingMedians(lane([write(late), { computed: [], kl: [], confidence: [] }]))], [0.5, 0.5]);
-  assert.deepEqual(
-    [...restingMedians(lane([{ ...late, unmasked: [[2, 12]] }]))],
-    [0.25],
-    "what is masked has none yet",
-  );
-  assert.deepEqual([...restingMedians(lane([{ computed: [], kl: [], confidence: [] }]))], [NaN]);
-  const document = small();
-  const [growing, medians] = [new Trace(document), [[], []]];
-  for (const record of document.records) {
-    growing.append(record);
-    for (const [i, each] of growing.lanes.entries()) medians[i] = [...restingMedians(each)];
-  }
-  assert.deepEqual(
-    medians,
-    Trace.parse(small()).lanes.map((each) => [...restingMedians(each)]),
-  );
 });
 
 test("a KL is shown on a log scale, and each scale says what its ends mean", () => {

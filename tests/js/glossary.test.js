@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { lockedText } from "../../assets/js/panels/analysis.js";
 import { shade } from "../../assets/js/stage/theme.js";
 import { pinName } from "../../assets/js/trace/prose.js";
 import { Trace } from "../../assets/js/trace/trace.js";
@@ -28,10 +27,4 @@ test("a scale goes through its colours, and what is written on it can be read", 
     [0, 1].map((x) => shade(scale, x).ink),
     ["#ffffff", "#101522"],
   );
-});
-
-test("one position that is locked is spoken of as one", () => {
-  assert.equal(lockedText([]), "Nothing has locked.");
-  assert.equal(lockedText([3]), "1 token is locked, within 3 steps of being written.");
-  assert.match(lockedText([1, 1, 4]), /^3 tokens are locked; half of them within 1 step of being written\.$/);
 });

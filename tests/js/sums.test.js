@@ -6,7 +6,6 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 import { heading } from "../../assets/js/export/poster.js";
 import { toCsv } from "../../assets/js/export/share.js";
-import { lockedText } from "../../assets/js/panels/analysis.js";
 import { laneClock } from "../../assets/js/stage/clock.js";
 import { GAUGES } from "../../assets/js/stage/gauges.js";
 import { BLANKS, happens, narrate, subject, verdict } from "../../assets/js/stage/narrator.js";
@@ -170,5 +169,5 @@ for (const [name, document] of Object.entries(TRACES))
         }
       for (const each of trace.lanes) for (const check of Object.values(LAST)) check(placeOf(each, trace.race.last));
     }
-    assert.ok(BLANKS.length && lockedText([1, 2]).startsWith("2 tokens"));
+    assert.ok(BLANKS.length);
   });

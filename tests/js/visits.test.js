@@ -105,7 +105,7 @@ async function files(list) {
     assert.equal(stage.runs.entries.at(-1).number, count);
     if (n % 5 === 0) {
       const { trace } = stage;
-      stage.panels.open("Runs");
+      stage.panels.runs.draw();
       find("[aria-label^='Show run']").click();
       const there = trace === stage.trace ? told : "";
       assert.equal(find(".sl-share > .sl-hint").textContent, there, "what is said of a run goes with it");

@@ -7,7 +7,6 @@ import { page } from "../run/state.js";
 import { subject } from "../stage/narrator.js";
 import { number } from "../trace/described.js";
 import { pinName } from "../trace/prose.js";
-import { restingMedians } from "../trace/values.js";
 
 const REDRAW_MS = 1000;
 // While a run grows a redraw may take one part in so many of the time, or the page that decodes would not be smooth.
@@ -33,13 +32,10 @@ async function loadPlotly(address) {
 
 const QUIET = { responsive: false, displayModeBar: false };
 const LEGEND = { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom" };
-const MOST_BLOCK_NAMES = 6;
 
 /** Lines over a whole plot, and where what they mean is written. */
 const ACROSS = { xref: "paper", x0: 0, x1: 1 };
-const UPRIGHT = { yref: "paper", y0: 0, y1: 1 };
 const AT_RIGHT = { xref: "paper", x: 1, xanchor: "right", yanchor: "bottom" };
-const AT_FOOT = { yref: "paper", y: 0, xanchor: "left", yanchor: "bottom" };
 const ruler = (place, color, dash, width) => ({ type: "line", ...place, line: { color, dash, width } });
 
 /** Lanes are told apart by their dashes, too. */
@@ -162,17 +158,7 @@ export class Curves {
       return each((s) => 1000 * s.seconds).filter((_, i) => this.trace.race.clocked.includes(this.lanes[i]));
     const medians = each((s) => level(s.median));
     for (const line of medians) line.name += ", median";
-    return [...this.#band(), ...medians, ...this.#resting(), ...this.#pinLines()];
-  }
-
-  /** Of lanes that leave positions out: the median of all that is written, at its last value. */
-  #resting() {
-    const leaving = this.lanes.filter((lane) => lane.steps.some(({ computed }) => computed < lane.n));
-    return leaving.map((lane) => {
-      const medians = restingMedians(lane);
-      const line = this.#line(lane, (_, t) => level(medians[t]));
-      return { ...line, name: `${line.name}, median of all written`, line: { ...line.line, width: 1 } };
-    });
+    return [...this.#band(), ...medians, ...this.#pinLines()];
   }
 
   #place(lane) {
@@ -241,20 +227,6 @@ export class Curves {
     return lines;
   }
 
-  /** The steps in which the reference begins to write each block after the first, where it writes in blocks at all. */
-  #blocks() {
-    const { reference, promptLength } = this.trace;
-    const { block_length: block, gen_length: length } = reference.decoder.settings;
-    if (!block || !length || block >= length || length % block) return [];
-    const begins = new Map();
-    for (let t = 0; t < reference.count; t++)
-      for (const p of reference.steps[t].unmasked) {
-        const number = Math.floor((p - promptLength) / block);
-        if (number > 0 && !begins.has(number)) begins.set(number, t);
-      }
-    return [...begins].map(([number, step]) => ({ number: number + 1, x: step + 0.5 }));
-  }
-
   /** The lines under which positions may lock: each epsilon once, said whose it is where lanes have different ones. */
   #epsilons() {
     const having = this.lanes.filter(({ epsilon }) => Number.isFinite(epsilon) && epsilon > 0);
@@ -272,8 +244,6 @@ export class Curves {
     const narrow = this.plots[0].plot.clientWidth < 420;
     const axis = { color: colours.muted, gridcolor: colours.line, zeroline: false, tickfont: { size: 11 } };
     const epsilons = key === "kl" ? this.#epsilons() : [];
-    const blocks = key === "kl" ? this.#blocks() : [];
-    const named = narrow || blocks.length > MOST_BLOCK_NAMES ? [] : blocks;
     const note = { showarrow: false, bgcolor: colours.panel, borderpad: 1, font: { size: 11, color: colours.ink } };
     return {
       width: plot.clientWidth, // Plotly keeps the one that it was drawn in
@@ -302,12 +272,8 @@ export class Curves {
       uirevision: trace.lanes.map(({ id }) => id).join(),
       shapes: [
         ...epsilons.map(({ value, colour }) => ruler({ ...ACROSS, y0: value, y1: value }, colour, "dashdot", 1.5)),
-        ...blocks.map(({ x }) => ruler({ ...UPRIGHT, x0: x, x1: x }, colours.muted, "dot", 1)),
       ],
-      annotations: [
-        ...epsilons.map(({ value, text }) => ({ ...note, ...AT_RIGHT, y: Math.log10(value), text })),
-        ...named.map(({ x, number: block }) => ({ ...note, ...AT_FOOT, x, text: `block ${block}` })),
-      ],
+      annotations: [...epsilons.map(({ value, text }) => ({ ...note, ...AT_RIGHT, y: Math.log10(value), text }))],
     };
   }
 }

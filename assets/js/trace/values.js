@@ -1,24 +1,8 @@
 // What a cell can be coloured by besides its state: a number from 0 to 1 for each position at a step, NaN where there is none.
 
 import { count } from "../dom.js";
-import { quantile } from "./lane.js";
 
 const KL_LOW = 1e-8;
-const tables = new WeakMap(); // by a lane's KL values, which a lane under another name shares
-
-/** Per step, the median KL of all that is unmasked, each at its last computed value: what is locked stays in. */
-export function restingMedians(lane) {
-  const { n, kl: recorded } = lane;
-  if (!tables.has(recorded)) tables.set(recorded, { medians: [], last: new Float32Array(n).fill(NaN) });
-  const { medians, last } = tables.get(recorded);
-  for (let t = medians.length; t < lane.count; t++) {
-    for (let p = 0; p < n; p++) if (!Number.isNaN(lane.confidence[t * n + p])) last[p] = recorded[t * n + p];
-    const sorted = last.filter((kl, p) => Number.isFinite(kl) && lane.token(p, t) >= 0).sort();
-    medians.push(quantile(sorted, 0.5));
-  }
-  return medians;
-}
-
 const perCell = (lane, f) => Float32Array.from({ length: lane.n }, (_, p) => f(p));
 
 /** A value of the last step in which each position was computed. */
