@@ -110,6 +110,11 @@ def test_what_the_page_needs_is_taken_whole_and_with_headers(small: TestClient) 
     refused(small.put("/", json={}), 404)
 
 
+def test_a_container_finds_itself_healthy(app: App) -> None:
+    (path,) = re.findall(r"http://127\.0\.0\.1:7860(/\S+?)'", (ASSETS.parent / "Dockerfile").read_text("utf-8"))
+    assert httpx.get(f"{app.url}{path}").status_code == 200
+
+
 @pytest.mark.parametrize("host", ["evil.example", "hf.space.evil.example", "localhost.evil", "", "[::1", "a b"])
 def test_a_foreign_name_is_no_name_of_this_server(small: TestClient, host: str) -> None:
     assert "--allow-host" in refused(small.get("/", headers={"host": host}), 421)

@@ -53,8 +53,7 @@ function serve({ log = LOG } = {}) {
     if (signal?.aborted) throw signal.reason;
     if (!server.online) throw new TypeError("no network");
     const path = url.pathname.replace("/surelock/", "");
-    if (path.endsWith("scripts/page.js"))
-      return new Response("", { headers: { etag: options.cache === "no-store" ? server.tag : '"one"' } });
+    if (path.endsWith("scripts/page.js")) return new Response(null, { headers: { etag: server.tag } });
     server.asks.push([method, path + url.search, body && JSON.parse(body), headers]);
     if (path === "runs") return server.made();
     if (path.endsWith("/events")) return server.refuses?.() ?? events(options, url.searchParams);

@@ -20,8 +20,6 @@ export const fileOf = async (name) => (packed.has(name) ? new Response(await blo
 export const addressOf = async (name) =>
   packed.has(name) ? URL.createObjectURL(await blobOf(name)) : beside(name).href;
 
-/** Whether the server has another edition of the page's script than this page. */
-export async function isOutdated() {
-  const tag = async (cache) => (await fetch(beside("scripts/page.js"), { cache })).headers.get("etag");
-  return (await tag("force-cache")) !== (await tag("no-store")); // what this page got is kept by the browser
-}
+/** The edition of the page's script that the server has. */
+export const edition = async () =>
+  (await fetch(beside("scripts/page.js"), { method: "HEAD", cache: "no-store" })).headers.get("etag");

@@ -2,7 +2,6 @@
 
 import { having, isCount, isObject, isText, listOf } from "../trace/damage.js";
 import { serverEvents, unlessCut } from "./events.js";
-import { isOutdated } from "./files.js";
 import { parsed } from "./tab.js";
 
 export const LOST = "The connection to the server was lost";
@@ -23,9 +22,6 @@ const HOLDS = {
   errors: having({ errors: listOf(isObject) }),
   end: having({ end: isText }),
 };
-
-/** Why the server refused, or that it was updated meanwhile. */
-const newest = async (refused) => ((await isOutdated().catch(unlessCut)) ? UPDATED : refused);
 
 const later = (ms) => new Promise((then) => setTimeout(then, ms));
 
@@ -56,10 +52,15 @@ export class ServerRun {
       if (answer) this.id = (await answer.json().catch(unlessCut))?.id ?? null;
       if (this.id) return null;
       if (!refused) return answer ? { refused: UPDATED } : { lost: `${LOST}.` };
-      if (!loading || signal.aborted || performance.now() > until) return { refused: await newest(refused) };
+      if (!loading || signal.aborted || performance.now() > until) return { refused: await this.#newest(refused) };
       this.hear([{ status: refused }]);
       await later(LOADS_MS);
     }
+  }
+
+  /** Why the server refused, or that it was updated meanwhile. */
+  async #newest(refused) {
+    return (await this.source.isUpdated()) ? UPDATED : refused;
   }
 
   /** Hears of so many steps, or all; a stream that is cut is opened again, from the next message on. */
@@ -78,7 +79,7 @@ export class ServerRun {
         if (messages.some(({ end, lost }) => end || lost)) return this.#over();
       }
       if (signal.aborted || left <= 0) return;
-      if (status === 404) return this.#over({ lost: await newest(refused) });
+      if (status === 404) return this.#over({ lost: await this.#newest(refused) });
       if (refused) return this.hear([{ refused }]);
       if (cutAt === null) this.hear([{ status: GOES_ON }]);
       cutAt ??= performance.now();

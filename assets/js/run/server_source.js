@@ -4,6 +4,7 @@
 
 import { isText } from "../trace/damage.js";
 import { unlessCut } from "./events.js";
+import { edition } from "./files.js";
 import { LOST, ServerRun, UPDATED } from "./server_run.js";
 
 /** A name for the page that no other has; crypto.randomUUID is not there where the page came over plain http. */
@@ -38,10 +39,18 @@ async function answerTo(url, options) {
 export class ServerSource {
   visitor = newVisitor();
   runs = new Set(); // those on their way
+  #opened; // a promise of the edition that the page is of
 
   /** root: the address of the server's routes. */
   constructor(root) {
     this.root = root;
+    this.#opened = edition().catch(unlessCut);
+  }
+
+  /** Whether the server was updated since the page was opened. */
+  async isUpdated() {
+    const [opened, now] = [await this.#opened, await edition().catch(unlessCut)];
+    return Boolean(opened && now) && opened !== now;
   }
 
   /** See `answerTo`. after: the number of the last message that the page has. */
