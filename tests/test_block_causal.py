@@ -13,7 +13,6 @@ from test_oracle import COMPUTES, Named, library_rule, names
 
 import surelock
 from surelock.browser_parts import browser_parts
-from surelock.decoding.totals import TotalsCounter
 from surelock.model.bound import conditional_bound
 
 SDAR = {"layers": 3, "d_model": 24, "heads": 4, "kv_heads": 2, "head_dim": 8, "d_ff": 40, "vocab": 29, "tied": False}
@@ -55,19 +54,6 @@ def test_finished_blocks_are_computed_once_more_and_are_exact(
                 np.testing.assert_allclose(step.confidence[0, rows], dense[rows], rtol=0, atol=1e-12)
             tokens, open_block = step.tokens[0].tolist(), number
         assert exact.mask_id not in tokens
-
-
-def test_the_rows_of_each_step_by_hand(exact: surelock.LanguageModel) -> None:
-    """Five tokens and eight masks lie in blocks of 1-4, 5-8, 9-12 and 13; the generated part of each has its steps."""
-    settings = surelock.DecodeSettings(gen_length=8)
-    steps = list(surelock.decode(exact, [PROMPTS[0]], settings, compute=surelock.Everything()))
-    assert [int(step.computed.sum()) for step in steps] == [8, 4, 4, 8, 4, 4, 4, 5]
-    assert np.flatnonzero(steps[3].open[0]).tolist() == [8, 9, 10, 11]
-    assert all(step.flops[0] == step.baseline_flops[0] for step in steps)
-    counter = TotalsCounter(exact.config, exact.ends)
-    for step in steps:
-        counter.add(step)
-    assert counter.totals().active_ratio == 1.0
 
 
 @pytest.mark.parametrize(

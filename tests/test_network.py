@@ -222,8 +222,6 @@ def test_blocks_on_two_device_objects(lm, llada: Path) -> None:
         ({"n_kv_heads": 5}, r"n_kv_heads \(5\) must divide n_heads \(32\)"),
         ({"head_size": 127}, "head_size must be even for rotary embeddings, not 127"),
         ({"block_size": 0}, "block_size must be a whole number from 1 to 16777216, not 0"),
-        ({"block_size": 2**24 + 1}, "block_size must be"),
-        ({"block_size": True}, "block_size must be"),
         ({"block_size": "x" * 50}, f"block_size must be .*, not '{'x' * 39}$"),
         ({"block_size": 4, "shifted": True}, "block_size cannot be set in a shifted network"),
     ],

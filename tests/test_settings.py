@@ -344,13 +344,11 @@ def test_no_setting_takes_or_repeats_what_is_huge() -> None:
     ("values", "said"),
     [
         ({"step": -1, "kind": "lock", "position": 3}, "event step must be a whole number of at least 0"),
-        ({"step": 1.5, "kind": "lock", "position": 3}, "event step must be a whole number"),
         ({"step": 1, "kind": "erase", "position": 3}, "event kind must be one of lock, unlock, write, mask, rule"),
         ({"step": 1, "kind": "lock"}, "event position must be a whole number"),
         ({"step": 1, "kind": "lock", "position": 3, "token": 5}, "event token is given, but to 'lock' there is none"),
         ({"step": 1, "kind": "write", "position": 3}, "event token must be a whole number"),
         ({"step": 1, "kind": "rule"}, "event compute must be a rule"),
-        ({"step": 1, "kind": "rule", "compute": "lock"}, "event compute must be a rule"),
         ({"step": 1, "kind": "rule", "compute": LockRule(), "position": 3}, "event position is given, but to 'rule'"),
         (
             {"step": 1, "kind": "rule", "sequence": 1, "compute": LockRule()},

@@ -113,8 +113,6 @@ def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
     ("prompt", "said"),
     [
         ("", "empty"),
-        ("  \n", "empty"),
-        (None, "empty"),
         (7, "empty"),
         ("x" * 20_001, "20,001 characters"),
         ("x" * 20_000, "positions"),

@@ -28,16 +28,6 @@ def test_few_tab_stops_from_the_top_to_the_first_grid(page: Page, app: App) -> N
     assert stops == 1, "the link to the grids comes first"
 
 
-def test_tab_changes_no_field_on_its_way(page: Page, app: App) -> None:
-    visit(page, app.url, prompt="A boat that")
-    expect(page.locator("#sl-prompt textarea")).to_have_value("A boat that")
-    page.focus("#sl-prompt textarea")
-    for _ in range(4):
-        page.keyboard.press("Tab")
-        settled(page)
-    assert page.input_value("#sl-prompt textarea") == "A boat that"
-
-
 def test_a_question_mark_lists_the_keys(page: Page, app: App) -> None:
     visit(page, app.url)
     seek(page, 40)

@@ -29,16 +29,6 @@ def address(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
 
-def test_a_run_that_nobody_touched_comes_back_at_its_end(page: Page, app: App) -> None:
-    visit(page, app.url, race="clock", gen_length=12, steps=12)
-    page.emulate_media(reduced_motion="no-preference")
-    run_to_end(page)
-    assert "step" not in address(page)  # though it was still running out when the run was over
-    reload(page)
-    until(page, "surelock.stage.timeline.atEnd")
-    assert "of the work" in page.inner_text(".sl-narrator")
-
-
 def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(page: Page, app: App) -> None:
     arrive(page, app.url)
     assert urlsplit(page.url).query == ""

@@ -185,31 +185,6 @@ test("each look of a cell is another one, and what looks as before is not drawn"
   assert.equal(looks.size, count);
 });
 
-test("of cells that are scrolled those are drawn that come in", (t) => {
-  const [canvas] = recorded(t);
-  const given = new Uint8Array(300);
-  for (const ratio of [1, 2]) {
-    const main = canvas();
-    const grid = new Grid(main);
-    grid.resize(300, 600, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio, most: 230 }); // rows of ten
-    const drawn = (top, seen) => {
-      main.calls.length = 0;
-      const view = { lane: { steps: [] }, step: 0, states: new Uint8Array(300), tokens: [], other: null, labels: [] };
-      grid.draw({ ...view, given, fresh: false, hover: -1, pins: new Map(), top, seen });
-      const moved = main.calls.find(([name, from]) => name === "drawImage" && from === main)?.slice(2) ?? [];
-      const cleared = main.calls.filter(([name, , , width]) => name === "clearRect" && width === 60 * ratio);
-      const rows = cleared.map(([, , y]) => (y / ratio + grid.top) / 23);
-      return [grid.top, ...moved.map((by) => by / ratio), [...new Set(rows)].join(" "), cleared.length];
-    };
-    assert.deepEqual(drawn(0, [0, 100]), [0, "0 1 2 3 4 5 6 7 8 9", 100]);
-    assert.deepEqual(drawn(46, [20, 120]), [46, 0, -46, "2 9 10 11", 40]);
-    assert.deepEqual(drawn(23, [10, 110]), [23, 0, 23, "1 2 10", 30]);
-    assert.deepEqual(drawn(23, [10, 110]), [23, "", 0]);
-    assert.deepEqual(drawn(9999, [200, 300]).slice(0, 3), [460, 0, -437]);
-    assert.deepEqual(drawn(-5, [0, 100]).slice(0, 3), [0, 0, 460]);
-  }
-});
-
 test("a guess stands faintly in a masked cell that the step computed, the stronger the likelier, and in no other", (t) => {
   const guess = base64(12, 0, 11, 0); // of positions 2 and 3, before the step writes 2
   const made = raceOf([
