@@ -175,16 +175,13 @@ class Lockstep:
     """Runs baseline and locked sampler step by step; they take turns in going first.
 
     locked: the decoder with locks. The baseline is the same decoder with every row computed.
-
-    seconds: for each sampler [repeats][steps].
-    steps: for each sampler the steps of the last repeat.
     """
 
     def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
         self.lm, self.prompts, self.settings = lm, prompts, locked.settings
         self.decoders = {"baseline": replace(locked, compute=Everything()), "locked": locked}
-        self.steps: dict[str, list[Step]] = {}
-        self.seconds: dict[str, list[list[float]]] = defaultdict(list)
+        self.steps: dict[str, list[Step]] = {}  # for each sampler, those of the last repeat
+        self.seconds: dict[str, list[list[float]]] = defaultdict(list)  # for each sampler [repeats][steps]
         decode(lm, prompts, **locked.keywords())  # what the model cannot do is refused before anything is allocated
 
     def run(self, repeats: int) -> Figures:

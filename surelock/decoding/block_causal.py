@@ -12,11 +12,8 @@ class BlockCausal:
     rows *settle*: the next step computes them once more, locked ones too. Their keys and values are then exact, since
     no later token changes them. Rows of later blocks rest until their block begins, since no row sees them.
 
-    canvas, schedule: of the run.
     size: positions of a block; None is a network in which every row sees all others, where no row rests.
-
-    rests: [total] bool, rows that no rule decides about in this step.
-    settles: [total] bool, rows that this step makes exact.
+    rests, settles: [total] bool, rows that no rule decides about in this step, and those that it makes exact.
     """
 
     def __init__(self, canvas: Canvas, schedule: Schedule, size: int | None) -> None:

@@ -39,10 +39,7 @@ class Rows(NamedTuple):
 
 
 class TotalsCounter:
-    """Adds up the steps of one run.
-
-    guided: whether classifier-free guidance doubles the forward passes.
-    """
+    """Adds up the steps of one run. guided: whether classifier-free guidance doubles the forward passes."""
 
     def __init__(self, config: NetworkConfig, ends: Collection[int], *, guided: bool = False) -> None:
         self._config, self._ends = config, ends

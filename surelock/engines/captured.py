@@ -32,10 +32,8 @@ def captures(devices: set[torch.device]) -> bool:
 
 
 class Graph:
-    """A captured function of tensors of fixed shapes.
+    """A captured function of tensors of fixed shapes, of which the graph reads copies.
 
-    function: called once, while its kernels are recorded and not run.
-    given: its arguments, by name. The graph reads copies of them.
     sibling: a graph whose memory this one may share; it is never replayed at the same time.
     """
 
@@ -55,10 +53,7 @@ class Graph:
 
 
 class CapturedForward:
-    """The packed forward of a run whose rows are filled up to multiples of 64.
-
-    forward: computes tokens [R] int64 and their rows, see `PackedForward`.
-    """
+    """The packed forward of a run whose rows are filled up to multiples of 64. forward: see `PackedForward`."""
 
     def __init__(self, forward: Callable[[Tensor, Rows], Tensor]) -> None:
         self._forward = forward

@@ -115,11 +115,7 @@ class Chunk:
 
 
 class OnnxEngine:
-    """Computes rows in float32 on one CPU.
-
-    tensors: the places of its parameters in the files of one folder.
-    load_network: loads the torch network of the same weights, on the first use of `network`.
-    """
+    """Computes rows in float32 on one CPU. load_network: is called on the first use of `network`."""
 
     name = f"onnxruntime {onnxruntime.__version__}"
     device, dtype = "cpu", "float32"
@@ -364,11 +360,9 @@ def _register_arena() -> None:
 
 
 class Session(onnxruntime.InferenceSession):
-    """A session of a graph.
+    """A session of a graph, whose weights are read from a folder.
 
-    folder: the folder of its weights, which are read when the session is made.
-    shared: take memory from an arena that sessions share. Each would keep its own for the next call, and without one
-    glibc scatters what they take.
+    shared: take memory from one arena. Each session would keep its own, and without one glibc scatters what they take.
     """
 
     def __init__(self, graph: ModelProto, threads: int, folder: Path, shared: bool = False) -> None:

@@ -101,12 +101,7 @@ class _Found:
 
 
 class Reader:
-    """Reads the posteriors of a run step by step, and keeps those of watched rows.
-
-    slots: the number of positions of the run.
-    watch: the stopwatch from which observation is excluded.
-    fused: use compiled functions where they are worth it.
-    """
+    """Reads the posteriors of a run of `slots` positions step by step, and keeps those of watched rows."""
 
     def __init__(
         self,

@@ -86,8 +86,6 @@ class Memory:
 class TorchEngine:
     """Computes rows in torch, on the devices and in the dtype of the network.
 
-    network: the network with its weights; its blocks may lie on several devices.
-
     graphs, fused: whether a GPU that can do so captures graphs, and takes compiled functions in its layers and to read
     many posteriors.
     """

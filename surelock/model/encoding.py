@@ -86,16 +86,11 @@ class Rendering(str):
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Encodes texts, and renders conversations.
+    """Encodes texts, and renders conversations."""
 
-    owner: the model, named in errors.
-    tokenizer: a fast one of transformers.
-    ends: ids of mask, padding and ends, which are markup even where the tokenizer does not call them special.
-    """
-
-    owner: str
-    tokenizer: PreTrainedTokenizerBase
-    ends: frozenset[int]
+    owner: str  # the model, named in errors
+    tokenizer: PreTrainedTokenizerBase  # a fast one of transformers
+    ends: frozenset[int]  # also mask and padding: markup even where the tokenizer does not call them special
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Return the token ids of a text, in which nothing is markup, or of a `Rendering`.

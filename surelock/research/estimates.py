@@ -53,10 +53,7 @@ def named(estimates: Mapping[str, Estimate]) -> dict[str, float]:
 
 
 def intercept(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]]) -> Estimate:
-    """Of the straight line through all (x, y), least squares. Each sequence has a value for every prompt, NaN for none.
-
-    The error holds where the values of one prompt hang together: residuals are summed over each prompt's.
-    """
+    """Of the least-squares line through all (x, y) [sequences][prompts], NaN for none; residuals add up by prompt."""
     over, under = np.asarray(y, dtype=float), np.asarray(x, dtype=float)
     present = ~np.isnan(over + under)
     design = np.stack([present, np.where(present, under, 0.0)], axis=-1)  # [sequences, prompts, 2]
@@ -70,10 +67,7 @@ def intercept(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]]) -> Est
 
 
 def student_t(p: float, freedom: float) -> float:
-    """The quantile p of Student's t, from the normal one: Abramowitz and Stegun, Handbook, 26.7.5.
-
-    To a hundred-thousandth from 29 degrees of freedom on, for p up to 1 - 1e-5.
-    """
+    """The quantile p of Student's t, by Abramowitz and Stegun, 26.7.5: to 1e-5 from 29 degrees of freedom on."""
     z = NormalDist().inv_cdf(p)
     terms = (
         (z**3 + z) / 4,

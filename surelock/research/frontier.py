@@ -56,10 +56,7 @@ _WARM_UP = 3  # steps
 
 @dataclass(frozen=True, slots=True)
 class LockByChance(LockingRule):
-    """A control: each candidate locks with the same probability in each step.
-
-    Drawn by step and slot of the batch, whatever the seed: the first sequences of two batches draw the same.
-    """
+    """A control: each candidate locks with the same probability in each step, drawn by step and slot of the batch."""
 
     kind: ClassVar[str] = "chance"
 

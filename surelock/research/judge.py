@@ -31,25 +31,17 @@ _BATCH_TOKENS = {"cpu": 2**10, "cuda": 2**14}
 
 
 class Score(NamedTuple):
-    """The score of one text.
+    """The score of one text. The first token of one without a prompt is not counted."""
 
-    nats: -log p of each token given all tokens before it. The first token of a text without a prompt is not counted.
-    characters: the number of characters of the counted tokens.
-    """
-
-    nats: tuple[float, ...]
-    characters: int
+    nats: tuple[float, ...]  # -log p of each token given all tokens before it
+    characters: int  # the number of characters of the counted tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A causal language model of transformers with its tokenizer.
+    """A causal language model of transformers with its tokenizer."""
 
-    name: the name of its directory, file or hub repository.
-    model, tokenizer: those of transformers.
-    """
-
-    name: str
+    name: str  # the name of its directory, file or hub repository
     model: Any
     tokenizer: Any
 

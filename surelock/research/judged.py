@@ -68,10 +68,7 @@ def pairs_of(lab: Lab, texts: Callable[[Lab, Record], Texts], records: Sequence[
 
 
 def score_texts(judge: Judge, pairs: Sequence[Pairs], directory: Path, *, rank: int = 0, world: int = 1) -> None:
-    """Score this process's share of what has no score yet; equal texts after equal prompts are read once.
-
-    Raises ValueError for a text longer than the judge's context; OSError as `run_cells` does.
-    """
+    """Score this process's share of what has no score yet; equal texts after equal prompts are read once."""
     wanted = {_key(texts): texts for each in pairs for texts in each.values()}
     known: dict[tuple[str, str], Score] = {}
 

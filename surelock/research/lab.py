@@ -79,10 +79,7 @@ def decoder_of(cell: Cell, first: int = 0) -> Decoder:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What decoding a cell gave. tokens: generated ids of each prompt. figures: of the whole cell.
-
-    curve: the FLOPs of each step over the baseline's.
-    """
+    """What decoding a cell gave: ids of each prompt, figures, and the FLOPs of each step over the baseline's."""
 
     tokens: list[list[int]]
     figures: dict[str, float]

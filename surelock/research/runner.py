@@ -63,10 +63,7 @@ def key_of(setup: Record, cell: Cell) -> str:
 
 
 def finished(directory: Path) -> dict[str, Record]:
-    """The records in `directory` by key, from the files of all processes. A torn last line is passed over.
-
-    Raises ValueError when another line is not a record.
-    """
+    """The records in `directory` by key, without a torn last line. Raises ValueError for any other bad line."""
     records = {}
     for file in _files(directory):
         for number, line in enumerate(_whole_lines(file), start=1):
@@ -122,11 +119,7 @@ def run_cells(
     rank: int = 0,
     world: int = 1,
 ) -> None:
-    """Measure this process's share of the cells that are not finished yet, and keep each as soon as it is.
-
-    The share depends on the grid alone, never on what is finished, so that processes agree without a word.
-    Raises OSError when a record cannot be written: what was finished before stays, and that record is printed.
-    """
+    """Measure this process's share, by the grid alone, of what is not finished. Raises OSError; what is done stays."""
     directory.mkdir(parents=True, exist_ok=True)
     done = finished(directory)
     mine = [cell for cell in cells[rank::world] if key_of(setup, cell) not in done]
@@ -136,10 +129,7 @@ def run_cells(
 
 
 def append(file: Path, record: Record) -> None:
-    """Add one line to `file` and see it on the disk; a torn line at its end, of an interrupted run, is cut off first.
-
-    Raises OSError, with the line printed on standard error, when it cannot be written.
-    """
+    """Add one line to `file` on the disk, in place of a torn one. Raises OSError, with the line printed."""
     line = json.dumps(record).encode() + b"\n"
     try:
         with file.open("ab+") as stream:
@@ -156,11 +146,7 @@ def append(file: Path, record: Record) -> None:
 
 
 def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]:
-    """The finished cells in the grid's order, in one file; the records of other setups and former grids stay
-    before them.
-
-    Raises ValueError when a cell is missing.
-    """
+    """The finished cells in the grid's order, in one file behind other records. Raises ValueError for a missing one."""
     done = finished(directory)
     keys = [key_of(setup, cell) for cell in cells]
     if missing := [key for key in keys if key not in done]:

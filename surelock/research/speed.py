@@ -57,10 +57,7 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
 
 
 def _timed(lab: Lab, batches: Sequence[tuple[list[list[int]], Decoder]], steps: int) -> dict[str, Any]:
-    """One pass over the prepared batches, gaps between them included. Step times are summed over the batches.
-
-    A step's data are numpy's: when it is there, the device has done its work.
-    """
+    """One pass over the prepared batches, gaps between them included. Step times are summed over the batches."""
     unmasked = np.zeros(steps)
     indices: list[int] = []
     flops = baseline = 0.0

@@ -45,10 +45,7 @@ class Table:
 
 
 def read(folder: str) -> Any:
-    """An experiment's table, with the judge's figures behind `judge_`, as far as there are any.
-
-    What has no value in a row is empty text, an epsilon reads 5e-4.
-    """
+    """An experiment's table, with the judge's figures behind `judge_`. What has no value is empty text."""
     frame, judge = pd.read_csv(RESULTS / folder / "table.csv"), RESULTS / folder / JUDGE / "table.csv"
     if judge.is_file():
         judged = pd.read_csv(judge)

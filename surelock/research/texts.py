@@ -46,8 +46,5 @@ def repeated(ids: Sequence[Hashable], n: int = 4) -> float | None:
 
 
 def equal(ids: Sequence[int], baseline: Sequence[int], end: int) -> float:
-    """Share of the first end + 1 positions with the same token, where `end` is the later of the two first EOS.
-
-    What follows would be equal for free.
-    """
+    """Share of equal tokens up to `end`, the later of the two first EOS: what follows would be equal for free."""
     return float(np.mean(np.asarray(ids[: end + 1]) == np.asarray(baseline[: end + 1])))

@@ -96,10 +96,7 @@ def smoothness(drift: Drift) -> Array:
 
 
 def tail_constant(rho: float, smooth: float, steps: NDArray[np.int64] | None = None) -> Array | float:
-    """C_tail = L_sm L / (1 - sqrt(rho)), infinite for rho >= 1.
-
-    With the number of `steps` that follow a lock, the proof's own finite sum instead: it holds for any rho.
-    """
+    """C_tail = L_sm L / (1 - sqrt(rho)), or with the `steps` that follow a lock the proof's own finite sum."""
     root = math.sqrt(rho)
     if steps is None:
         return L_SM * smooth / (1 - root) if root < 1 else math.inf

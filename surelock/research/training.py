@@ -138,10 +138,7 @@ def evaluate(
 
 
 def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, extra: dict[str, Any]) -> None:
-    """Write weights and tokenizer in the LLaDA layout, which `load` reads: bfloat16, in shards of at most 9 MiB.
-
-    extra: further keys for config.json.
-    """
+    """Write weights and tokenizer in the LLaDA layout, in bfloat16 shards of at most 9 MiB. extra: for config.json."""
     config, tensors = network.config, {}
     for name, parameter in network.named_parameters():
         sources = LLADA.tensor_names(name)

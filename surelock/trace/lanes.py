@@ -16,16 +16,12 @@ MOST = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """A decoder in a race.
+    """A decoder in a race."""
 
-    id: unique in the race.
-    parent: the id of the lane that it branched from; None if it did not.
-    """
-
-    id: str
+    id: str  # unique in the race
     name: str
     decoder: Decoder
-    parent: str | None = None
+    parent: str | None = None  # the id of the lane that it branched from; None if it did not
 
     def to_plain(self) -> dict[str, Any]:
         return {"id": self.id, "name": self.name, **self.decoder.to_plain(), "parent": self.parent}

@@ -49,17 +49,13 @@ class Kernel:
 
 @dataclass(slots=True)
 class Counts:
-    """What a step asks of a GPU.
+    """What a step asks of a GPU."""
 
-    layers: the kernels of each layer. rest: all others.
-    uploads, downloads: copies to the device, and from it. inside: those of them that a layer asks for.
-    """
-
-    layers: list[list[Kernel]] = field(default_factory=list)
-    rest: list[Kernel] = field(default_factory=list)
-    uploads: int = 0
-    downloads: int = 0
-    inside: int = 0
+    layers: list[list[Kernel]] = field(default_factory=list)  # the kernels of each layer
+    rest: list[Kernel] = field(default_factory=list)  # all others
+    uploads: int = 0  # copies to the device
+    downloads: int = 0  # copies from it
+    inside: int = 0  # those of both that a layer asks for
 
     @property
     def a_layer(self) -> int:
@@ -161,11 +157,7 @@ def meta_engine(config: NetworkConfig = LLADA_8B) -> TorchEngine:
 
 
 def plan_of(engine: TorchEngine, gen_length: int, batch: int, locked: bool) -> tuple[Layout, Plan]:
-    """Return the plan of a step in the middle of a run: half of the generated positions are masked.
-
-    locked: a rule has locked half of all positions, about as many in each sequence, and watches all others. Otherwise
-    every row is computed.
-    """
+    """Return the plan of a step in the middle of a run. locked: half of all positions are, the others are watched."""
     length, rng = PROMPT + gen_length, np.random.default_rng(0)
     masked, slots, chooses = gen_length // 2, [], []
     for b in range(batch):

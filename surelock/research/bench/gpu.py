@@ -240,10 +240,7 @@ def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: 
 
 
 def run_of(lm: LanguageModel, engine: TorchEngine, gen_length: int, batch: int, steps: int) -> Figures:
-    """Whole runs, every row and locked as recorded, in turn step by step; with all that the engine does by itself.
-
-    Predicted from every eighth step. The first four steps, which compile and capture, count in neither ratio.
-    """
+    """Whole runs, in turn step by step; predicted from every eighth step. The first four compile and do not count."""
     engine.graphs = engine.fused = True
     settings = DecodeSettings(gen_length=gen_length, steps=min(steps, gen_length))
     prompts = prompts_for(lm, batch, PROMPT)

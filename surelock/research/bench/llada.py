@@ -120,10 +120,7 @@ class LladaBench:
 
 @torch.no_grad()
 def llada_generate(network: Callable[[Tensor], Any], prompts: Tensor, settings: DecodeSettings, mask_id: int) -> Tensor:
-    """prompts [B, L] int64 of one length -> [B, L + gen_length] int64.
-
-    network: a model of transformers. Of the settings gen_length, steps and block_length count.
-    """
+    """prompts [B, L] int64 of one length -> [B, L + gen_length] int64. network: a model of transformers."""
     batch, start = prompts.shape
     canvas = torch.full((batch, start + settings.gen_length), mask_id, device=prompts.device)
     canvas[:, :start] = prompts
@@ -158,10 +155,7 @@ def transfers(masked: Tensor, steps: int) -> Tensor:
 
 
 def plain_llama(network: Network) -> LlamaForCausalLM:
-    """transformers' Llama, whose layout is LLaDA's, with the weights of ours in the same memory; attends both ways.
-
-    Raises ValueError for a network that is not in that layout (q and k norms, shifted logits).
-    """
+    """transformers' Llama with our weights in the same memory. Raises ValueError for another layout than LLaDA's."""
     config = network.config
     if config.qk_norm or config.shifted:
         raise ValueError("bench llada needs a checkpoint in the LLaDA layout: its sampler knows no other")

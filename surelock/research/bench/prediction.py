@@ -22,10 +22,7 @@ def kernel_seconds(kernel: Kernel, floor: float = FLOOR) -> float:
 
 
 def predicted(counts: Counts, mode: str, config: NetworkConfig) -> float:
-    """Return the seconds of a step.
-
-    mode: "plain", "graphs" (the layers are one graph) or "fused" (compiled reading).
-    """
+    """Return the seconds of a step. mode: "plain", "graphs" or "fused" (compiled reading)."""
     layers = [kernel for layer in counts.layers for kernel in layer]
     rest = counts.rest
     if mode == "fused":

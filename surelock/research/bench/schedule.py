@@ -24,10 +24,7 @@ RECORDED = ASSETS / "results" / "locks_stories_256.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedLocks(LockRule):
-    """The paper's rule with all of its arithmetic, which is what a benchmark times, but for its verdict.
-
-    at: for each sequence the step in which each position locks at the earliest.
-    """
+    """The paper's rule with all of its arithmetic, but for its verdict: `at`, the step in which a position may lock."""
 
     at: tuple[tuple[int, ...], ...]
 
