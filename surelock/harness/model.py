@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Everything
+from surelock.decoding.ends import text_of
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import DecodeSettings
@@ -126,7 +127,7 @@ class SureLockLM(TextLM):
             work["baseline_flops"] += float(final.baseline_flops.sum())
         assert final is not None
         work["texts"] += len(prompts)
-        return [self.written(ids[-length:]) for ids in final.tokens.tolist()]
+        return [text_of(self.lm, ids[-length:]) for ids in final.tokens.tolist()]
 
     def _fitting(self, context: str, gen_length: int) -> list[int]:
         ids, most = self.tok_encode(context), self.max_length - gen_length

@@ -6,7 +6,6 @@ from typing import Any
 
 from lm_eval.api.model import TemplateLM  # pyright: ignore[reportMissingImports]
 
-from surelock.decoding.ends import text_of
 from surelock.model.encoding import Rendering
 from surelock.model.language_model import LanguageModel
 
@@ -58,9 +57,6 @@ class TextLM(TemplateLM):
         head = context.rstrip()
         given = self.tok_encode(head)
         return given, self.tok_encode(head + (context[len(head) :] + continuation))[len(given) :]
-
-    def written(self, ids: list[int]) -> str:
-        return text_of(self.lm, ids)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """Return the `Rendering` of a conversation. Raises ValueError for a model without a usable chat template."""

@@ -17,15 +17,11 @@ Texts = dict[str, list[str]]
 
 @dataclass(slots=True, kw_only=True)
 class Experiment:
-    """shows: the tables and figures of the paper. grids: cells by preset. texts: what a judge reads of a record, where
-    the cells keep what was generated.
-
-    judge_table: of the records and, for each, the `judged.Scores` by decoder.
-    """
+    """texts: what a judge reads of a record. judge_table: of records and, for each, the `judged.Scores` by decoder."""
 
     title: str
     note: str
-    shows: str = "ours"
+    shows: str = "ours"  # the tables and figures of the paper
     grids: dict[str, list[Cell]]
     measure: Callable[[Lab, Cell], Record]
     table: Callable[[list[Record]], pd.DataFrame]

@@ -52,9 +52,8 @@ class Judge:
         name: a hub id, a directory, or a .gguf file (which needs the package `gguf`).
         device: a device of torch. None is CUDA if there is one, else the CPU.
 
-        Weights are float32 on the CPU and in their own dtype on a GPU. Pickled weights are not read, and no code of a
-        checkpoint is run. Raises ValueError, one sentence, for anything but a causal model that transformers can load,
-        and for a device that is not there.
+        Weights are float32 on the CPU and in their own dtype on a GPU, never pickled, and no code of a checkpoint is
+        run. Raises ValueError, one sentence, for anything but a causal model that transformers can load.
         """
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -86,10 +85,8 @@ class Judge:
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
         """Score each (prompt, text).
 
-        Prompt and text are tokenized separately, the prompt with the tokenizer's special tokens, so that the tokens of
-        the text do not depend on the prompt. If both together exceed the judge's context, the prompt loses its
-        beginning. Raises ValueError for a text that exceeds the context by itself, and for one that the tokenizer
-        cannot read.
+        The tokens of a text do not depend on its prompt, which loses its beginning where both exceed the context.
+        Raises ValueError for a text that exceeds it by itself, and for one that the tokenizer cannot read.
         """
         jobs = [self._encode(*pair) for pair in pairs]
         nats: list[tuple[float, ...]] = [()] * len(jobs)

@@ -19,10 +19,8 @@ from surelock.research.runner import Cell
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """data: files by source."""
-
     lm: LanguageModel
-    data: dict[str, Path] = field(default_factory=dict)
+    data: dict[str, Path] = field(default_factory=dict)  # files by source
     _read: dict[str, list[Prompt]] = field(default_factory=dict, repr=False)  # all of a source
 
     def prompts(self, cell: Cell) -> list[Prompt]:
@@ -67,8 +65,7 @@ def fingerprint(lm: LanguageModel) -> str:
 def decoder_of(cell: Cell, first: int = 0) -> Decoder:
     """The decoder of a cell, which holds the flat form's names, for a batch that begins with prompt number `first`.
 
-    The policy is called remasking there. Where the cell names no rule, epsilon None is the baseline, and
-    select_fraction below 1 selects from what the rule leaves.
+    epsilon None is the baseline, and select_fraction below 1 selects from what the rule leaves.
     """
     rule = "everything" if cell["epsilon"] is None else "lock"
     if cell["select_fraction"] < 1:

@@ -25,10 +25,8 @@ FILES = {
 
 
 class Prompt(NamedTuple):
-    """text: as the source has it. ids: what the model gets."""
-
-    text: str
-    ids: list[int]
+    text: str  # as the source has it
+    ids: list[int]  # what the model gets
 
 
 def read_source(lm: LanguageModel, source: str, data: dict[str, Path]) -> list[Prompt]:

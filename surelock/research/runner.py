@@ -53,8 +53,7 @@ def file_of(source: str) -> str:
 def key_of(setup: Record, cell: Cell) -> str:
     """What makes two cells the same: their settings, and what of the setup (model, data) they depend on.
 
-    That is the data of their own source. Older records name more: a judge, on which no decoding ever depended, and the
-    categories of MT-Bench, which were all of them.
+    That is the data of their source. Older records name more: a judge and MT-Bench's categories, which do not count.
     """
     parts = {name: value for name, value in setup.items() if name not in ("judge", "categories")}
     if "source" in cell and "data" in parts:

@@ -20,8 +20,7 @@ from surelock.research.runner import PAPER, Cell, Record, grid
 def compare_speed(lab: Lab, cell: Cell) -> Record:
     """Time the cell's sampler beside the plain baseline, `repeats` times in turn; figures are over all repeats.
 
-    Beside them what single repeats say (`tps_ratios`, `spread`) and the machine's load at the start. tps_ratio is None
-    where its spread is wider than its effect, and `refused` says so (`surelock.bench`).
+    tps_ratio is None where its spread over single repeats is wider than its effect, as in `surelock.bench`.
     """
     load_at_start = load_of_cores()
     plain = cell | {"epsilon": None, "select_fraction": 1.0}

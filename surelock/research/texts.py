@@ -18,8 +18,7 @@ from surelock.research.prompts import Prompt
 def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]]) -> dict[str, list[Any]]:
     """Figures of each prompt's continuation, up to its first EOS.
 
-    ends: tokens before the first EOS; nats: the bound on -log p(continuation | prompt), EOS included; characters: of
-    its text; repeats: share of its 4-grams that are not new.
+    ends: tokens before the first EOS; nats: the bound, EOS included; repeats: share of 4-grams that are not new.
     """
     kept = [cut_at_end(ids, lab.lm.ends) for ids in tokens]
     numbered = enumerate(zip(prompts, tokens, kept, strict=True))

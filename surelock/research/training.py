@@ -97,8 +97,7 @@ def prompt_lengths(rng: np.random.Generator, rows: int, length: int, share: floa
 def make_batch(windows: NDArray[np.int64], masks: NDArray[np.bool_], mask_id: int) -> tuple[Tensor, ...]:
     """The masked windows [B, N]; of each of the K masks its place among the B * N, its token and its weight.
 
-    sum(weight * nats) is the mean over windows of the nats per masked token, which estimates the bound in nats a token:
-    (1/N) (N/k) sum over the k masked.
+    sum(weight * nats) estimates the bound in nats a token: (1/N) (N/k) sum over the k masked, the mean over windows.
     """
     weights = np.broadcast_to(1 / (masks.sum(axis=1, keepdims=True) * len(windows)), masks.shape)
     made = np.where(masks, mask_id, windows), np.flatnonzero(masks), windows[masks], weights[masks].astype(np.float32)
@@ -116,12 +115,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Bound the nats of each story and its EOS; windows hold one story, or an equal part of one longer than 256 tokens.
 
-    stories: token ids without EOS. characters: of the stories' text.
-    draws: masks per window, even: two in each of draws / 2 strata, whose difference gives the standard error. They
-    depend on (seed, the window's number) alone, so checkpoints with one tokenizer see the same.
-
-    Returns bits_per_character and nats_per_token, upper bounds, with Monte Carlo standard errors behind them as
-    `_error`: of the masks, not of the choice of text.
+    stories: token ids without EOS, of so many characters. draws: masks per window, two in each of draws / 2 strata,
+    whose difference gives the standard errors `_error`: of the masks, not of the choice of text.
     """
     whole = [np.array([*story, EOS_ID], dtype=np.int64) for story in stories]
     windows = [part for tokens in whole for part in np.array_split(tokens, -(-len(tokens) // _WINDOW))]
