@@ -71,7 +71,7 @@ class LockingRule(ComputeRule):
         slots = reading.slots
         z = np.flatnonzero(~state.masked[slots] & ~state.locked[slots] & (state.visible[slots] >= wait))
         parts = [z[part] for part in state.split(slots[z])]
-        new = [own[self.converged(state, reading, own)] for own in parts if len(own)]
+        new = [each[self.converged(state, reading, each)] for each in parts if len(each)]
         return slots[np.concatenate(new)] if new else slots[:0]
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
