@@ -194,6 +194,15 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
         "Beside it taking back has fewer bits even in as many rows where it has a quarter of the steps, but more",
         lambda: max(bits_taken_back("entropy", 2)[1::2]) < -2 < 2 < taken_back("faults", "entropy", 2)[1],
     ),
+    (
+        R,
+        "this model is rarely certain, so it errs hardly and saves little",
+        lambda: (
+            max(own.loc["entropy cache", "error"] for own in settings()) < 1e-4
+            and min(own.loc["entropy cache", "rows"] for own in settings()) > 0.85
+        ),
+    ),
+    (R, "It takes more time than it saves", lambda: min(own.loc["early finish", "time"] for own in settings()) > 1),
     (R, "measured on the embedded model, on CPUs", lambda: devices() == {"cpu"}),
     (R, "The same trend and order", lambda: all(map(ordered, by("flops", "gen_length", "flops_ratio")))),
     (R, "The ratio is the active ratio", lambda: (gap("flops", "flops_ratio", "active_ratio") < 5e-4).all()),

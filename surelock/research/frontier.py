@@ -37,13 +37,10 @@ RULES: dict[str, Record] = {
     "budget": {"kind": "budget", "share": 0.3},
     "dual cache": {"kind": "block_cache", "dual": True},
     "delayed cache": {"kind": "delayed_cache", "refresh": 8},
-}
-#: Not run yet: beside some of the others, so that what was measured stays valid.
-ADDED: dict[str, Record] = {name: RULES[name] for name in (EVERY, SURELOCK, "budget", "dual cache")} | {
     "entropy cache": {"kind": "entropy_cache"},
     "early finish": {"kind": "everything", "unmask": "early_finish"},
-    "taking back": {"kind": "everything", "unmask": "remask"},
 }
+EXACT = {name for name, rule in RULES.items() if rule["kind"] == "everything"}  # whose commit error is 0
 
 _RUN = {"gen_length": 128, **{{"remasking": "unmask"}.get(name, name): value for name, value in RECOMMENDED.items()}}
 #: The recorded run's settings, in the flat form; and the same without blocks.
@@ -75,17 +72,16 @@ def _cells(
     each: int,
     timed: int,
     settings: dict[str, Record] = SETTINGS,
-    rules: dict[str, Record] = RULES,
     **more: Any,
 ) -> list[Cell]:
     """A cell for each rule and each few openings, by opening; then one with all rules for each that is timed."""
     cells = []
     for start, (setting, sampler) in product(openings[::each], settings.items()):
         cell = {"source": "openings", "prompts": each, "skip": start, "seed": 0, "setting": setting} | more
-        cells += [cell | {"sampler": sampler, "rule": rule, "compute": compute} for rule, compute in rules.items()]
+        cells += [cell | {"sampler": sampler, "rule": rule, "compute": compute} for rule, compute in RULES.items()]
     for start, (setting, sampler) in product(openings[:timed], settings.items()):
         cell = {"source": "openings", "prompts": 1, "skip": start, "seed": 0, "setting": setting} | more
-        cells.append(cell | {"sampler": sampler, "timed": rules})
+        cells.append(cell | {"sampler": sampler, "timed": RULES})
     return cells
 
 
@@ -94,7 +90,6 @@ _SHORT = {"whole canvas": {"gen_length": 12}}
 _GRIDS: dict[str, list[Cell]] = {
     "stories": _cells(range(32, 96), 8, 8),
     "paper": _cells(range(80), 4, 8, _LONG, source="mt_bench"),
-    "added": _cells(range(32, 96), 8, 8, rules=ADDED),
     "quick": _cells(range(2), 2, 1, _SHORT),
 }
 
@@ -134,7 +129,6 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any
     for b, prompt in enumerate(ids):
         of = errors.of(b)
         found["rows"].append(int(rows[b]))
-        found["steps"].append(int(steps[b]))
         found["positions"].append((len(prompt) + length) * int(steps[b]))
         found["commits"].append(len(of.error))
         found["error"].append(float(of.error.mean()))
@@ -169,7 +163,7 @@ def _table(records: list[Record]) -> pd.DataFrame:
         here = runs[runs["setting"] == setting]
         own = {rule: here[here["rule"] == rule].sort_values("opening") for rule in dict.fromkeys(here["rule"])}
         for rule, each in own.items():
-            figures = {"setting": setting, "rule": rule, **_figures(each), **_beside(rule, own)}
+            figures = {"setting": setting, "rule": rule, **_figures(each, own[EVERY]), **_beside(rule, own)}
             rows.append(figures | times[setting, rule])
     frame: Any = pd.DataFrame(rows)
     tried = frame["minus_surelock"].count()
@@ -191,17 +185,18 @@ def _openings(records: Sequence[Record]) -> Any:
     return pd.concat(parts, ignore_index=True)
 
 
-def _figures(own: Any) -> Record:
-    figures: Record = {"openings": len(own), "rows": estimates.ratio(own["rows"], own["positions"]).value}
+def _figures(own: Any, every: Any) -> Record:
+    every_row = every["positions"]
+    figures: Record = {"openings": len(own), "rows": estimates.ratio(own["rows"], every_row).value}
+    figures |= {"steps": estimates.ratio(own["positions"], every_row).value}
     figures |= estimates.named({name: estimates.mean(own[name]) for name in ("error", "regret")})
     figures |= {"median": float(own["error"].median())}
-    figures |= {"steps": float(own["steps"].mean())} if "steps" in own else {}  # older records have none
     return figures | {name: own[name].sum() / own["commits"].sum() for name in ("large", "changed")}
 
 
 def _beside(rule: str, own: dict[str, Any]) -> Record:
     """The error less SureLock's and its ratio to it, on the same openings."""
-    if rule in (EVERY, SURELOCK):
+    if rule in (SURELOCK, *EXACT):
         return {}
     errors, others = (own[name]["error"].to_numpy() for name in (rule, SURELOCK))
     minus = estimates.difference(estimates.mean(errors), estimates.mean(others))
@@ -246,7 +241,7 @@ def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) 
 FRONTIER = Experiment(
     title="The frontier: what leaving out rows costs and saves",
     note="""\
-rows: share of the rows that a run computes (probes count). error: commit error, KL(shadow || run) in nats, of every
+rows, steps: share of those of every position (probes count). error: commit error, KL(shadow || run) in nats, of every
 other step (of a cache's every step), the mean over openings with its standard error; median: over openings. large:
 share of the commits above .1 nats; changed: whose most likely token is another one. regret: how much less the commits
 of those steps score than the best that could have been, by the policy's own score of the posteriors with every row

@@ -205,7 +205,7 @@ TABLES: dict[str, Callable[[], str]] = {
         {"setting": "{setting}", "decoder": "{rule}"}
         | COST
         | {"errs": "{errs}", "top words changed": "{changed:.1%}", "regret": plain("regret", 4)}
-        | {"time": plain("time")}
+        | {"steps": "{steps:.2f}", "time": plain("time")}
         | {"bits, judge": change("judge_bits_change")},
     ),
     "flops": Table(
