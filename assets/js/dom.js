@@ -81,15 +81,12 @@ export function throttle(f, ms) {
 const hidden = new WeakSet();
 export const inView = (node) => !hidden.has(node);
 export function watchView(node, f) {
-  new IntersectionObserver(
-    (entries) => {
-      if (entries.at(-1).isIntersecting) {
-        hidden.delete(node);
-        f();
-      } else hidden.add(node);
-    },
-    { rootMargin: "100px" },
-  ).observe(node);
+  const seen = (entries) => {
+    if (!entries.at(-1).isIntersecting) return hidden.add(node);
+    hidden.delete(node);
+    f();
+  };
+  new IntersectionObserver(seen, { rootMargin: "100px" }).observe(node);
 }
 
 /** Calls f once: when the node comes into view after `first`, a promise, when the page is first scrolled, or after so long. */

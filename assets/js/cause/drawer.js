@@ -24,12 +24,8 @@ export class Drawer {
     const { title, pinButton, note, pinList, body } = this.inspector;
     const close = h("button.sl-small", { onclick: () => this.close() }, "Close");
     const parts = [this.curve.node, this.epsilon.node, this.whatIf?.node, body];
-    this.node = h(
-      "aside.sl-drawer",
-      { "aria-label": "Position", hidden: true },
-      h("header.sl-drawer-head", title, pinButton, close, this.progress, note, pinList),
-      parts,
-    );
+    const head = h("header.sl-drawer-head", title, pinButton, close, this.progress, note, pinList);
+    this.node = h("aside.sl-drawer", { "aria-label": "Position", hidden: true }, head, parts);
     this.#listen();
     stage.floor.append(this.node);
     if (!stage.trace) return;

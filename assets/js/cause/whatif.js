@@ -43,18 +43,9 @@ export class WhatIf {
     const write = h("form.sl-whatif-actions", writes, this.word, h("button.sl-small", { type: "submit" }, "Write it"));
     const change = h("button.sl-small", { onclick: () => this.#changeRule() }, "Change the rule");
     this.write = h("div.sl-whatif-write", this.likely, write);
-    this.node = h(
-      "details.sl-whatif",
-      { ontoggle: () => this.#buttons() },
-      h("summary", "What if …"),
-      h("p.sl-hint", this.from),
-      this.lanes,
-      this.actions,
-      this.write,
-      this.said,
-      h("div.sl-whatif-actions", this.rule, change),
-      this.room.node,
-    );
+    const head = [h("summary", "What if …"), h("p.sl-hint", this.from), this.lanes];
+    const parts = [this.actions, this.write, this.said, h("div.sl-whatif-actions", this.rule, change), this.room.node];
+    this.node = h("details.sl-whatif", { ontoggle: () => this.#buttons() }, head, parts);
   }
 
   load(trace) {

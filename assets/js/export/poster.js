@@ -64,16 +64,9 @@ export class Field {
     this.sides.forEach(({ lane, box, grid, size }, i) => {
       const colour = colours.lanes[i];
       this.#head(pen, lane, steps[i], box, colour);
-      grid.draw({
-        lane,
-        step: steps[i],
-        tokens: said[i].tokens,
-        other: i === base ? null : said[base].tokens,
-        given: trace.given,
-        labels: said[i].list,
-        faint: said[i].faint,
-        fresh: true,
-      });
+      const { tokens, list: labels, faint } = said[i];
+      const other = i === base ? null : said[base].tokens;
+      grid.draw({ lane, step: steps[i], tokens, other, given: trace.given, labels, faint, fresh: true });
       pen.drawImage(grid.canvas, box.x, box.y + HEAD, ...size);
       if (!this.texts) return;
       pen.fillStyle = colours.ink;

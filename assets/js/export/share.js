@@ -79,12 +79,8 @@ export class Share {
     Object.assign(this, { stage, source, pictures: new Pictures(stage) });
     this.status = h("p.sl-hint", { role: "status" });
     this.quick = this.#quick();
-    this.file = h("input", {
-      type: "file",
-      accept: ".json,application/json",
-      id: "sl-import",
-      onchange: () => this.#run(() => this.#import()),
-    });
+    const onchange = () => this.#run(() => this.#import());
+    this.file = h("input", { type: "file", accept: ".json,application/json", id: "sl-import", onchange });
     const open = h("div.sl-import", h("label", { for: "sl-import" }, "Open a trace"), this.file);
     this.node = h("div.sl-share", h("div.sl-share-buttons", this.#buttons()), this.pictures.node, open, this.status);
   }
@@ -108,13 +104,8 @@ export class Share {
   #quick() {
     this.quickStatus = h("span", { role: "status" });
     const button = (label, action) => h("button.sl-small", { onclick: () => this.#run(action) }, label);
-    return h(
-      "div",
-      button("Picture", () => this.#png()),
-      button("Video", () => this.#video()),
-      this.source.link ? button("Link", () => this.#link()) : null,
-      this.quickStatus,
-    );
+    const pictures = [button("Picture", this.#png), button("Video", this.#video)];
+    return h("div", pictures, this.source.link ? button("Link", () => this.#link()) : null, this.quickStatus);
   }
 
   #png = () => this.pictures.png(this.trace, this.#name());

@@ -44,13 +44,8 @@ function keepInert() {
 
 /** Gradio 6.31 opens a list at every key, also at the Tab that leaves it: then nothing closes it any more. */
 function leaveListsByTab() {
-  document.querySelector(".sidebar")?.addEventListener(
-    "keydown",
-    (event) => {
-      if (event.key === "Tab" && event.target.matches("[role=combobox]")) event.stopPropagation();
-    },
-    true,
-  );
+  const keep = (event) => event.key === "Tab" && event.target.matches("[role=combobox]") && event.stopPropagation();
+  document.querySelector(".sidebar")?.addEventListener("keydown", keep, true);
 }
 
 /** Presses the form's Run; where the form holds it back, it is the form that says why. */

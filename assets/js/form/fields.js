@@ -48,14 +48,9 @@ function slider(setting, value, set) {
     range.setAttribute("aria-valuetext", valueText(x, setting));
   };
   const output = h("output.sl-field-value");
-  const range = h("input", {
-    type: "range",
-    max: all.length - 1,
-    value: nearest(all, value, setting.log),
-    "aria-label": setting.label,
-    oninput: () => show(all[range.value]),
-    onchange: () => set(all[range.value]),
-  });
+  const heard = { oninput: () => show(all[range.value]), onchange: () => set(all[range.value]) };
+  const at = { type: "range", max: all.length - 1, value: nearest(all, value, setting.log) };
+  const range = h("input", { ...at, "aria-label": setting.label, ...heard });
   show(value);
   return row(setting, range, output);
 }

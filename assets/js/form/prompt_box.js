@@ -9,22 +9,13 @@ const CHIP = 42; // characters of an opening on its chip
 
 /** {node, toggle()}: the box, shut at first. */
 export function promptBox() {
-  const field = h("textarea", {
-    rows: 2,
-    "aria-label": "Your words",
-    placeholder: "Begin a story, or leave blanks: Tom found a __ in the garden.",
-  });
+  const placeholder = "Begin a story, or leave blanks: Tom found a __ in the garden.";
+  const field = h("textarea", { rows: 2, "aria-label": "Your words", placeholder });
   const chips = h("div.sl-chips", { role: "group", "aria-label": "Openings" });
   const knows = h("span");
   const run = h("button.sl-prompt-run", { onclick: () => pressRun() }, "Run");
-  const node = h(
-    "div.sl-prompt-box",
-    { hidden: true },
-    field,
-    writesLine(),
-    chips,
-    h("div.sl-prompt-foot", knows, run),
-  );
+  const foot = h("div.sl-prompt-foot", knows, run);
+  const node = h("div.sl-prompt-box", { hidden: true }, field, writesLine(), chips, foot);
   const put = (text) => {
     const prompt = document.querySelector("#sl-prompt textarea");
     Object.assign(prompt, { value: text });

@@ -22,16 +22,9 @@ export class SiteForm {
     const lanes = h("div", h("div.sl-lanes"));
     this.main = h("div.sl-fields");
     this.more = h("div.sl-fields");
-    const form = h(
-      "div.sl-form",
-      h("p.sl-model-badge", told.about),
-      h("div", { id: "sl-prompt" }, row({ label: "Prompt" }, this.prompt)),
-      run,
-      controls,
-      lanes,
-      this.main,
-      h("details", h("summary", "More settings"), this.more),
-    );
+    const prompt = h("div", { id: "sl-prompt" }, row({ label: "Prompt" }, this.prompt));
+    const more = h("details", h("summary", "More settings"), this.more);
+    const form = h("div.sl-form", h("p.sl-model-badge", told.about), prompt, run, controls, lanes, this.main, more);
     this.node = h("aside.sidebar", { "aria-label": "Settings" }, this.#toggle(), form);
     this.set(told);
     document.body.prepend(this.node);

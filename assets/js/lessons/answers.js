@@ -199,16 +199,13 @@ function costsOf(lanes) {
 }
 
 /** A question for a share: what is counted, and the reason of the answer, tell(are, of, question). */
-const share = (counts, tell) => ({
-  answer: (trace, question) => {
-    const { are, of } = counts(trace, question);
-    return are / of;
-  },
-  because: (trace, question) => {
-    const { are, of } = counts(trace, question);
-    return tell(are, of, question);
-  },
-});
+const share = (counts, tell) => {
+  const of = (f) => (trace, question) => f(counts(trace, question), question);
+  return {
+    answer: of(({ are, of: all }) => are / all),
+    because: of(({ are, of: all }, asked) => tell(are, all, asked)),
+  };
+};
 
 /** By what a question is (`is`): its answer on a run, and the numbers of the run that it follows from, in a sentence. */
 export const ANSWERS = {

@@ -96,13 +96,8 @@ export class Question {
     const scale = unit === "%" ? 100 : 1;
     const output = h("output", "move the slider");
     const tell = () => setText(output, shown(this.question, Number(range.value)));
-    const range = h("input", {
-      type: "range",
-      min: low,
-      max: high,
-      step: 1,
-      value: this.value === undefined ? (low + high) / 2 : scale * this.value,
-    });
+    const value = this.value === undefined ? (low + high) / 2 : scale * this.value;
+    const range = h("input", { type: "range", min: low, max: high, step: 1, value });
     range.addEventListener("input", () => {
       tell();
       set(Number(range.value) / scale);

@@ -9,21 +9,19 @@ export const GAUGES = [
     key: "flops",
     label: "Computation so far",
     term: "FLOPs",
-    read: (now, { name, single }) => ({
-      value: percent(now.flopsShare),
-      note: single ? "of computing every token" : `of the FLOPs of “${name}”`,
-      bar: now.flopsShare,
-    }),
+    read: ({ flopsShare: bar }, { name, single }) => {
+      const note = single ? "of computing every token" : `of the FLOPs of “${name}”`;
+      return { value: percent(bar), note, bar };
+    },
   },
   {
     key: "locked",
     label: "Tokens locked",
     term: "locked",
-    read: (now, { n }) => ({
-      value: String(now.locked),
-      note: `of ${n} tokens; ${now.takenBack ? `taken back: ${now.takenBack}` : `${n - now.locked} are not locked`}`,
-      bar: now.locked / n,
-    }),
+    read: ({ locked, takenBack }, { n }) => {
+      const more = takenBack ? `taken back: ${takenBack}` : `${n - locked} are not locked`;
+      return { value: String(locked), note: `of ${n} tokens; ${more}`, bar: locked / n };
+    },
   },
   { key: "time", label: "Measured time", read: measured },
   {
@@ -93,13 +91,8 @@ export class Gauges {
     const totals = trace.lanes.map((lane) => trace.totals(lane, step)); // once each: a text is compared in it
     const base = totals[trace.lanes.indexOf(trace.reference)];
     const slowest = Math.max(1e-9, ...totals.map((now) => (now?.timed ? now.seconds : 0)));
-    const context = {
-      n: trace.n,
-      name: trace.reference.name,
-      single: trace.lanes.length === 1,
-      uncompared: uncompared(trace),
-      slowest,
-    };
+    const beside = { name: trace.reference.name, single: trace.lanes.length === 1, uncompared: uncompared(trace) };
+    const context = { n: trace.n, slowest, ...beside };
     for (const { rows, read } of this.gauges)
       for (const row of rows) {
         const now = totals[trace.lanes.indexOf(row.lane)];

@@ -263,11 +263,8 @@ export class Grid {
     } else {
       const half = Math.ceil(chars.length / 2);
       const two = Math.min(9.5, (13 * width * 1.9) / wide);
-      fit = {
-        lines:
-          two >= 6 ? [chars.slice(0, half).join(""), chars.slice(half).join("")] : [chars.slice(0, 9).join(""), "…"],
-        size: Math.max(two, 6.5),
-      };
+      const halves = [chars.slice(0, half), chars.slice(half)].map((each) => each.join(""));
+      fit = { lines: two >= 6 ? halves : [chars.slice(0, 9).join(""), "…"], size: Math.max(two, 6.5) };
     }
     this.fits.set(key, fit);
     return fit;

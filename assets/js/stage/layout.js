@@ -23,11 +23,7 @@ export function layout(n, width, { whole = false, tall = Infinity } = {}) {
   return { columns, rows: Math.ceil(n / columns), w, h: Math.max(w, 9), gap: w > 12 ? 2 : 1, text: false };
 }
 
-const cells = (n, width, columns, h) => ({
-  columns,
-  rows: Math.ceil(n / columns),
-  w: width / columns,
-  h,
-  gap: h < 18 ? 2 : 3,
-  text: true,
-});
+function cells(n, width, columns, h) {
+  const rows = Math.ceil(n / columns);
+  return { columns, rows, w: width / columns, h, gap: h < 18 ? 2 : 3, text: true };
+}

@@ -32,28 +32,17 @@ export class Numbers {
     this.share = h("strong.sl-number", "–");
     this.changed = h("strong.sl-number", "–");
     this.of = h("span.sl-number-of");
-    this.node = h(
-      "section.sl-numbers",
-      { "aria-label": "Numbers" },
-      h("p.sl-work", "Work ", h("span.sl-desk-only", "so far "), this.share),
-      this.bars,
-      h(
-        "p.sl-changed",
-        { title: CHANGED },
-        "Choices changed ",
-        h("span.sl-desk-only", "by skipping "),
-        this.changed,
-        this.of,
-      ),
-    );
+    const wide = (text) => h("span.sl-desk-only", text);
+    const work = h("p.sl-work", "Work ", wide("so far "), this.share);
+    const parts = ["Choices changed ", wide("by skipping "), this.changed, this.of];
+    const changed = h("p.sl-changed", { title: CHANGED }, parts);
+    this.node = h("section.sl-numbers", { "aria-label": "Numbers" }, work, this.bars, changed);
   }
 
   load({ lanes, reference, others }) {
     const classOf = (lane) => `sl-lane-${lanes.indexOf(lane) + 1}`;
-    this.rows = [...new Set([reference, ...others])].map((lane) => ({
-      lane,
-      bar: h(`span.sl-work-bar.${classOf(lane)}`),
-    }));
+    const bar = (lane) => ({ lane, bar: h(`span.sl-work-bar.${classOf(lane)}`) });
+    this.rows = [...new Set([reference, ...others])].map(bar);
     this.bars.replaceChildren(...this.rows.map(({ bar }) => bar));
     this.shares = parts(this.share, others, classOf);
     this.changes = parts(this.changed, others, classOf);

@@ -18,13 +18,8 @@ export class Side {
   constructor(lane, index, stage) {
     const { trace } = stage;
     Object.assign(this, { lane, stage, labels: { count: -2 } });
-    this.canvas = h("canvas.sl-grid", {
-      tabindex: 0,
-      role: "application",
-      "aria-roledescription": "token grid",
-      "aria-label": lane.name,
-      "data-lane": lane.id,
-    });
+    const told = { role: "application", "aria-roledescription": "token grid", "aria-label": lane.name };
+    this.canvas = h("canvas.sl-grid", { tabindex: 0, "data-lane": lane.id, ...told });
     this.grid = new Grid(this.canvas);
     this.box = stage.long.around(this.canvas);
     this.clock = new Clock(lane);

@@ -25,16 +25,8 @@ class Spark extends Strip {
     const pen = canvas.getContext("2d");
     pen.scale(ratio, ratio);
     const y = (value) => height - EDGE - Math.max(0, Math.min(1, value)) * (height - 2 * EDGE);
-    if (this.line !== undefined)
-      line(
-        pen,
-        [
-          [0, y(this.line)],
-          [width, y(this.line)],
-        ],
-        colours.activeRing,
-        [4, 3],
-      );
+    const across = [0, width].map((x) => [x, y(this.line)]);
+    if (this.line !== undefined) line(pen, across, colours.activeRing, [4, 3]);
     const points = [];
     for (let column = 0; column <= last; column++) {
       const t = trace.race.reached(lane, column);

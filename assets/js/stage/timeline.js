@@ -31,17 +31,12 @@ export class Timeline {
       restsUntil: null,
       trace: null,
     });
-    this.scrubber = h("input.sl-scrubber", {
-      type: "range",
-      min: 0,
-      max: 0,
-      value: 0,
-      "aria-label": "Step",
-      oninput: () => {
-        this.scrubbed = true;
-        this.seek(Number(this.scrubber.value));
-      },
-    });
+    const oninput = () => {
+      this.scrubbed = true;
+      this.seek(Number(this.scrubber.value));
+    };
+    const range = { type: "range", min: 0, max: 0, value: 0 };
+    this.scrubber = h("input.sl-scrubber", { ...range, "aria-label": "Step", oninput });
     this.marks = h("div.sl-chapters", { "aria-hidden": "true" });
     this.chapters = [];
     this.label = h("span.sl-step-label", "–"); // an output would be spoken with each step
@@ -54,16 +49,10 @@ export class Timeline {
       ["steps", "by step"],
     ]);
     this.liveButton = h("button.sl-live", { hidden: true, onclick: () => this.followLive() }, "Go to live");
-    this.node = h(
-      "section.sl-timeline",
-      { "aria-label": "Timeline" },
-      this.#tools(),
-      h("div.sl-scrub", this.scrubber, this.marks),
-      this.liveButton,
-      h("div.sl-step-box", this.label, this.whose),
-      this.race,
-      this.speed,
-    );
+    const scrub = h("div.sl-scrub", this.scrubber, this.marks);
+    const step = h("div.sl-step-box", this.label, this.whose);
+    const parts = [this.#tools(), scrub, this.liveButton, step, this.race, this.speed];
+    this.node = h("section.sl-timeline", { "aria-label": "Timeline" }, parts);
     this.show = perFrame(() => this.#show());
     page.follow(["phase"], () => this.#playLabel());
   }
@@ -187,12 +176,10 @@ export class Timeline {
 
   #drawMarks() {
     const whole = Math.max(1, this.steps - 1);
-    const mark = ({ step, name }) =>
-      h("span.sl-chapter", {
-        title: `${name}: step ${step + 1}${this.#of}`,
-        style: `left:calc((100% - 12px) * ${step / whole})`,
-        onclick: () => this.seek(step),
-      });
+    const mark = ({ step, name }) => {
+      const told = { title: `${name}: step ${step + 1}${this.#of}`, onclick: () => this.seek(step) };
+      return h("span.sl-chapter", { style: `left:calc((100% - 12px) * ${step / whole})`, ...told });
+    };
     this.marks.replaceChildren(...this.chapters.map(mark));
   }
 

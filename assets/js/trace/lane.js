@@ -125,16 +125,10 @@ export class Lane {
   #totals({ seconds, flops, baseline_flops: baselineFlops, taken_back: back = [] }, t, rows) {
     const none = { totalSeconds: 0, totalFlops: 0, totalBaseline: 0, totalRows: 0, takenBack: 0 };
     const before = t ? this.steps[t - 1] : none;
-    return {
-      seconds,
-      flops,
-      baselineFlops,
-      totalSeconds: before.totalSeconds + seconds,
-      totalFlops: before.totalFlops + flops,
-      totalBaseline: before.totalBaseline + baselineFlops,
-      totalRows: before.totalRows + rows,
-      takenBack: before.takenBack + back.length,
-    };
+    const totals = { totalSeconds: before.totalSeconds + seconds, totalFlops: before.totalFlops + flops };
+    totals.totalBaseline = before.totalBaseline + baselineFlops;
+    totals.totalRows = before.totalRows + rows;
+    return { seconds, flops, baselineFlops, ...totals, takenBack: before.takenBack + back.length };
   }
 
   /** The largest step-wise KL that locks, NaN where KL locks nothing. */

@@ -30,10 +30,9 @@ export function results(trace, lane) {
 }
 
 export function everything(trace, lane) {
-  return [
+  const asked = [
     ["Model", trace.header.model.name],
     ["Prompt", promptOf(trace)],
-    ...facts(lane.decoder),
-    ...results(trace, lane),
   ];
+  return [...asked, ...facts(lane.decoder), ...results(trace, lane)];
 }

@@ -25,12 +25,8 @@ export class Trace {
   /** From the opening of a stream: a header and pieces. */
   constructor({ header, pieces }) {
     if (header.length * header.steps > MAX_CELLS) throw new TraceError("This trace is too large to be shown.");
-    Object.assign(this, {
-      header,
-      n: header.length,
-      steps: header.steps,
-      ends: new Set(header.ends ?? [header.eos_id]),
-    });
+    const { length: n, steps, ends = [header.eos_id] } = header;
+    Object.assign(this, { header, n, steps, ends: new Set(ends) });
     this.given = Uint8Array.from(opening(header), (token) => token >= 0); // the prompt, which may have masks in it
     this.promptLength = this.given.indexOf(0) < 0 ? this.n : this.given.indexOf(0); // what stands before its first mask
     this.fills = this.given.includes(1, this.promptLength); // whether words stand behind a blank
@@ -57,12 +53,8 @@ export class Trace {
   /** The same trace with some of its lanes; they stay the same lanes, and grow in both. */
   withLanes(lanes, reference = lanes.includes(this.reference) ? this.reference : lanes[0]) {
     const header = { ...this.header, lanes: lanes.map(({ decoder }) => decoder) };
-    const made = Object.assign(Object.create(Trace.prototype), this, {
-      header,
-      lanes: [...lanes],
-      reference,
-      key: null,
-    });
+    const own = { header, lanes: [...lanes], reference, key: null };
+    const made = Object.assign(Object.create(Trace.prototype), this, own);
     made.race = new Race(made, this.race);
     return made;
   }
