@@ -146,6 +146,8 @@ def _check_call(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> None:
             check_names(body)
         except ValueError as error:
             raise Refused(400, str(error)) from None
+        if "prompt" not in body:
+            raise Refused(400, "prompt is missing: the text to continue.")
     elif not called:
         number, data = body.get("fn_index"), body.get("data")
         function = page.fns.get(number) if type(number) is int else None

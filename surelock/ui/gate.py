@@ -28,7 +28,7 @@ PLAIN = r"[A-Za-z0-9_-]{1,64}"  # the name of a session, an event or a run
 TAKEN = {
     "GET": re.compile(
         r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json"
-        r"|/(assets|static|svelte|surelock)/.+"
+        r"|/(assets|static|svelte|surelock)/.{1,250}"  # no file has a longer name
         rf"|{API}/(info/?|app_id/?|theme\.css|startup-events|queue/data|call/(v2/)?decode/{PLAIN})"
     ),
     "POST": re.compile(

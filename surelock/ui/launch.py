@@ -29,7 +29,7 @@ from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.queue import Queue
 from surelock.ui.race import make_runner
 from surelock.ui.runs import Runs
-from surelock.ui.serving import KeptAnswers, exception_handlers, page_head, routes
+from surelock.ui.serving import KeptAnswers, failed, page_head, routes
 from surelock.ui.zero_gpu import on_zero_gpu
 
 MOST_THREADS = 40  # Gradio's own number
@@ -208,7 +208,7 @@ def look(served: dict[str, Any], api: bool) -> dict[str, Any]:
     return {
         "theme": theme,
         "head": page_head(),
-        "app_kwargs": served | {"exception_handlers": exception_handlers()},
+        "app_kwargs": served | {"exception_handlers": {Exception: failed}},
         "run_history": False,
         "ssr_mode": False,
         "footer_links": ["api"] if api else [],

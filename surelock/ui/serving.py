@@ -1,4 +1,4 @@
-"""Answers beside Gradio's: the files of the page, the refusal of uploads, and error responses.
+"""Answers beside Gradio's: the files of the page, the refusal of uploads, and of a failure.
 
 Files are compressed once for all visitors, and the gate hands answers over piece by piece. Gradio compresses files for
 every visit, which takes a third of a second of the cores that decode.
@@ -11,16 +11,14 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Collection
-from errno import ENAMETOOLONG
+from collections.abc import Collection
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any
 from urllib.parse import quote
 
-from gradio.route_utils import BUILD_PATH_LIB, FnIndexInferError
+from gradio.route_utils import BUILD_PATH_LIB
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -28,7 +26,6 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from surelock.errors import without_paths
 from surelock.places import ASSETS
 from surelock.trace.replay import data_scripts, plotly_script, replay_shell
 from surelock.ui.models import EMBEDDED
@@ -189,25 +186,6 @@ def page_head() -> str:
     return f'{data_scripts()}{icon}{styles}{run}{parts}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
 
 
-def _answering(status: int, sentence: str) -> Callable[[Request, Exception], Response]:
-    """An error response. sentence: {} stands for the error."""
-    return lambda request, error: JSONResponse({"detail": sentence.format(without_paths(error))}, status)
-
-
-def exception_handlers() -> dict[Any, Any]:
-    """Return the error responses for exceptions that Gradio's routes raise at malformed requests."""
-    unknown = _answering(404, "The request names what does not exist here: {}")
-    malformed = _answering(400, "The request is not understood: {}")
-
-    def no_file(request: Request, error: OSError) -> Response:
-        """A name that is too long for a file is unknown. Other OSErrors are raised again."""
-        if error.errno != ENAMETOOLONG:
-            raise error
-        return unknown(request, error)
-
-    return {
-        **dict.fromkeys((LookupError, FnIndexInferError), unknown),
-        **dict.fromkeys((TypeError, ValueError, AttributeError), malformed),
-        OSError: no_file,
-        Exception: _answering(500, "The server failed at this request; its log says more."),
-    }
+def failed(request: Request, error: Exception) -> Response:
+    """Return the answer to a request at which the server failed."""
+    return JSONResponse({"detail": "The server failed at this request; its log says more."}, 500)
