@@ -6,11 +6,14 @@ Without a GPU it must not begin CUDA in its workers: torch is hidden while it is
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -84,6 +87,10 @@ def space(scheduler: Scheduler, tmp_path_factory: pytest.TempPathFactory) -> Ite
         with serve("--engine", "torch", command=(sys.executable, "-c", START), log=folder / "log") as app:
             wait_for_model(app)
             yield app
+            for path, query in scheduler.calls:
+                if path == "/allow":  # the platform ends workers, not their server
+                    with suppress(ProcessLookupError):
+                        os.kill(int(query["pid"]), signal.SIGKILL)
 
 
 def visitor(space: App, name: str) -> Visitor:
