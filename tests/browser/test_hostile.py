@@ -71,7 +71,7 @@ def look_everywhere(page: Page) -> None:
     for cell in range(14, 40):
         page.evaluate("(cell) => { surelock.page.set({ hover: cell }); }", cell)
     page.evaluate("() => { surelock.stage.cells.pin(15); surelock.stage.cells.pin(16); }")
-    for tab in ("Runs", "Export", "About"):
+    for tab in ("Runs", "Export", "About", "Analysis"):
         page.click(f"role=tab[name='{tab}']")
     page.evaluate("surelock.stage.lower.scrollIntoView()")
     until(page, "document.querySelector('.sl-plot')?.data?.length >= 4")  # a plot draws names, too

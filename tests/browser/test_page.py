@@ -111,7 +111,7 @@ def test_light_and_dark_are_drawn_and_without_a_serious_accessibility_violation(
         assert set(drawn_states(page, 0)) == {0, 1}
         steady(page, "getComputedStyle(document.querySelector('.sl-control-step')).color")  # which fades
         assert serious(page) == [], scheme
-        for tab in ("Runs", "Export", "About"):
+        for tab in ("Analysis", "Runs", "Export", "About"):
             page.click(f"role=tab[name='{tab}']")
             assert serious(page, ".sl-tabs") == [], (scheme, tab)
 

@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 import { heading } from "../../assets/js/export/poster.js";
 import { toCsv } from "../../assets/js/export/share.js";
+import { lockDelays } from "../../assets/js/panels/analysis.js";
 import { laneClock } from "../../assets/js/stage/clock.js";
 import { GAUGES } from "../../assets/js/stage/gauges.js";
 import { BLANKS, happens, narrate, subject, verdict } from "../../assets/js/stage/narrator.js";
@@ -118,6 +119,10 @@ const NUMBERS = {
 };
 
 const LAST = {
+  "analysis: each locked token once, the others that are written beside them": ({ lane, now }) => {
+    const { delays, never } = lockDelays(lane);
+    assert.deepEqual([delays.length, never], [now.locked.size, now.tokens.size - now.locked.size]);
+  },
   "results: the handout's table": ({ trace, lane, now }) => {
     const told = Object.fromEntries(results(trace, lane));
     assert.equal(Number(told.Steps), lane.count);

@@ -5,20 +5,32 @@ import { printHandout } from "../export/handout.js";
 import { Share } from "../export/share.js";
 import { keyHelp } from "../stage/keyhelp.js";
 import { about } from "./about.js";
+import { Analysis } from "./analysis.js";
 import { Runs } from "./runs.js";
 
 export class Panels {
   /** Joins a stage. source: see Share; onUse: see Runs. */
   constructor(stage, { source = {}, onUse = null }) {
+    this.analysis = new Analysis();
     this.runs = new Runs(stage, onUse);
     this.share = new Share(stage, source);
     this.help = keyHelp();
-    const nodes = { Runs: this.runs.node, Export: this.share.node, About: about() };
+    const nodes = { Analysis: this.analysis.node, Runs: this.runs.node, Export: this.share.node, About: about() };
     for (const [name, node] of Object.entries(nodes)) stage.root.querySelector(`[data-panel=${name}]`).append(node);
     stage.quick.append(this.share.quick);
     stage.root.append(this.help);
     this.runs.draw();
     printHandout(stage, source.link);
-    if (stage.trace) this.share.load(stage.trace);
+    if (stage.trace) this.load(stage.trace);
+  }
+
+  load(trace) {
+    this.analysis.load(trace);
+    this.share.load(trace);
+  }
+
+  open(name) {
+    if (name === "Analysis") this.analysis.redraw();
+    if (name === "Runs") this.runs.draw();
   }
 }

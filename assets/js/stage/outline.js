@@ -5,14 +5,14 @@ import { tabs } from "../panels/tabs.js";
 import { letterKeys } from "./keys.js";
 import { key, legend } from "./legend.js";
 
-const PANELS = ["Runs", "Export", "About"]; // see panels/panels.js
+const PANELS = ["Analysis", "Runs", "Export", "About"]; // see panels/panels.js
 
 export function outline(stage) {
   stage.timeline.node.append(stage.presenter.button, help(stage));
   const looks = h("div.sl-bar-row", legend(), stage.colouring.node, stage.long.node);
   const numbers = ["Numbers", h("div.sl-all-numbers", stage.gauges.node, looks)];
-  const opens = () => stage.parts.panels.use(({ runs }) => runs.draw());
-  const panels = PANELS.map((name) => [name, h("div", { "data-panel": name }), opens]);
+  const opens = (name) => () => stage.parts.panels.use((all) => all.open(name));
+  const panels = PANELS.map((name) => [name, h("div", { "data-panel": name }), opens(name)]);
   stage.tabs = tabs([numbers, ...panels], "More about this run");
   const first = [
     stage.teller.node,

@@ -206,7 +206,7 @@ export class Stage {
     this.quick.open = false;
     this.#resize();
     this.curves?.load(trace);
-    this.panels?.share.load(trace);
+    this.panels?.load(trace);
     this.#drawRasters();
     this.timeline.mark(this.chapters);
     this.redraw();
@@ -255,6 +255,7 @@ export class Stage {
   grew() {
     this.timeline.grew();
     this.curves?.redraw();
+    this.panels?.analysis.redraw();
     this.drawRasters();
     this.drawer?.grew();
     this.lessons?.grew(this.trace);
@@ -267,6 +268,7 @@ export class Stage {
     this.drawer?.inspector.drawPins();
     this.timeline.finish();
     this.curves?.draw();
+    this.panels?.analysis.redraw();
     this.drawRasters();
     this.#markChapters();
     this.redraw(); // a moment may have a sentence now

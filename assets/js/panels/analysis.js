@@ -1,0 +1,58 @@
+// How long tokens stayed active once they were written.
+
+import { count, h, inView, throttle, watchView } from "../dom.js";
+import { isMasked, LOCKED } from "../trace/states.js";
+
+const EDGES = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity]; // steps: the bars are from one of them to before the next
+
+function delayLabel(low, high) {
+  if (high === Infinity) return `${low} or more`;
+  if (high - low > 1) return `${low}–${high - 1} steps`;
+  return low === 0 ? "same step" : "1 step";
+}
+
+/** Of a lane's last step: {delays, never}, how many steps after it was written (of the prompt: after the start) each
+ * locked token locked, the least first, and how many written ones are not locked. */
+export function lockDelays(lane) {
+  const last = lane.count - 1;
+  const written = [...lane.row(last).entries()].filter(([, state]) => !isMasked(state));
+  const locked = written.filter(([, state]) => state === LOCKED);
+  const delays = locked.map(([p]) => lane.lockStep(p, last) - Math.max(0, lane.unmaskStep(p, last)));
+  return { delays: delays.sort((a, b) => a - b), never: written.length - locked.length };
+}
+
+function bars(lane) {
+  const { delays, never } = lockDelays(lane);
+  if (!delays.length) return h("section", h("h5", lane.name), h("p.sl-hint", "Nothing has locked."));
+  const half = count(delays[Math.floor(delays.length / 2)], "step");
+  const counts = EDGES.slice(1).map((top, i) => delays.filter((delay) => delay >= EDGES[i] && delay < top).length);
+  const rows = counts.map((number, i) => [delayLabel(EDGES[i], EDGES[i + 1]), number, ""]);
+  const shown = rows.filter(([, number]) => number).concat([["not locked", never, ".sl-delay-active"]]);
+  const most = Math.max(...shown.map(([, number]) => number));
+  const items = shown.map(([label, number, kind]) => {
+    const bar = h(`span.sl-delay-bar${kind}`);
+    bar.style.width = `${(100 * number) / most}%`;
+    return h("li", h("span", label), h("span.sl-delay-track", bar), h("span", `${number}`));
+  });
+  const sentence = `${count(delays.length, "token")} locked, half of them within ${half} of being written.`;
+  return h("section", h("h5", lane.name), h("p.sl-hint", sentence), h("ol.sl-delay", items));
+}
+
+export class Analysis {
+  constructor() {
+    this.lanes = h("div.sl-delays");
+    this.node = h("div", h("h4", "How many steps after it was written each token locked"), this.lanes);
+    this.redraw = throttle(() => this.draw(), 700);
+    watchView(this.node, () => this.redraw());
+  }
+
+  load(trace) {
+    this.trace = trace;
+    this.redraw();
+  }
+
+  draw() {
+    if (this.trace && this.node.clientWidth && inView(this.node))
+      this.lanes.replaceChildren(...this.trace.lanes.map(bars));
+  }
+}
