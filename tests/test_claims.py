@@ -203,6 +203,7 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
         ),
     ),
     (R, "It takes more time than it saves", lambda: min(own.loc["early finish", "time"] for own in settings()) > 1),
+    (R, "By the judge no change is beyond two errors", lambda: z(judged("frontier")[1:]).abs().max() < 2),
     (R, "measured on the embedded model, on CPUs", lambda: devices() == {"cpu"}),
     (R, "The same trend and order", lambda: all(map(ordered, by("flops", "gen_length", "flops_ratio")))),
     (R, "The ratio is the active ratio", lambda: (gap("flops", "flops_ratio", "active_ratio") < 5e-4).all()),

@@ -86,7 +86,7 @@ def _cells(
 
 
 _LONG = {"blocks of 32": {"gen_length": 256, "block_length": 32}, "whole canvas": {"gen_length": 256}}
-_SHORT = {"whole canvas": {"gen_length": 12}}
+_SHORT = {"short": {"gen_length": 12}}
 _GRIDS: dict[str, list[Cell]] = {
     "stories": _cells(range(32, 96), 8, 8),
     "paper": _cells(range(80), 4, 8, _LONG, source="mt_bench"),
@@ -219,7 +219,9 @@ def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
 
 
 def _texts(lab: Lab, record: Record) -> Texts:
-    return {} if "timed" in record["cell"] else judged.texts_of_tokens(lab, record)
+    """Nothing of the whole canvas, which halves a judge's work."""
+    cell = record["cell"]
+    return {} if "timed" in cell or cell["setting"] == "whole canvas" else judged.texts_of_tokens(lab, record)
 
 
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:

@@ -137,9 +137,9 @@ def beside(scores: Sequence[Scores], base: Scores) -> Record:
         "bits": bits,
         "bits_change": estimates.difference(bits, bits_base),
         "bits_change_even": _change_at_equal_repeats(scores, base),
-        "gen_ppl_base": _exp(log_ppl_base),
-        "gen_ppl": _exp(log_ppl),
-        "gen_ppl_ratio": _exp(estimates.difference(log_ppl, log_ppl_base)),
+        "gen_ppl_base": exp(log_ppl_base),
+        "gen_ppl": exp(log_ppl),
+        "gen_ppl_ratio": exp(estimates.difference(log_ppl, log_ppl_base)),
         "repeats_base": repeats_base,
         "repeats": repeats,
         "repeats_change": estimates.difference(repeats, repeats_base),
@@ -157,7 +157,7 @@ def _estimates(scores: Sequence[Scores]) -> tuple[estimates.Estimate, estimates.
     return bits, estimates.ratio(nats, tokens), estimates.mean(repeats)
 
 
-def _exp(estimate: estimates.Estimate) -> estimates.Estimate:
+def exp(estimate: estimates.Estimate) -> estimates.Estimate:
     """By the delta method: each residual grows by the derivative."""
     value = math.exp(estimate.value)
     return estimates.Estimate(value, value * estimate.error, value * estimate.residuals)

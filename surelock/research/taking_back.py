@@ -48,7 +48,12 @@ def _table(records: list[Record]) -> pd.DataFrame:
 
 
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
-    return _compared(records, [_bits(own[""]._asdict()) if own else {} for own in scores])
+    read = [own.get("") for own in scores]
+    figures = [
+        _bits(own._asdict()) | {"gen_ppl": judged.exp(estimates.ratio(own.nats, own.tokens))} if own else {}
+        for own in read
+    ]
+    return _compared(records, figures)
 
 
 def _bits(result: Record) -> dict[str, Estimate]:
@@ -85,5 +90,5 @@ openings. `_se`: standard error over openings.""",
     table=_table,
     texts=judged.texts_of_tokens,
     judge_table=_judge_table,
-    judge_note="bits: per character, by the judge. A line with `less` holds differences, as above.",
+    judge_note="bits: per character, by the judge; gen_ppl: its perplexity. With `less` differences, as above.",
 )
