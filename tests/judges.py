@@ -1,7 +1,5 @@
 """A small causal model that reads what the embedded model writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """What the tests of experiments and benchmarks share: a lab without a tokenizer, a clock, a quick run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

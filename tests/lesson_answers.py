@@ -1,7 +1,5 @@
 """What lessons ask of a run, by the page's own answer book in Node, of trace documents."""
 
-from __future__ import annotations
-
 import json
 import math
 import tempfile

@@ -1,7 +1,5 @@
 """Coroutines in tests: each in a thread of its own, since in this one Playwright's loop may be running."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Readings of no network: numbers drawn from a seed, in the shape that a plan asks for."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from surelock.decoding.step import Plan, Reading

@@ -5,8 +5,6 @@ with another seed and, but for blanks, another opening, and asks whether the cla
 and writes the answers as JSON. With the embedded model on two busy cores 20 seeds of all take half an hour.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """The page behind deploy/nginx.conf, as a public server has it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time

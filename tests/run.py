@@ -3,8 +3,6 @@
 With --all also those that take long.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`surelock.adapter` under LLaDA's own loop, and `surelock.custom_generate` under transformers'."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

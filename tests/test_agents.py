@@ -1,7 +1,5 @@
 """/decode for agents: what its schema says is what the library says, and a real client calls it as a tool."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

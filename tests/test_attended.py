@@ -1,7 +1,5 @@
 """What a choice looked at, as the inspector asks for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

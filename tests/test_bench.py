@@ -1,7 +1,5 @@
 """What benchmarks are made of: refusals, shapes without weights, LLaDA's loop."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Block-causal networks (SDAR, OPDLM, bd3lm): finished blocks are exact for ever, whatever the rule."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """/decode, as it answers scripts and agents: in process, then by the clients that callers use."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -138,7 +136,7 @@ def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
 # --- by the clients that callers use ----------------------------------------------------------------------------------
 
 
-def test_gradios_client_waits_in_the_queue_and_is_told_its_place(app: App) -> None:
+def test_gradios_client_waits_in_the_queue_and_is_told_its_place(app: "App") -> None:
     client = Client(app.url, verbose=False)
     with held(app.url) as leave:
         job = client.submit(prompt="The dog", gen_length=8, api_name="/decode")
@@ -152,7 +150,7 @@ def test_gradios_client_waits_in_the_queue_and_is_told_its_place(app: App) -> No
         refused.result(30)
 
 
-def test_calls_of_one_client_have_a_quarter_of_the_places_behind_visitors(app: App) -> None:
+def test_calls_of_one_client_have_a_quarter_of_the_places_behind_visitors(app: "App") -> None:
     """The ninth that waits is refused in a sentence, and a visitor who comes last is served first."""
     call, order = {"prompt": "A fox", "gen_length": 32}, []
 
@@ -203,7 +201,7 @@ def test_a_call_that_nobody_reads_ends_after_a_grace(
 
 
 @pytest.mark.parametrize("how", ["closes its stream", "cancels"])
-def test_a_caller_who_leaves_ends_his_computation(app: App, how: str) -> None:
+def test_a_caller_who_leaves_ends_his_computation(app: "App", how: str) -> None:
     call = {"prompt": f"The dog {how}", "gen_length": 480, "compute": "everything"}
     if how == "cancels":
         job = Client(app.url, verbose=False).submit(**call, api_name="/decode")

@@ -1,7 +1,5 @@
 """What the documents say of the committed tables, each sentence computed from them: a line of CLAIMS."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from functools import cache

@@ -1,7 +1,5 @@
 """The command line and its benchmark: what they print, and what they refuse."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

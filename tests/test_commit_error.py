@@ -1,7 +1,5 @@
 """The commit error: by hand, without locks, beside others in a batch, of a trace. The oracle's tests hold it, too."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from dataclasses import dataclass

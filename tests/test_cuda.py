@@ -1,7 +1,5 @@
 """The same run on a GPU: skipped where there is none."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Damaged inputs by a seeded generator: files, settings, flags. Each ends in one sentence, soon."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -1,7 +1,5 @@
 """The documents are right: their commands parse or run, their programs run, their links lead somewhere."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The routes of runs: what a page requests, reads and leaves, and what it is refused."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,7 @@ def shape(messages: list[dict[str, Any]]) -> list[str]:
     return [next(iter(each)) for each in messages]
 
 
-def test_a_run_is_read_by_its_events(app: App) -> None:
+def test_a_run_is_read_by_its_events(app: "App") -> None:
     visit = Visitor(app.url)
     events = list(visit.read(run := visit.open(**SHORT)))
     kinds = [kind for kind, _, _ in events]
@@ -34,7 +32,7 @@ def test_a_run_is_read_by_its_events(app: App) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 5, 16, 18])
-def test_a_cut_stream_goes_on_behind_the_last_message(app: App, cut: int) -> None:
+def test_a_cut_stream_goes_on_behind_the_last_message(app: "App", cut: int) -> None:
     visit = Visitor(app.url)
     run, seen = visit.open(**SHORT), []
     for kind, data, number in (stream := visit.read(run)):
@@ -47,7 +45,7 @@ def test_a_cut_stream_goes_on_behind_the_last_message(app: App, cut: int) -> Non
     assert seen == [(number, data) for kind, data, number in visit.read(run) if kind != "place"]
 
 
-def test_a_run_rests_after_so_many_steps(app: App) -> None:
+def test_a_run_rests_after_so_many_steps(app: "App") -> None:
     visit = Visitor(app.url)
     run = visit.open(**SHORT)
     first = [kind for kind, *_ in visit.read(run, steps=3)]
@@ -58,7 +56,7 @@ def test_a_run_rests_after_so_many_steps(app: App) -> None:
     assert [data for _, data, _ in visit.read(run, after=5)] == [{"end": "stopped", "problem": None}]
 
 
-def test_thirty_readers_of_one_prompt_share_its_computation(app: App) -> None:
+def test_thirty_readers_of_one_prompt_share_its_computation(app: "App") -> None:
     visits = [Visitor(app.url) for _ in range(30)]
     form = visits[0].form(prompt="Thirty children read", **SHORT)
     runs = [visit.open(form) for visit in visits]
@@ -68,7 +66,7 @@ def test_thirty_readers_of_one_prompt_share_its_computation(app: App) -> None:
     assert read[0][-1]["end"] == "finished"
 
 
-def test_who_waits_learns_the_place_and_may_leave(app: App) -> None:
+def test_who_waits_learns_the_place_and_may_leave(app: "App") -> None:
     with held(app.url) as leave:
         visit = Visitor(app.url)
         waiting = visit.open(prompt="After the other", **SHORT)
@@ -94,14 +92,14 @@ def test_who_waits_learns_the_place_and_may_leave(app: App) -> None:
     ],
 )
 def test_what_cannot_be_done_is_refused_in_a_sentence(
-    app: App, method: str, path: str, status: int, sentence: str
+    app: "App", method: str, path: str, status: int, sentence: str
 ) -> None:
     visit = Visitor(app.url)
     answer = visit.http.request(method, path.format(visit.open(**SHORT)))
     assert answer.status_code == status and answer.json()["detail"].startswith(sentence)
 
 
-def test_a_job_is_refused_in_the_pages_words(app: App) -> None:
+def test_a_job_is_refused_in_the_pages_words(app: "App") -> None:
     visit = Visitor(app.url)
     with pytest.raises(httpx.HTTPStatusError) as caught:
         visit.open(seed=-3)

@@ -1,7 +1,5 @@
 """From texts to token ids: what a user writes is text, whatever the tokenizer and the template of the checkpoint."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -1,7 +1,5 @@
 """ONNX Runtime's engine against torch's, both in float32: the same steps, up to a tie."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """What a person does to a run: events by hand, what cannot be asked for, steps shared with the undisturbed run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

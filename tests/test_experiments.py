@@ -1,7 +1,5 @@
 """The experiments: every one in `--quick`, what interruption leaves, several processes, and what they refuse."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import json

@@ -1,7 +1,5 @@
 """What the experiments are made of: the paper's preprocessing, the bounds, standard errors."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import json

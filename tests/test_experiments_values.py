@@ -1,7 +1,5 @@
 """The experiments' figures: each beside what a hand computes, or code that shares nothing with it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

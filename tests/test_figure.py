@@ -1,7 +1,5 @@
 """A run as a Plotly figure: of a trace and of the steps the same, in the colours of the page. Which times compare."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape

@@ -1,7 +1,5 @@
 """What the command line leaves on a full disk, when it is killed, and where it has no standard streams."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What weights will take is written before they are fetched or read, beside what the machine has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

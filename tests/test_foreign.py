@@ -1,7 +1,5 @@
 """The page's server uses other libraries by their public names alone, and changes none of their modules and classes."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

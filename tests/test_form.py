@@ -1,7 +1,5 @@
 """The form without a browser: lengths that come back, refusals in the page's words, links, the wait."""
 
-from __future__ import annotations
-
 import json
 
 import gradio as gr

@@ -1,7 +1,5 @@
 """The frontier: what a cell measures beside the library's own measures, and its tables from made-up cells."""
 
-from __future__ import annotations
-
 import math
 from itertools import count
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The server's door: what it takes, from whom, how much, and what a client may have of the queue."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

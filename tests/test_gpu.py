@@ -1,7 +1,5 @@
 """The engine on a GPU, without one: what a step asks for, and the numbers of the paths that only a GPU takes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter
@@ -78,7 +76,7 @@ class Replayed:
 
     calls = 0
 
-    def __init__(self, function: captured.Function, given: Mapping[str, Tensor], sibling: Replayed | None) -> None:
+    def __init__(self, function: captured.Function, given: Mapping[str, Tensor], sibling: "Replayed | None") -> None:
         self._function, self._given = function, {name: tensor.clone() for name, tensor in given.items()}
 
     def __call__(self, given: Mapping[str, Tensor]) -> Tensor:

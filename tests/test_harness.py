@@ -1,7 +1,5 @@
 """lm-evaluation-harness's model: what it answers is what the library says, whatever the batch, the order, the cache."""
 
-from __future__ import annotations
-
 import copy
 import sys
 import tomllib

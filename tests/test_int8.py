@@ -1,7 +1,5 @@
 """Weights in int8 against float32's: by hand, by KL, on a GPU of 12 GB, and where they cannot be had."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import islice
 from pathlib import Path

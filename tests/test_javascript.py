@@ -1,7 +1,5 @@
 """The JavaScript that needs no browser, by node's own test runner."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """The outside judge: what it counts, what it refuses, and how it reads cells that were decoded before."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

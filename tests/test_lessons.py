@@ -1,7 +1,5 @@
 """The lessons: their files, and what the teachers' sheets say of many runs."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,7 +1,5 @@
 """The log: a line a second of each kind, and nothing that a caller said."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re

@@ -1,7 +1,5 @@
 """What nginx holds off: connections that send or read slowly, and floods. The page behind it serves on."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The example notebook runs from top to bottom on the embedded model, and holds what its cells put out."""
 
-from __future__ import annotations
-
 import json
 
 from surelock.research.notebook import NOTEBOOK, run

@@ -3,8 +3,6 @@
 The environment borrows the requirements from the one that runs the tests.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

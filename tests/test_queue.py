@@ -1,7 +1,5 @@
 """The queue of the device against a plain model of it: whose turn it is, who has a place, and what each is told."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import ExitStack
 from types import SimpleNamespace

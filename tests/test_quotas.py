@@ -1,7 +1,5 @@
 """What one client may take of a server: exports in turn, a shared replay page, no log for odd data, no unread run."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

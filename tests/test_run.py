@@ -1,7 +1,5 @@
 """A run without a network: it plans, takes readings and decides, in numpy alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from made_up import made_up

@@ -1,7 +1,5 @@
 """Runs and who follows them: streams, rests and ends of each, what is computed once for all, what is kept."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

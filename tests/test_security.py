@@ -1,7 +1,5 @@
 """What a stranger may not do with a served page: read files, choose models, upload, see paths, or get no reason."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import re

@@ -1,7 +1,5 @@
 """mdlm-owt and LFM2.5-Encoder: their files' traps, what a convolution keeps, and their sizes."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from functools import partial

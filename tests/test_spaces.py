@@ -3,8 +3,6 @@
 Without a GPU it must not begin CUDA in its workers: torch is hidden while it is imported, and they compute on the CPU.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A streamer of transformers gets the prompt, the drafts and the text, as from a diffusion model's own `generate`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

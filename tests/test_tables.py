@@ -4,8 +4,6 @@ What stands beneath the tables of docs/results.md holds no figure but the papers
 says of them.
 """
 
-from __future__ import annotations
-
 import lzma
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What is timed, on a clock that only moves when a test moves it: every figure below is worked out by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The trace: what is recorded, what survives reading, what is refused, and the replay page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A tokenizer and its chat template are tried in another process before a server loads their model."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

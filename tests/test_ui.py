@@ -1,7 +1,5 @@
 """The page's parts that need no browser: runs and sessions, requests, the form's rules, models, links, files served."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

@@ -1,7 +1,5 @@
 """The decisions in JavaScript are those in Python: Node repeats random runs, plans and steps equal to the last bit."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

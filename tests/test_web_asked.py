@@ -1,7 +1,5 @@
 """What the form asks for, read in JavaScript as the server reads it: the same lanes, the same refusals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The engine of browsers, in Node, beside the one of CPUs: the same graphs, the same weights, the same runs."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import asdict, replace

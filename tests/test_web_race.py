@@ -1,7 +1,5 @@
 """A race in JavaScript tells what one in Python tells, on the same readings: messages, document, likely tokens."""
 
-from __future__ import annotations
-
 import base64
 import json
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """The tokenizer in JavaScript: the same token ids, and the same pieces."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

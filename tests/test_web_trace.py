@@ -1,7 +1,5 @@
 """A trace in pandas and on the page is the same run: lanes differ in everything, precision and times included."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

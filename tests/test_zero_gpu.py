@@ -1,7 +1,5 @@
 """A ZeroGPU Space, simulated: runs in a forked worker, what they ask for, and what is said when they get no time."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable

@@ -5,8 +5,6 @@ second time calls: the first has built what is kept. What loads the model does n
 object: how many files, how many distinct functions, and both by file.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -3,8 +3,6 @@
 `python tests/vectors.py FILE [CASES]` writes them as JSON. Arrays come as base64 of their bytes: nothing is rounded.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from base64 import b64encode

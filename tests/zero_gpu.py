@@ -4,8 +4,6 @@ Like the real one it asks for a duration before it starts, refuses what a visito
 that takes longer than it asked for, and brings back only the name of an error that is not Gradio's own.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import pickle
 import time

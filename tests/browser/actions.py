@@ -1,7 +1,5 @@
 """What the browser tests do on the page."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

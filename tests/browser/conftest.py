@@ -1,7 +1,5 @@
 """One Chromium for the whole suite; skipped with a reason where there is no Chromium."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """Two ways to use a lesson's card and the grids: a mouse, and a keyboard alone."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from playwright.sync_api import Page

@@ -1,7 +1,5 @@
 """A TCP line to a server that can be cut, as a network does it."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -4,8 +4,6 @@ Each decoder runs alone, in turn with the others; the medians of their steps' se
 steps of a first and of a second visit, after it the page's frames.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import json

@@ -1,7 +1,5 @@
 """Make the README's pictures: ``python -m tests.browser.screenshots [folder]`` (default: assets/pictures)."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Start ``python app.py`` for the browser suite, and find a Chromium."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

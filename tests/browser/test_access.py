@@ -1,7 +1,5 @@
 """Keyboard, screen reader, reduced motion and forced colours."""
 
-from __future__ import annotations
-
 import json
 
 from playwright.sync_api import Page, expect

@@ -1,7 +1,5 @@
 """A connection that is cut and a server that is started anew: a run goes on by itself, or the tab keeps what it has."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The curves say what they are; epsilon is moved by hand in the drawer; their tools are out of the way."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from playwright.sync_api import Page, expect

@@ -1,7 +1,5 @@
 """A run that the browser computes: the messages of a server's, and the tokens of the Python engine's."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

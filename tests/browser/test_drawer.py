@@ -1,7 +1,5 @@
 """The drawer: a pin and its curve, ε and its locks, What if and its lane, on one screen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import hypot
 from typing import Any

@@ -1,7 +1,5 @@
 """The stage inside other pages: in a frame of a slide, and in a notebook."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

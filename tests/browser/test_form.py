@@ -1,7 +1,5 @@
 """The form in a real browser: an early Run, half a link, the queue and the way out of it, Pause and Stop."""
 
-from __future__ import annotations
-
 from urllib.parse import urlencode
 
 from playwright.sync_api import Page, expect

@@ -1,7 +1,5 @@
 """The page on paper."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

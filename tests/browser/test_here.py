@@ -1,7 +1,5 @@
 """The page where the visitor's browser decodes: what it shows is what it shows of the server's runs."""
 
-from __future__ import annotations
-
 import json
 import socket
 from pathlib import Path

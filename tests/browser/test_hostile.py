@@ -1,7 +1,5 @@
 """Text that would like to be code: in prompts, tokens, model names and links. It is shown or refused, never run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The first screen: the whole race, and little beside it."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

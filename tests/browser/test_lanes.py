@@ -1,7 +1,5 @@
 """Lanes on the page: one to four lanes, a chosen reference, comparisons under their own names, and what if."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The lessons on the page, in an exported replay, by keyboard and on a phone."""
 
-from __future__ import annotations
-
 import json
 from math import floor
 from pathlib import Path

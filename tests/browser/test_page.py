@@ -1,7 +1,5 @@
 """The page in a real browser, on the real app and the embedded model."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parts of the page that come when they are needed."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 

@@ -1,7 +1,5 @@
 """A narrow touch screen: taps, the drawer as a sheet, Run in sight; test_landing.py has its first screen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

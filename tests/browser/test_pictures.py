@@ -1,7 +1,5 @@
 """The race as a video and as a picture, made in the browser from a replay that stands alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Presenter mode: what matters on one screen, 1.6 times as large; the pointer's ring; in and out by key and address."""
 
-from __future__ import annotations
-
 from math import prod
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The race by the clock, its chapters, and what the address and the tab keep of it."""
 
-from __future__ import annotations
-
 from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, expect

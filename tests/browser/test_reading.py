@@ -1,7 +1,5 @@
 """Reading the grids: colours by value, long texts that stay legible, and terms that explain themselves."""
 
-from __future__ import annotations
-
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import arrive, imported, seek, settled, visit

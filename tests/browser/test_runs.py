@@ -1,7 +1,5 @@
 """A visit's runs, and the way of their settings back into the form."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

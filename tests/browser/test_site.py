@@ -1,7 +1,5 @@
 """`surelock site`: the page without a server, under a path of a file server and as one file from a disk."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

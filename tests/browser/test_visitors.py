@@ -1,7 +1,5 @@
 """Many visitors at once, and visitors that leave: nobody sees another's run, and nothing stays behind."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode

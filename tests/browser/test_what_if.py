@@ -1,7 +1,5 @@
 """What if, and what it does to the runs on their way. No run is made: the recorded one is sent as if the server did."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

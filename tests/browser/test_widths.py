@@ -1,7 +1,5 @@
 """Nothing is cut, overflows or jumps from 800 to 1440 px, with the sidebar open and closed, with four lanes."""
 
-from __future__ import annotations
-
 import json
 
 from playwright.sync_api import Page

@@ -1,7 +1,5 @@
 """A visitor without a browser: uses the routes of runs the way the page does. Cheap enough to have thirty."""
 
-from __future__ import annotations
-
 import json
 import re
 import secrets
