@@ -1,14 +1,13 @@
 // How long tokens stayed active once they were written.
 
-import { count, h, inView, throttle, watchView } from "../dom.js";
+import { count, h, throttle } from "../dom.js";
 import { isMasked, LOCKED } from "../trace/states.js";
 
 const EDGES = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity]; // steps: the bars are from one of them to before the next
 
 function delayLabel(low, high) {
   if (high === Infinity) return `${low} or more`;
-  if (high - low > 1) return `${low}–${high - 1} steps`;
-  return low === 0 ? "same step" : "1 step";
+  return high - low > 1 ? `${low}–${high - 1} steps` : count(low, "step");
 }
 
 /** Of a lane's last step: {delays, never}, how many steps after it was written (of the prompt: after the start) each
@@ -43,7 +42,6 @@ export class Analysis {
     this.lanes = h("div.sl-delays");
     this.node = h("div", h("h4", "How many steps after it was written each token locked"), this.lanes);
     this.redraw = throttle(() => this.draw(), 700);
-    watchView(this.node, () => this.redraw());
   }
 
   load(trace) {
@@ -52,7 +50,6 @@ export class Analysis {
   }
 
   draw() {
-    if (this.trace && this.node.clientWidth && inView(this.node))
-      this.lanes.replaceChildren(...this.trace.lanes.map(bars));
+    if (this.trace && this.node.clientWidth) this.lanes.replaceChildren(...this.trace.lanes.map(bars));
   }
 }

@@ -29,8 +29,8 @@ export class Panels {
     this.share.load(trace);
   }
 
-  open(name) {
-    if (name === "Analysis") this.analysis.redraw();
-    if (name === "Runs") this.runs.draw();
+  open() {
+    this.analysis.redraw();
+    this.runs.draw();
   }
 }

@@ -11,8 +11,8 @@ export function outline(stage) {
   stage.timeline.node.append(stage.presenter.button, help(stage));
   const looks = h("div.sl-bar-row", legend(), stage.colouring.node, stage.long.node);
   const numbers = ["Numbers", h("div.sl-all-numbers", stage.gauges.node, looks)];
-  const opens = (name) => () => stage.parts.panels.use((all) => all.open(name));
-  const panels = PANELS.map((name) => [name, h("div", { "data-panel": name }), opens(name)]);
+  const opens = () => stage.parts.panels.use((all) => all.open());
+  const panels = PANELS.map((name) => [name, h("div", { "data-panel": name }), opens]);
   stage.tabs = tabs([numbers, ...panels], "More about this run");
   const first = [
     stage.teller.node,
