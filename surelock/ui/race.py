@@ -25,7 +25,6 @@ from surelock.ui.zero_gpu import on_gpu, on_zero_gpu
 if TYPE_CHECKING:
     from surelock.trace.race import Round
     from surelock.trace.recorder import Recorder
-    from surelock.ui.runs import Run
 
 #: Runs a job. Its arguments are job, likely tokens?, commit errors?, and the headers of the visitor's request.
 Runner = Callable[[Job, bool, bool, Mapping[str, str]], Generator["Round"]]
@@ -98,7 +97,7 @@ class Race:
         self.log = [event("open", {"open": recorder.start(), "label": job.label, "pausable": pausable}, 0)]
         self.over: int | None = None  # the number of the first message behind the steps
         self.ended: str | None = None
-        self.followers: set[Run] = set()
+        self.followers: set[object] = set()  # visitors' runs
         self.readers = 0  # open streams of its followers
         self._rounds, self._begins, self._ends = rounds, begins, ends
         self._coming: asyncio.Task[None] | None = None
@@ -112,7 +111,7 @@ class Race:
             return 0.0
         return self._weight.kept + (0.0 if self.ended else self._weight.live)
 
-    def leave(self, follower: Run) -> None:
+    def leave(self, follower: object) -> None:
         """Remove a follower. Without followers the race ends, and its decoders are freed after the present step."""
         self.followers.discard(follower)
         if not (self.followers or self.ended):
