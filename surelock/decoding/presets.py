@@ -70,7 +70,7 @@ PRESETS: dict[str, Preset] = {
     for preset in (
         _preset("everything", "Every token", compute="everything"),
         _preset("surelock", "SureLock", compute="lock"),
-        _preset("literal", "SureLock to the letter", _LITERAL, compute="lock", visible_steps=0),
+        _preset("literal", "Algorithm 1 to the letter", _LITERAL, compute="lock", visible_steps=0),
         _preset("selection", "Selection", compute="select"),
         _preset("surelock-selection", "SureLock and selection", compute="lock+select"),
         _preset("age", "Lock by age", compute="age"),
