@@ -93,6 +93,18 @@ def models(stories: surelock.LanguageModel) -> Any:
     return made
 
 
+@pytest.fixture(scope="module")
+def form() -> Any:
+    """The page's form, whose model has not been loaded."""
+    import gradio as gr
+
+    from surelock.ui.form import Form
+    from surelock.ui.models import Models
+
+    with gr.Blocks():
+        return Form(Models(["stories"]), 512)
+
+
 @pytest.fixture(scope="session")
 def stories_in_torch() -> surelock.LanguageModel:
     """The embedded checkpoint under the engine that what is recorded was computed by."""

@@ -19,12 +19,6 @@ LENGTHS = st.integers(1, 600)
 WANTS = st.builds(Wants, LENGTHS, st.none() | LENGTHS, st.none() | LENGTHS)
 
 
-@pytest.fixture(scope="module")
-def form() -> Form:
-    with gr.Blocks():
-        return Form(Models(["stories"]), 512)
-
-
 def test_it_begins_with_what_fits_beside_the_first_example(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("surelock.ui.form.EXAMPLES", {"stories": ["Once", "Once upon a time there was"], "": []})
     with gr.Blocks():

@@ -180,12 +180,6 @@ def test_a_block_is_at_least_half_of_the_wanted_one(length: int, steps: int, wan
     assert said.startswith("" if block == wanted else "One block" if block == length else f"Changed from {wanted}")
 
 
-@pytest.fixture(scope="module")
-def form() -> Form:
-    with gr.Blocks():
-        return Form(Models(["stories"]), 512)
-
-
 def arrived(form: Form, **query: str) -> tuple[dict[str, Any], Any]:
     """What a link puts into the fields, and the link as it was read."""
     link = read_link(query, form.models.labels, form.suits)

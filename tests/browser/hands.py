@@ -1,7 +1,5 @@
 """Two ways to use a lesson's card and the grids: a mouse, and a keyboard alone."""
 
-from typing import Protocol
-
 from playwright.sync_api import Page
 
 CARD = ".sl-lesson"
@@ -15,26 +13,6 @@ CELL = """(cell) => {
   const at = canvas.getBoundingClientRect();
   return [at.left + x + w / 2, at.top + y + h / 2];
 }"""
-
-
-class Hands(Protocol):
-    """What a lesson asks of its reader."""
-
-    def press(self, name: str) -> None:
-        """A button of the card."""
-        ...
-
-    def choose(self, option: str) -> None:
-        """One of a question's options."""
-        ...
-
-    def slide(self, value: int) -> None:
-        """A slider to that value; near it where a hand is not exact."""
-        ...
-
-    def pin(self, cells: list[int]) -> None:
-        """Pin these positions; those that are pinned lose their pins."""
-        ...
 
 
 class Mouse:
@@ -94,3 +72,6 @@ class Keys:
                 return
             self.page.keyboard.press(key)
         raise AssertionError(f"{key} does not come to {condition}")
+
+
+Hands = Mouse | Keys

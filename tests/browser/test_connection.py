@@ -96,22 +96,3 @@ def test_a_page_says_that_its_server_was_updated_and_works_after_a_reload(page: 
         until(page, "window.surelock?.page?.now.arrived")
         run_to_end(page)
     line.close()
-
-
-def test_a_page_pauses_steps_and_stops(page: Page, app: App) -> None:
-    """It is paused for nine minutes of its clock."""
-    page.clock.install()
-    visit(page, app.url, gen_length=200, steps=200)
-    begin(page)
-    page.click(".sl-control-pause")
-    expect(page.locator(".sl-status")).to_contain_text("Paused after step")
-    page.clock.fast_forward("09:00")
-    count = page.evaluate("surelock.stage.trace.count")
-    page.click(".sl-control-step")
-    until(page, f"surelock.stage.trace.count === {count} + 1 && surelock.page.now.waits === null")
-    assert page.evaluate("[surelock.stage.trace.count, surelock.page.now.phase]") == [count + 1, "paused"]
-    page.click(".sl-control-pause")
-    wait_for_run(page, count + 3)
-    page.click(".sl-control-stop")
-    expect(page.locator(".sl-status")).to_contain_text("Stopped after step")
-    assert page.evaluate("surelock.stage.trace.lanes[1].steps.length === surelock.stage.trace.count")

@@ -6,7 +6,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.actions import run_to_end, until, visit, wait_for_run
 from tests.browser.server import App
-from tests.browser.visitor import held
 
 
 def set_length(page: Page, length: int) -> None:
@@ -66,26 +65,6 @@ def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: 
     page.fill("#sl-prompt textarea", "A red hen sat")
     expect(page.locator("#sl-gen-length input[type=range]")).to_have_attribute("max", "504")
     expect(page.locator(".sl-model-badge")).to_contain_text("writes children's stories")
-
-
-def test_who_waits_is_told_how_long_can_leave_and_comes_again(page: Page, app: App) -> None:
-    visit(page, app.url)
-    run_to_end(page)  # one run has been timed
-    said, stop = page.locator(".sl-status"), page.locator(".sl-control-stop")
-    with held(app.url) as leave:
-        page.click("#sl-run")
-        expect(said).to_contain_text("Waiting for the device: 1 run before yours, ")
-        expect(stop).to_have_text("Cancel")
-        stop.click()
-        expect(said).to_contain_text("Cancelled")
-        expect(stop).to_have_text("Stop")
-        expect(stop).to_be_disabled()
-        page.click("#sl-run")
-        expect(said).to_contain_text("Waiting for the device: 1 run before yours, ")
-        leave()
-        until(page, "surelock.stage.runs.entries.length === 3 && !surelock.stage.trace.race.live", 90)
-    sources = page.evaluate("surelock.stage.runs.entries.map(({ source }) => source)")
-    assert sources == ["recorded", "live", "live"], "what was cancelled does not run"
 
 
 def test_tab_leaves_no_list_open_and_escape_closes_it(page: Page, app: App) -> None:

@@ -130,34 +130,6 @@ def test_a_rule_from_outside_races_three_others(page: Page, tmp_path: Path) -> N
     assert rows[4] == rows[0] > rows[1] > rows[2] > rows[3]
 
 
-def test_what_if(page: Page, app: App, tmp_path: Path) -> None:
-    lane, action, kind = 1, "Write “", "write"
-    race(page, app, "everything", "surelock")
-    start = page.evaluate("surelock.stage.trace.promptLength")
-    masked = page.evaluate(f"([i, from]) => [...{LANES}[i].tokens(11)].slice(from).map((id) => id < 0)", [lane, start])
-    cell = start + masked.index(True)
-    parent = page.evaluate("(i) => surelock.stage.trace.lanes[i].name", lane)
-    branch(page, lane, cell, 11, action)
-    assert page.locator(".sl-side").count() == 3
-    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
-    child = document["header"]["lanes"][2]
-    assert child["parent"] == document["header"]["lanes"][lane]["id"]
-    assert f"position {cell}" in child["name"] and child["name"].endswith(f", step 13 of {parent}")
-    (event,) = child["events"]
-    assert (event["step"], event["kind"], event["position"]) == (12, kind, cell)
-    records = {
-        own: [record for record in document["records"] if record["lane"] == own]
-        for own in (child["id"], child["parent"])
-    }
-    mine, theirs = (
-        [{**record, "lane": "", "seconds": 0} for record in records[own]] for own in (child["id"], child["parent"])
-    )
-    assert mine[:12] == theirs[:12] and mine[12:] != theirs[12:] and len(mine) == 24
-    for step in (5, 12, 23):
-        seek(page, step)
-        draws(page, lane + 1, true_states(document, 2, step))  # it stands after its parent
-
-
 def test_a_paused_run_branches_and_all_its_lanes_go_on(page: Page, app: App) -> None:
     visit(page, app.url, gen_length=48, steps=48)
     page.click("#sl-run")

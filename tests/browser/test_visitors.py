@@ -35,32 +35,6 @@ def test_many_visitors_at_once(app: App, many: int) -> None:
     assert app.memory() < 1.05 * before, before
 
 
-def test_a_class_behind_one_address_follows_one_run_whoever_stops_or_leaves(app: App) -> None:
-    """One stops after four messages, one closes the tab; and one comes when it is over."""
-    asked = {"prompt": "The class looked up and", "gen_length": 32, "steps": 32, "block_length": 32}
-
-    def follow(visitor: Visitor, leave: int = 0) -> tuple[str, str, str | None]:
-        """A run's id, the times of its first step, which no other computation has, and its end."""
-        seen = []
-        for message in visitor.run(**asked):
-            seen.append(message)
-            if leave and len(seen) == 4:
-                if leave == 2:
-                    break
-                visitor.stop(visitor.id)
-        return visitor.id, str([each["seconds"] for each in seen[1]["records"]]), seen[-1].get("end")
-
-    visitors = [Visitor(app.url) for _ in range(31)]
-    with ThreadPoolExecutor(30) as pool:
-        found = list(pool.map(follow, visitors[:30], (1, 2, *[0] * 28)))
-    found.append(follow(visitors[30]))
-    for visitor in visitors:
-        visitor.close()
-    runs, times, ends = zip(*found, strict=True)
-    assert len(set(runs)) == 31 and len(set(times)) == 1
-    assert sorted(map(str, ends)) == ["None", *["finished"] * 29, "stopped"]
-
-
 def test_a_closed_tab_stops_computing_and_frees_its_run(page: Page, app: App) -> None:
     other = Visitor(app.url)
     visit(page, app.url, gen_length=160, steps=160)

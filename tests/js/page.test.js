@@ -83,6 +83,11 @@ function answer(page, name, n) {
   return handle;
 }
 
+async function says({ pass, find }, told) {
+  await pass(0);
+  assert.match(find(".sl-status").textContent, told);
+}
+
 const hidden = new WeakSet(); // boxes of grids that are scrolled out of sight
 
 /** [name, can(model, page), what it does to both]. n: any number. */
@@ -176,9 +181,11 @@ const MOVES = {
   ],
   paused: [
     (_, page) => waiting(page, "pause").length > 0,
-    (page, model, n) => {
+    async (page, model, n) => {
       const { run } = model;
-      if (answer(page, "pause", n) === run?.handle && !run.over && model.pending === "pause") model.pending = null;
+      if (answer(page, "pause", n) !== run?.handle || run.over || model.pending !== "pause") return;
+      model.pending = null;
+      await says(page, /^Paused after step /);
     },
   ],
   resume: [
@@ -203,8 +210,12 @@ const MOVES = {
   ],
   stop: [
     (model) => model.going || model.asked !== null,
-    (page, model) => {
+    async (page, model) => {
       page.live.stop();
+      if (model.asked) {
+        assert.equal(model.asked.calls.at(-1), "leave");
+        await says(page, /^Cancelled: /);
+      }
       const rests = !model.asked && model.run.waits && model.place;
       if (rests) model.rests();
       if (!model.asked) model.pending = rests ? "pause" : "stop";
@@ -213,8 +224,10 @@ const MOVES = {
   ],
   stopped: [
     (_, page) => waiting(page, "stop").length > 0,
-    (page, model, n) => {
-      if (answer(page, "stop", n) === model.run?.handle && model.going) model.end();
+    async (page, model, n) => {
+      if (answer(page, "stop", n) !== model.run?.handle || !model.going) return;
+      model.end();
+      if (!model.asked) await says(page, /^Stopped after step /);
     },
   ],
   clock: [() => true, (page) => page.key("s")],
