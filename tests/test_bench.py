@@ -22,9 +22,6 @@ from surelock.research.bench.llada import llada_generate, plain_llama
 CPU = torch.device("cpu")
 
 
-# --- spread -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("ratio", "repeats", "why"),
     [
@@ -43,9 +40,6 @@ def test_a_ratio_is_refused_when_its_spread_is_wider_than_its_effect(
     ratio: float, repeats: list[float], why: str | None
 ) -> None:
     assert refusal(ratio, repeats) == why
-
-
-# --- a shape without its weights -------------------------------------------------------------------------------------
 
 
 def test_a_shape_without_its_weights_is_loaded_by_either_engine(
@@ -75,9 +69,6 @@ def test_random_weights_say_which_token_is_the_mask(tmp_path: Path) -> None:
     model = surelock.load(tmp_path, device="cpu")
     assert (model.mask_id, model.eos_id) == (1, 0)
     assert abs(float(model.network.blocks[0].ff_out.weight.std()) - 0.02) < 0.001, "as networks begin"
-
-
-# --- LLaDA's own loop -------------------------------------------------------------------------------------------------
 
 
 def random_model(path: Path, **changed: Any) -> surelock.LanguageModel:

@@ -133,9 +133,6 @@ def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
     json.dumps(last, allow_nan=False)
 
 
-# --- by the clients that callers use ----------------------------------------------------------------------------------
-
-
 def test_gradios_client_waits_in_the_queue_and_is_told_its_place(app: "App") -> None:
     client = Client(app.url, verbose=False)
     with held(app.url) as leave:

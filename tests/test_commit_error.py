@@ -10,14 +10,7 @@ import pytest
 import torch
 
 import surelock
-from surelock import (
-    DecodeSettings,
-    Everything,
-    LanguageModel,
-    LockByAge,
-    LockRule,
-    SelectRule,
-)
+from surelock import DecodeSettings, Everything, LanguageModel, LockByAge, LockRule, SelectRule
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import ComputeRule
 from surelock.quality import commit_error as module

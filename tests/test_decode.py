@@ -105,9 +105,6 @@ def same(a: Step, b: Step, but: Sequence[str] = ("seconds",)) -> bool:
     )
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
 def test_non_finite_logits_of_a_later_step_name_it(lm: LanguageModel, value: float) -> None:
     """A token's embedding is bad: the step after the one that first commits the token meets it."""
@@ -190,9 +187,6 @@ def test_top_k_is_checked(lm: LanguageModel, value: Any) -> None:
 def test_a_choice_of_another_kind_is_refused(lm: LanguageModel, name: str, choice: Any) -> None:
     with pytest.raises(ValueError, match=rf"^{name} must be an? \w+"):
         surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), **{name: choice})
-
-
-# --- every step -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["unlocking", "threshold"])
@@ -278,9 +272,6 @@ def test_without_another_choice_a_token_comes_again(lm: LanguageModel) -> None:
     settings = DecodeSettings(gen_length=60, no_repeat_ngram_size=1, suppress_eos=True)
     tokens = list(surelock.decode(lm, [[5]], settings, compute=Everything()))[-1].tokens[0].tolist()
     assert set(tokens) == set(range(lm.config.vocab_size)) - {MASK, EOS}
-
-
-# --- the end of the text ----------------------------------------------------------------------------------------------
 
 
 def test_generate_cuts_at_the_first_eos(stories: LanguageModel) -> None:

@@ -143,9 +143,6 @@ def test_a_tokenizer_with_spaces_in_front_keeps_them(stories: surelock.LanguageM
     assert lm.encode("hi<|m|>", chat=True) == [8, 0, 4, 5, 6, 5, 7, 8]
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "template",
     [

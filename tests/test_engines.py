@@ -141,8 +141,6 @@ def test_engines_commit_the_same_tokens(engines, policy: str, temperature: float
         assert [each.tokens.tolist() for each in first] == [each.tokens.tolist() for each in second], (seed, block)
 
 
-# --- what it is loaded from -------------------------------------------------------------------------------------------
-
 PROMPTS, CHOSEN = [[5, 9, 3], [7]], surelock.DecodeSettings(gen_length=8)
 
 

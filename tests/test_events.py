@@ -9,17 +9,7 @@ from checkpoints import write_llada
 from conftest import TINY
 
 import surelock
-from surelock import (
-    DecodeSettings,
-    Event,
-    Everything,
-    LanguageModel,
-    LockRule,
-    Replay,
-    SelectRule,
-    Step,
-    Threshold,
-)
+from surelock import DecodeSettings, Event, Everything, LanguageModel, LockRule, Replay, SelectRule, Step, Threshold
 
 PROMPT = [5, 3, 9]
 FIRST, GEN, N = 3, 12, 15

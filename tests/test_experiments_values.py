@@ -23,8 +23,6 @@ from surelock.research.runner import DEFAULTS, Cell, grid
 from surelock.research.texts import text_figures
 from surelock.research.theory import Drift
 
-# --- the lab: what a cell decodes, and what it cost -------------------------------------------------------------------
-
 EVERY_SETTING: Cell = DEFAULTS | {
     "gen_length": 24,
     "steps": 12,
@@ -110,9 +108,6 @@ def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) 
     assert decoded.curve == pytest.approx(expected)
 
 
-# --- texts and their comparison ---------------------------------------------------------------------------------------
-
-
 def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> None:
     lm, own = stories, Lab(stories)
     prompts = [Prompt(text, lm.encode(text)) for text in ("Tom had", "Mia saw", "A dog")]
@@ -162,9 +157,6 @@ def test_estimates_beside_the_jackknife() -> None:
     assert found.error == pytest.approx(error, rel=0.01)
     other = estimates.ratio((over + 10).tolist(), under.tolist())
     assert estimates.difference(found, other).value == pytest.approx(-4000 / under.sum())
-
-
-# --- Theorem 1 and its assumptions ------------------------------------------------------------------------------------
 
 
 def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None:

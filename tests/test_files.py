@@ -68,9 +68,6 @@ def test_links_devices_and_folders_are_written_to(tmp_path: Path) -> None:
         write_files(tmp_path / "file", {"a": b""})
 
 
-# --- standard streams -------------------------------------------------------------------------------------------------
-
-
 def test_the_page_starts_without_standard_streams() -> None:
     port = free_port()
     words = f"exec {sys.executable} app.py --port {port} <&- >&- 2>&-"

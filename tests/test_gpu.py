@@ -38,8 +38,6 @@ WRITERS = {
     "sdar": partial(write_hf, family="sdar", block_size=4, head_dim=16),
 }
 
-# --- what a step asks for ---------------------------------------------------------------------------------------------
-
 
 def test_a_step_asks_for_few_kernels_one_upload_and_one_download() -> None:
     """At LLaDA-8B's shape; the same in each layer, whatever the batch is and what is locked."""
@@ -50,9 +48,6 @@ def test_a_step_asks_for_few_kernels_one_upload_and_one_download() -> None:
     assert len({line["kernels_a_layer"] for line in lines}) == 1 and lines[0]["kernels_a_layer"] <= 16
     assert {(line["uploads"], line["downloads"]) for line in lines} == {(1, 1)}
     assert max(line["kernels"] for line in lines[:4]) <= 620 and max(line["kernels"] for line in lines[4:]) <= 1050
-
-
-# --- the same numbers -------------------------------------------------------------------------------------------------
 
 
 def looped(
@@ -126,9 +121,6 @@ def test_the_paths_of_a_gpu_decide_what_the_cpu_decides(
         np.testing.assert_allclose(mine.kl, theirs.kl, atol=1e-12, rtol=1e-9)
         np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-9)
     assert (Replayed.calls > before) == (graphs and lm.config.block_size is None)
-
-
-# --- attention and reading by themselves ------------------------------------------------------------------------------
 
 
 def segment_case(seed: int) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor | None], Tensor]:
@@ -266,9 +258,6 @@ def test_a_run_read_by_the_compiled_functions_is_the_same(
     assert bool(used) == (name != "unlocking")  # on a CPU its numbers are drawn for each token
 
 
-# --- the recorded schedule --------------------------------------------------------------------------------------------
-
-
 def test_the_recorded_schedule_is_stretched_to_a_size() -> None:
     """Every position of each text is committed once, in the order of the recording, and none locks before that."""
     decoder = Decoder(settings=DecodeSettings(gen_length=48, steps=24), compute=LockRule())
@@ -279,9 +268,6 @@ def test_the_recorded_schedule_is_stretched_to_a_size() -> None:
         assert sorted(position for _, position, _ in commits) == list(range(48))
         assert np.bincount([step for step, _, _ in commits]).tolist() == [2] * 24
         assert all(locks[len(locks) - 48 + position] >= step for step, position, _ in commits)
-
-
-# --- bench gpu --------------------------------------------------------------------------------------------------------
 
 
 def test_the_parts_of_bench_gpu_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -218,9 +218,6 @@ def test_a_prompt_that_is_too_long_loses_its_beginning(model: SureLockLM, caplog
         model.generate_until(asked, disable_tqdm=True)
 
 
-# --- likelihoods ------------------------------------------------------------------------------------------------------
-
-
 def test_a_likelihood_is_the_librarys_bound(stories: surelock.LanguageModel) -> None:
     """Whatever is masked at once; the space before a word belongs to the word; no context is none."""
     model = SureLockLM(stories, draws=16, mask_batch=3, mask_seed=4)
@@ -260,9 +257,6 @@ def test_a_long_text_is_taken_in_parts_that_see_what_is_before_them(stories: sur
     assert clipped[0] == model._log_probability(ids[3:-3], ids[-3:])
     with pytest.raises(ValueError, match="a continuation has"):
         model.loglikelihood(requests("loglikelihood", ("", text)), disable_tqdm=True)
-
-
-# --- chat -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_chat_template_is_the_tokenizers_and_its_special_tokens_are_read(stories: surelock.LanguageModel) -> None:

@@ -13,10 +13,7 @@ import torch
 from judges import CONTEXT, tokenizer
 from labs import quick
 from tokenizers.processors import TemplateProcessing
-from transformers import (
-    BertConfig,
-    BertLMHeadModel,
-)
+from transformers import BertConfig, BertLMHeadModel
 
 from surelock.research.cli import EXPERIMENTS
 from surelock.research.judge import Judge, Score

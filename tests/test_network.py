@@ -76,9 +76,6 @@ def test_the_bound_of_a_shifted_network_looks_one_row_back(tmp_path: Path) -> No
     assert found == pytest.approx(-float(row.log_softmax(-1)[tokens[-1]]), abs=1e-9)
 
 
-# --- the packed forward, by hand --------------------------------------------------------------------------------------
-
-
 class Packed:
     """Sequences behind one another in one cache; `run` computes some positions of each."""
 

@@ -150,9 +150,6 @@ def test_one_bad_logit_is_found(value: float, at: tuple[int, int]) -> None:
     assert not Reads(8, 50).read(logits).finite
 
 
-# --- noise ------------------------------------------------------------------------------------------------------------
-
-
 def draws(key: tuple[int, ...], rows: Sequence[int], scored: bool = False, length: int = 6) -> Draws:
     return Draws([key], [length], np.zeros(len(rows), dtype=int), np.array(rows, dtype=int), scored)
 

@@ -241,25 +241,6 @@ def test_thirty_readers_of_five_prompts_have_each_computed_once_whoever_leaves()
     assert [each.computed for each in decoders] == [6] * 5
 
 
-def test_a_run_that_was_left_alone_for_nine_minutes_goes_on_and_for_eleven_does_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-
-    async def visit() -> None:
-        run = opened(runs := Runs(), "a", FakeDecoder())
-        assert await numbers(run, -1, 2) == [0, 1, 2]
-        now[0] += 540
-        runs.sweep()
-        assert runs.find(run.id) is run and await numbers(run, 2) == [3, 4, 5, 6, 7, LAST]
-        now[0] += 660
-        runs.sweep()
-        assert runs.find(run.id) is None
-
-    finished(visit())
-
-
 def test_runs_have_an_end_and_those_that_rest_longest_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_RUNS", 5)
     monkeypatch.setattr(module, "MOST_OF_CLIENT", 3)
@@ -386,7 +367,7 @@ class Visits(RuleBasedStateMachine):
     def nobody_comes(self, seconds: float) -> None:
         self.now += seconds
         self.runs.sweep()
-        self.kept = [each for each in self.kept if self.now - each.touched <= module.IDLE_SECONDS]
+        self.kept = [each for each in self.kept if self.now - each.touched <= 600]
 
     @invariant()
     def the_server_keeps_what_the_model_keeps(self) -> None:

@@ -150,9 +150,6 @@ def test_what_a_model_recommends() -> None:
     assert recommended(generation, {"compute": "everything"}).compute == Everything()  # its epsilon is passed over
 
 
-# --- plain and flat forms ---------------------------------------------------------------------------------------------
-
-
 def test_the_flat_form_chooses_kinds_by_name() -> None:
     assert from_flat({"select_fraction": 0.5, "compute": "lock+select"}).compute == LockRule() & SelectRule(0.5)
     assert from_flat({"select_fraction": 0.5}).compute == LockRule()  # a setting of a rule that was not chosen
@@ -335,9 +332,6 @@ def test_no_setting_takes_or_repeats_what_is_huge() -> None:
                 with pytest.raises(ValueError, match=f"^{name} must be") as refused:
                     each.setting.checked(name, value)
                 assert len(str(refused.value)) < 300
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,6 @@ def test_observation_is_not_a_steps_time(
     assert clock.now == 2 * 3 * (7 + 100) + 3 * 7  # under the second rule masks have KLs that are only observed
 
 
-# --- `runtime` and `selection`: E2E-TPS and Step-TPS ------------------------------------------------------------------
-
-
 class Scripted:
     """Decoding whose time is written down: before the first step of a batch 0.5 s, then each step's, doubled from the
     second repeat on. Every step unmasks two tokens of each sequence and costs 30 FLOPs of 100.
@@ -122,9 +119,6 @@ def test_throughput_is_tokens_over_the_seconds_of_all_batches(
     base, ours = ["baseline"] * 2, ["locked"] * 2
     assert scripted.order[2:] == base + ours + ours + base + base + ours + ours + base
     assert (told["threads"], told["device"]) == (torch.get_num_threads(), "cpu")
-
-
-# --- `bench decode` ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,29 +1,16 @@
 """The trace: what is recorded, what survives reading, what is refused, and the replay page."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from surelock import (
-    BlockCache,
-    Decoder,
-    DecodeSettings,
-    Event,
-    Everything,
-    LockByAge,
-    LockRule,
-    Remask,
-    Threshold,
-)
-from surelock.config import NetworkConfig
+from surelock import BlockCache, Decoder, DecodeSettings, Event, Everything, LockByAge, LockRule, Remask, Threshold
 from surelock.decoding.loop import decode
-from surelock.engines.torch import TorchEngine
 from surelock.model.language_model import LanguageModel
-from surelock.model.network import Network
 from surelock.quality.commit_error import Shadow
 from surelock.trace import format as fmt
 from surelock.trace.frames import positions_of, read_trace
@@ -67,26 +54,8 @@ class Words:
 
 
 @pytest.fixture(scope="module")
-def lm() -> LanguageModel:
-    torch.manual_seed(0)
-    config = NetworkConfig(
-        vocab_size=48,
-        d_model=32,
-        n_layers=2,
-        n_heads=2,
-        n_kv_heads=2,
-        head_size=16,
-        d_ff=48,
-        max_length=64,
-        rope_theta=1e4,
-        norm_eps=1e-5,
-        tied=False,
-    )
-    network = Network(config).eval().requires_grad_(False)
-    for parameter in network.parameters():
-        if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.3)
-    return LanguageModel(name="tiny", engine=TorchEngine(network), tokenizer=Words(), mask_id=0, pad_id=1, ends=(1,))  # type: ignore[arg-type]
+def lm(lm: LanguageModel) -> LanguageModel:
+    return replace(lm, tokenizer=Words(), mask_id=0, pad_id=1, ends=(1,))  # type: ignore[arg-type]
 
 
 def recorded(lm: LanguageModel, field: list[Lane]) -> Recorder:

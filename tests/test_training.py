@@ -11,13 +11,7 @@ import torch
 import surelock
 from surelock.__main__ import main
 from surelock.model.bound import draw_masks
-from surelock.research.training import (
-    Trainer,
-    add_train_arguments,
-    batch_loss,
-    evaluate,
-    make_batch,
-)
+from surelock.research.training import Trainer, add_train_arguments, batch_loss, evaluate, make_batch
 
 STORIES = [
     "Nora had a small green boat. One morning she took the boat to the pond near the house. The wind was soft and the "

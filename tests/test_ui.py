@@ -306,9 +306,6 @@ def test_a_run_remembers_whether_its_prompt_is_in_a_chat_template(stories: surel
             assert read_branch(lm, "stories", header, 256).chat is chat
 
 
-# --- what if ----------------------------------------------------------------------------------------------------------
-
-
 def test_parts_of_the_script_may_be_kept_for_good_and_the_first_come_with_the_head() -> None:
     """The name of a part holds its content's hash; page.js, which names them, is asked for again."""
     client, head = TestClient(Starlette(routes=routes())), page_head()

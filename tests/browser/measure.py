@@ -25,8 +25,6 @@ from surelock.trace.format import VERSION
 from surelock.trace.lanes import Lane
 from tests.browser.server import App, launch, serve
 
-# --- A large trace ----------------------------------------------------------------------------------------------------
-
 
 def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
     """A made-up run of n positions and as many steps, everything the page has to draw; all lanes but the first lock."""
@@ -78,8 +76,6 @@ def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
         "records": records,
     }
 
-
-# --- Decoding in the page ---------------------------------------------------------------------------------------------
 
 DECODERS = ("everything", "surelock", "budget")
 OPENING = "Once upon a time, there was a little girl named Lily. She"

@@ -8,7 +8,6 @@ from playwright.sync_api import Page, Route, expect
 
 from surelock.trace.frames import read_trace
 from tests.browser.actions import (
-    arrive,
     drawn_states,
     draws,
     exported,
@@ -69,31 +68,6 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     assert page.input_value("#sl-seed input") == "5"
     page.locator(".sl-lane-details summary").nth(1).click()
     assert page.inner_text(".sl-lane .sl-field-value >> nth=0") == "0.05"
-
-
-def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app: App) -> None:
-    """The grids paint only the cells that changed; painting all of them anew must change no pixel."""
-    arrive(page, app.url)
-    different = page.evaluate(
-        """() => {
-          const { stage, page } = surelock, found = [];
-          const pixels = ({ grid }) => grid.pen.getImageData(0, 0, grid.canvas.width, grid.canvas.height).data.join();
-          stage.timeline.pause();
-          const visits = [[3, -1], [4, 18], [5, 19, 18], [19, 19], [2, 0, 20], [11, 25, 18], [12, 25], [0, -1]];
-          for (const [step, hover, pin] of visits) {
-            page.set({ hover });
-            if (pin !== undefined) stage.cells.pin(pin);
-            stage.timeline.seek(step);
-            stage.redraw();
-            const before = stage.sides.map(pixels);
-            for (const side of stage.sides) side.grid.looks = null;
-            stage.redraw();
-            stage.sides.map(pixels).forEach((now, i) => { if (now !== before[i]) found.push([step, i]); });
-          }
-          return found;
-        }"""
-    )
-    assert different == []
 
 
 def test_light_and_dark_are_drawn_and_without_a_serious_accessibility_violation(page: Page, app: App) -> None:

@@ -4,16 +4,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import (
-    SHORT,
-    arrive,
-    run_to_end,
-    seek,
-    shows,
-    status,
-    until,
-    visit,
-)
+from tests.browser.actions import SHORT, arrive, run_to_end, seek, shows, status, until, visit
 from tests.browser.server import App
 
 
