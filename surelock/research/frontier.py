@@ -219,9 +219,7 @@ def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
 
 
 def _texts(lab: Lab, record: Record) -> Texts:
-    """Nothing of the whole canvas, which halves a judge's work."""
-    cell = record["cell"]
-    return {} if "timed" in cell or cell["setting"] == "whole canvas" else judged.texts_of_tokens(lab, record)
+    return {} if "timed" in record["cell"] else judged.texts_of_tokens(lab, record)
 
 
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
