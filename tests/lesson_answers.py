@@ -8,27 +8,22 @@ from typing import Any
 
 from test_javascript import node
 
-
-class Run:
-    """A trace document."""
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        self.document = document
+Document = dict[str, Any]  # a trace
 
 
-def answers(run: Run, asked: list[dict[str, Any]]) -> list[Any]:
+def answers(run: Document, asked: list[dict[str, Any]]) -> list[Any]:
     """Of each of {"is": name, parameters} the answer."""
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
-        trace.write_text(json.dumps(run.document), "utf-8")
+        trace.write_text(json.dumps(run), "utf-8")
         return json.loads(node("tests/js/answers-of.js", given=json.dumps({"trace": str(trace), "asked": asked})))
 
 
-def answer(run: Run, asked: dict[str, Any]) -> Any:
+def answer(run: Document, asked: dict[str, Any]) -> Any:
     return answers(run, [asked])[0]
 
 
-def holds(run: Run, claim: dict[str, Any]) -> bool:
+def holds(run: Document, claim: dict[str, Any]) -> bool:
     """Whether the effect that a lesson speaks of shows on a run."""
     return shows(answer(run, claim["answer"]), claim)
 

@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from lesson_answers import Run, answers, shows  # noqa: E402
+from lesson_answers import answers, shows  # noqa: E402
 
 from surelock.loading import load  # noqa: E402
 from surelock.model.language_model import LanguageModel  # noqa: E402
@@ -56,7 +56,7 @@ def measure(lm: LanguageModel, lesson: dict[str, Any], seeds: int) -> dict[str, 
     """The answers, run by run; the seed is the run's number."""
     found: dict[str, list[Any]] = {name: [] for name in columns(lesson)}
     for seed in range(seeds):
-        run = Run(record_run(lm, opening(lesson, seed), lanes(lesson, seed)))
+        run = record_run(lm, opening(lesson, seed), lanes(lesson, seed))
         for name, value in zip(found, answers(run, [*columns(lesson).values()]), strict=True):
             found[name].append(value if isinstance(value, str) else round(value, 4))
     return found

@@ -179,8 +179,6 @@ def test_a_model_that_cannot_load_ends_the_page_with_the_missing_keys(llada):
     assert done.returncode == 2 and done.stderr.endswith(f"app.py: error: {why}\n")
 
 
-# --- prompts from a file ----------------------------------------------------------------------------------------------
-
 PROMPTS = [
     {"prompt": "Tom found a key. He", "id": "a"},
     {"prompt": "Once upon a time", "seed": 7},

@@ -8,7 +8,7 @@ import pytest
 import torch
 from checkpoints import write_hf, write_llada, write_qwen3
 from test_decode import GEN, RUNS
-from test_gpu import assert_elementwise, assert_read, segment_case
+from test_gpu import PROMPTS, SHAPE, assert_elementwise, assert_read, segment_case
 
 import surelock
 from surelock import DecodeSettings, LockRule, SelectRule
@@ -22,9 +22,7 @@ from surelock.research.bench.gpu import kernels_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
-PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
 GPU = "cuda"
-SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
 
 
 @pytest.mark.parametrize("write", [write_llada, partial(write_qwen3, head_dim=24)])

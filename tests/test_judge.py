@@ -34,13 +34,8 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def path(small_judge: Path) -> Path:
-    return small_judge
-
-
-@pytest.fixture(scope="module")
-def judge(path: Path) -> Judge:
-    return Judge.load(str(path), torch.device("cpu"))
+def judge(small_judge: Path) -> Judge:
+    return Judge.load(str(small_judge), torch.device("cpu"))
 
 
 def scored(judge: Judge, prompt: str, text: str) -> Score:
@@ -107,7 +102,7 @@ def test_a_long_prompt_loses_its_beginning_a_text_that_fills_the_context_all_of_
         scored(judge, "", long)
 
 
-def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, path, monkeypatch):
+def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, small_judge, monkeypatch):
     def refused(name: Path, why: str) -> None:
         said = re.escape(f"judge {str(name)!r} cannot be loaded as a causal language model: ") + why
         with pytest.raises(ValueError, match=said) as caught:
@@ -129,7 +124,7 @@ def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, path, monkeypatch
     refused(tmp_path / "spoilt.gguf", r"a GGUF file needs the package gguf \(pip install gguf\)")
 
 
-def test_hostile_texts_are_read_as_text_or_refused_in_one_sentence(judge, path):
+def test_hostile_texts_are_read_as_text_or_refused_in_one_sentence(judge, small_judge):
     special = tokenizer().convert_ids_to_tokens(0)
     assert len(scored(judge, "Tom", special).nats) > 1 and special in tokenizer().get_added_vocab()
     assert judge.scores([("x" * 10**5 + "\0", "\0a")])[0].characters == 2
@@ -149,8 +144,8 @@ def test_hostile_texts_are_read_as_text_or_refused_in_one_sentence(judge, path):
         ("tokenizer_config.json", {"AutoTokenizer": ["own.Own", "own.Own"]}),
     ],
 )
-def test_code_that_comes_with_a_judge_is_not_run(tmp_path, path, file, named):
-    own = Path(shutil.copytree(path, tmp_path / "own"))
+def test_code_that_comes_with_a_judge_is_not_run(tmp_path, small_judge, file, named):
+    own = Path(shutil.copytree(small_judge, tmp_path / "own"))
     (own / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nclass Own: pass\n")
     told = own / file
     told.write_text(json.dumps(json.loads(told.read_text("utf-8")) | {"auto_map": named}))
@@ -183,9 +178,9 @@ def lines(file: Path) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_finished_cells_are_scored_and_nothing_is_decoded(epsilon, path, judge, stories, monkeypatch):
+def test_finished_cells_are_scored_and_nothing_is_decoded(epsilon, small_judge, judge, stories, monkeypatch):
     before = (epsilon / "cells.jsonl").read_bytes()
-    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
     assert (epsilon / "cells.jsonl").read_bytes() == before
     folder = epsilon / "judge-random-1.5B"
     assert {file.name for file in folder.iterdir()} == {"cells.jsonl", "table.csv"}
@@ -199,13 +194,13 @@ def test_finished_cells_are_scored_and_nothing_is_decoded(epsilon, path, judge, 
     table = (epsilon / "table.md").read_text()
     assert "## By the judge random-1.5B" in table and "gen_ppl_ratio_se" in table and "bits_repeats" in table
     monkeypatch.setattr(Judge, "scores", lambda *_: pytest.fail("scored again"))
-    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
     assert quick("epsilon", epsilon.parent) == 0
-    assert (epsilon / "table.md").read_text() == table.replace(f" --judge {path}", "")
+    assert (epsilon / "table.md").read_text() == table.replace(f" --judge {small_judge}", "")
 
 
-def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, path, capsys):
-    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
+def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, small_judge, capsys):
+    assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
     scored = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
     records = lines(epsilon / "cells.jsonl")
     records[-1]["result"]["tokens"][0][:3] = records[-1]["result"]["tokens"][0][5:8]
@@ -215,14 +210,14 @@ def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, path, capsy
     said = "the judge random-1.5B has not read the texts of 1 of 3 cells as they are now"
     assert said in capsys.readouterr().err
     assert len((epsilon / "judge-random-1.5B" / "table.csv").read_text().splitlines()) == 2  # the other, by itself
-    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
     assert said not in capsys.readouterr().err
     again = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
     assert again != scored and len(again.splitlines()) == len(scored.splitlines())
 
 
-def test_a_judge_of_cells_without_texts_is_refused_before_the_work(path, tmp_path, capsys):
-    assert quick("flops", tmp_path, "--judge", str(path)) == 2
+def test_a_judge_of_cells_without_texts_is_refused_before_the_work(small_judge, tmp_path, capsys):
+    assert quick("flops", tmp_path, "--judge", str(small_judge)) == 2
     assert "--judge: the cells of flops keep no texts that it could score" in capsys.readouterr().err
     assert not (tmp_path / "flops").exists()
 

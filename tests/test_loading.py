@@ -68,8 +68,6 @@ def edit_json(file: Path, **changes: Any) -> None:
     file.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
 
 
-# --- tensors ----------------------------------------------------------------------------------------------------------
-
 TENSORS: list[tuple[str, tuple[int, ...] | None]] = [  # without a shape it is left out
     *((name, None) for name in ("wte.weight", "ln_f.weight", "ff_out.weight", "blocks.1.k_proj.weight")),
     *((name, (32,)) for name in ("blocks.2.attn_norm.weight", "blocks.0.q_proj.bias", "wpe.weight")),
@@ -206,8 +204,6 @@ def test_of_two_sets_of_weights_the_single_file_is_read(tmp_path: Path, engine: 
     assert torch.equal(lm.network(HEAD), expected) and len(warned) == 1
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
 INDEX, SHARD = "model.safetensors.index.json", "model-00002-of-00003.safetensors"
 SPOILT: list[tuple[int, str, bytes | int | None, str]] = [  # shards, a file's content or end, None for gone
     *((1, "model.safetensors", end, "model.safetensors") for end in (0, 4, 100, 5000, None)),
@@ -292,9 +288,6 @@ def test_a_network_is_read_after_a_change_of_directory(
     lm = load(Path("../here/model"), engine=engine)
     monkeypatch.chdir(tmp_path)
     assert lm.network(HEAD).isfinite().all()
-
-
-# --- configurations ---------------------------------------------------------------------------------------------------
 
 
 SCALES: list[dict[str, Any]] = [
@@ -434,9 +427,6 @@ def test_mask_tokens_that_disagree_are_refused(tmp_path: Path) -> None:
     refuses(tmp_path / "llada", "2 by config.json", "1 by the tokenizer")
 
 
-# --- arguments and the hub --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -499,9 +489,6 @@ def test_a_hub_model_is_read_from_its_snapshot(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("name", ["no-such-directory", "~/no", "a/b/c", "", "x" * 1000])
 def test_names_that_are_neither_directory_nor_hub_id(name: str) -> None:
     refuses(name, "no directory", repr(name))
-
-
-# --- what loads -------------------------------------------------------------------------------------------------------
 
 
 def test_code_of_a_checkpoint_is_never_run(llada: Path) -> None:

@@ -272,8 +272,6 @@ def test_runs_have_an_end_and_those_that_rest_longest_go(monkeypatch: pytest.Mon
     finished(visit())
 
 
-# --- any order of what visitors do, against a plain model -------------------------------------------------------------
-
 OVER, END = 3, 4  # the numbers of the first message behind two steps, and of the last one
 WEIGHT = weigh(FakeRecorder().header)
 FITS = 2.5  # races that have begun and not ended

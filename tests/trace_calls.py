@@ -1,11 +1,10 @@
-"""`python -m tests.trace_calls [--gen-length 8] [--engine auto] [--list]`: a prompt's way to its steps, in numbers.
+"""`python -m tests.trace_calls`: a prompt's way to its steps, in numbers.
 
 It decodes one prompt twice, with the embedded model and the lock rule, and notes every function of the package that the
 second time calls: the first has built what is kept. What loads the model does not count. The last line is one JSON
-object: how many files, how many distinct functions, and both by file.
+object: how many files, how many distinct functions, and these by file.
 """
 
-import argparse
 import json
 import sys
 from collections import defaultdict
@@ -15,9 +14,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 import surelock
-from surelock.engines.flags import add_engine_flag
 
 PACKAGE = Path(surelock.__file__).parent
+LM, SETTINGS = surelock.load("stories"), surelock.DecodeSettings(gen_length=8)
 
 
 def calls_of(act: Callable[[], Any]) -> dict[str, set[str]]:
@@ -41,28 +40,12 @@ def calls_of(act: Callable[[], Any]) -> dict[str, set[str]]:
     return dict(sorted(found.items()))
 
 
-def main() -> None:
-    """Print the numbers."""
-    parser = argparse.ArgumentParser(prog="python -m tests.trace_calls", description=(__doc__ or "").split("\n\n")[1])
-    parser.add_argument("--gen-length", type=int, default=8, help="tokens to decode (default: %(default)s)")
-    parser.add_argument("--list", action="store_true", help="also print every function")
-    add_engine_flag(parser)
-    given = parser.parse_args()
-    lm = surelock.load("stories", engine=given.engine)
-    settings = surelock.DecodeSettings(gen_length=given.gen_length)
-
-    def decode() -> None:
-        for _ in surelock.decode(lm, ["The dragon was very small and"], settings, compute=surelock.LockRule()):
-            pass
-
-    decode()
-    found = calls_of(decode)
-    if given.list:
-        for name, functions in found.items():
-            print(name, *sorted(functions), sep="\n    ")
-    by_file = {name: len(functions) for name, functions in found.items()}
-    print(json.dumps({"files": len(found), "functions": sum(by_file.values()), "by_file": by_file}))
+def decode() -> None:
+    for _ in surelock.decode(LM, ["The dragon was very small and"], SETTINGS, compute=surelock.LockRule()):
+        pass
 
 
 if __name__ == "__main__":
-    main()
+    decode()
+    by_file = {name: sorted(functions) for name, functions in calls_of(decode).items()}
+    print(json.dumps({"files": len(by_file), "functions": sum(map(len, by_file.values())), "by_file": by_file}))

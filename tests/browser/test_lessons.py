@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lesson_answers import Run, answer, holds
+from lesson_answers import Document, answer, holds
 from playwright.sync_api import Browser, Page
 
 from surelock.trace.lessons import LESSONS, read_lessons
@@ -46,15 +46,15 @@ def place(page: Page, number: int) -> None:
     until(page, f"surelock.stage.lessons?.open && surelock.stage.lessons.page === {number - 1}", 60)
 
 
-READ: dict[str, Run] = {}
+READ: dict[str, Document] = {}
 
 
-def run_of(page: Page) -> Run:
+def run_of(page: Page) -> Document:
     """The run that the lesson is about, as the page exports it; each is read once."""
     trace = "surelock.stage.lessons.trace"
     key = page.evaluate(f"[{trace}.header.created, {trace}.reference.decoder.settings.seed].join()")
     if key not in READ:
-        READ[key] = Run(page.evaluate(f"{trace}.toDocument()"))
+        READ[key] = page.evaluate(f"{trace}.toDocument()")
     return READ[key]
 
 

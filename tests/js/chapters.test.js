@@ -43,8 +43,3 @@ test("the end is told when nothing more comes, and a trace without steps has no 
   begun.append(small().records[0]);
   assert.deepEqual(chapters(begun), [], "the lane that is told of has none yet");
 });
-
-test("chapters come in the order of their steps", () => {
-  const names = chapters(raced([write, { locked: [0, 1] }, {}, { locked: [2] }])).map(({ name }) => name);
-  assert.deepEqual(names, ["Half locked", "First lock", "End"]);
-});
