@@ -69,7 +69,8 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, ArithmeticError, OSError) as error:
-        print(f"surelock: {error}", file=sys.stderr)
+        named = isinstance(error, OSError) and error.filename  # without the number that Python puts first
+        print(f"surelock: {error.strerror}: {error.filename!r}" if named else f"surelock: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
         print(f"surelock: {str(error) or 'interrupted'}", file=sys.stderr)

@@ -261,6 +261,8 @@ def test_an_interruption_keeps_what_is_done(capsys, tmp_path, prompts, monkeypat
         ("p.txt", b"\n", "p.txt holds no prompt"),
         ("p.jsonl", b"{", "p.jsonl, line 1 is not JSON"),
         ("p.jsonl", b'{"promt": "a"}', "must be an object with a text `prompt`: did you mean 'promt'?"),
+        ("p.jsonl", b'{"prompt": 3}', "must be an object with a text `prompt`\n"),
+        ("p.txt", None, "surelock: No such file or directory: 'p.txt'\n"),
         ("p.jsonl", b'{"prompt": "a", "temprature": 1}', "'temprature' is no setting: did you mean 'temperature'?"),
         ("p.jsonl", b'{"prompt": "a", "steps": 99}', "prompt 1: steps (99) must be at most gen_length (12)"),
         ("p.jsonl", b'{"prompt": "a", "id": 2}\n{"prompt": "b"}', "has two prompts of the id '2'"),
@@ -269,7 +271,8 @@ def test_an_interruption_keeps_what_is_done(capsys, tmp_path, prompts, monkeypat
 )
 def test_a_file_of_prompts_says_what_is_wrong(capsys, tmp_path, monkeypatch, name, content, said):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / name).write_bytes(content)
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
     status, out, err = run(capsys, *DECODE, name)
     assert (status, out) == (2, "") and said in err and err.count("\n") == 1
 
@@ -283,6 +286,7 @@ def test_a_prompt_that_names_a_file_gets_a_hint_and_results_of_something_else_ar
     words = ["decode", "p.txt", "--gen-length", "4", "--device", "cpu"]
     assert "'p.txt' is a file, continued as a text; --prompts p.txt reads it" in run(capsys, *words)[2]
     assert "line 1 is no result of this command" in run(capsys, *words, "--out", "o.jsonl")[2]
+    assert "--trace must be a folder, and 'o.jsonl' is a file" in run(capsys, *words, "--trace", "o.jsonl")[2]
     assert (tmp_path / "o.jsonl").read_text() == '{"name": 1}\n'
 
 

@@ -84,6 +84,8 @@ def run_decode(arguments: argparse.Namespace) -> None:
     if done:
         print(f"surelock: {len(tasks) - len(todo)} of {len(tasks)} prompts are in {out} already", file=sys.stderr)
     if arguments.trace is not None:
+        if arguments.trace.is_file():
+            raise ValueError(f"--trace must be a folder, and {str(arguments.trace)!r} is a file")
         arguments.trace.mkdir(parents=True, exist_ok=True)
     lines = []
     with ExitStack() as stack:

@@ -63,7 +63,7 @@ def _read(source: str, number: int, line: str) -> Prompt:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where} is not JSON: {error}") from error
     if not isinstance(values, dict) or not isinstance(values.get("prompt"), str):
-        hint = nearest("prompt", values) if isinstance(values, dict) else ""
+        hint = nearest("prompt", values) if isinstance(values, dict) and "prompt" not in values else ""
         raise ValueError(f"{where} must be an object with a text `prompt`{hint}")
     text, name = values.pop("prompt"), values.pop("id", number)
     if not isinstance(name, int | str) or name == "":

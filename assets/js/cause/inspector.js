@@ -10,6 +10,9 @@ const UNSEEN = "not computed yet";
 const LISTED = 4; // positions that a choice attended to
 const [TOP_MS, ATTENDED_MS] = [120, 150]; // a sweep of the pointer asks for nothing on its way
 
+/** A probability, no finer than the record's 255 steps. */
+const likely = (p) => percent(p, p < 0.1 ? 1 : 0);
+
 /** What a person did to a position up to step t. */
 function byHand(lane, cell, t) {
   const own = (lane.decoder.events ?? []).filter(({ position, step }) => position === cell && step <= t);
@@ -85,7 +88,7 @@ export class Inspector {
       ["State", STATES[state]],
       ["Written", whenWritten(unmasked)],
       ["Locked", lock >= 0 ? `step ${lock + 1}` : "no"],
-      ["Confidence", seen >= 0 ? percent(lane.confidence[at], 1) : UNSEEN],
+      ["Confidence", seen >= 0 ? likely(lane.confidence[at]) : UNSEEN],
       ["KL", seen >= 0 ? scientific(lane.kl[at]) : UNSEEN],
     ];
     const hand = byHand(lane, cell, t);
@@ -149,7 +152,7 @@ export class Inspector {
       const fill = h("span.sl-top-bar");
       fill.style.width = `${(100 * p).toFixed(1)}%`;
       const word = h("bdi.sl-top-name", { dir: "ltr", title: name }, name);
-      return h("li", fill, word, h("span.sl-top-p", percent(p, p < 0.1 ? 1 : 0)));
+      return h("li", fill, word, h("span.sl-top-p", likely(p)));
     };
     bars.replaceChildren(...rows.map(bar));
   }
