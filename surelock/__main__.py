@@ -69,8 +69,10 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, ArithmeticError, OSError) as error:
-        named = isinstance(error, OSError) and error.filename  # without the number that Python puts first
-        print(f"surelock: {error.strerror}: {error.filename!r}" if named else f"surelock: {error}", file=sys.stderr)
+        said: object = error
+        if isinstance(error, OSError) and error.filename:  # without the number that Python puts first
+            said = f"{error.strerror}: {error.filename!r}"
+        print(f"surelock: {said}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
         print(f"surelock: {str(error) or 'interrupted'}", file=sys.stderr)
