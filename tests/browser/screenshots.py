@@ -3,6 +3,7 @@
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ WIDE, TALL = {"width": 1440, "height": 1000}, {"width": 1440, "height": 1500}
 def settle(page: Page) -> None:
     """Until the curves are drawn, if they are in sight, and nothing flashes."""
     page.wait_for_function(
-        "(lower => lower.getBoundingClientRect().top > innerHeight"
+        "(lower => !lower.checkVisibility() || lower.getBoundingClientRect().top > innerHeight"
         " || lower.querySelector('.sl-plot')?.data?.length >= 4)(document.querySelector('.sl-lower'))"
     )
     page.wait_for_timeout(1200)
@@ -39,19 +40,28 @@ def inspect(page: Page, cell: int) -> None:
     page.wait_for_timeout(1500)
 
 
-def landing(browser: Browser, url: str, folder: Path) -> None:
-    """What a visitor sees first, in the middle of the race, in light and dark."""
+def looks() -> Iterator[tuple[str, str, int, dict[str, Any]]]:
+    """The served page in the middle of its race: a picture's name, the query, the step, and a window's options."""
     for name, (width, height) in SIZES.items():
-        small: dict[str, Any] = {"has_touch": True, "is_mobile": True, "device_scale_factor": 2} if width < 500 else {}
-        for scheme in ("light", "dark"):
-            size: Any = {"width": width, "height": height}
-            page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce", **small)  # type: ignore[arg-type]
-            page.goto(url)
-            page.wait_for_function("window.surelock?.stage.trace")
-            seek(page, 60)
-            settle(page)
-            page.screenshot(path=folder / f"first-{name}{'-dark' * (scheme == 'dark')}.png")
-            page.close()
+        small = {"has_touch": True, "is_mobile": True, "device_scale_factor": 2} if width < 500 else {}
+        size = small | {"viewport": {"width": width, "height": height}, "reduced_motion": "reduce"}
+        yield f"first-{name}", "", 60, size | {"color_scheme": "light"}
+        yield f"first-{name}-dark", "", 60, size | {"color_scheme": "dark"}
+    yield "presenter-1024", "?present", 84, {"viewport": {"width": 1024, "height": 768}}
+    zoomed = {"viewport": {"width": 1280, "height": 720}, "device_scale_factor": 1.5}  # a projector at 150 % zoom
+    yield "presenter-1920", "?present", 84, zoomed
+    yield "forced-colours", "", 84, {"viewport": WIDE, "forced_colors": "active", "color_scheme": "dark"}
+
+
+def still(browser: Browser, url: str, folder: Path) -> None:
+    for name, query, step, options in looks():
+        page = browser.new_page(**options)
+        page.goto(f"{url}/{query}")
+        page.wait_for_function("window.surelock?.stage.trace")
+        seek(page, step)
+        settle(page)
+        page.screenshot(path=folder / f"{name}.png")
+        page.close()
 
 
 def live(page: Page, url: str, folder: Path) -> None:
@@ -82,24 +92,6 @@ def four(page: Page, url: str, folder: Path) -> None:
     seek(page, 42)
     settle(page)
     page.screenshot(path=folder / "four.png")
-
-
-def modes(browser: Browser, url: str, folder: Path) -> None:
-    """Presenter mode on two projectors, and forced colours."""
-    projectors = {"presenter-1024": ((1024, 768), 1), "presenter-1920": ((1280, 720), 1.5)}  # the second at 150 % zoom
-    for name, ((width, height), ratio) in projectors.items():
-        page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=ratio)
-        page.goto(f"{url}/?present")
-        page.wait_for_function("window.surelock?.stage.trace")
-        seek(page, 84)
-        page.wait_for_timeout(500)
-        page.screenshot(path=folder / f"{name}.png")
-    page = browser.new_page(viewport=WIDE, forced_colors="active", color_scheme="dark")
-    page.goto(url)
-    page.wait_for_function("window.surelock?.stage.trace")
-    seek(page, 84)
-    settle(page)
-    page.screenshot(path=folder / "forced-colours.png")
 
 
 def replay(page: Page, folder: Path) -> None:
@@ -148,11 +140,10 @@ def main() -> None:
     with serve() as app, sync_playwright() as playwright:
         wait_for_model(app)
         browser = launch(playwright)
-        landing(browser, app.url, folder)
+        still(browser, app.url, folder)
         live(browser.new_page(viewport=WIDE), app.url, folder)
         four(browser.new_page(viewport=TALL), app.url, folder)
         replay(browser.new_page(viewport=WIDE), folder)
-        modes(browser, app.url, folder)
         loop(browser, folder)
         browser.close()
     for path in sorted(folder.iterdir()):
