@@ -269,8 +269,7 @@ def test_a_row_that_is_left_out_again_fades_again(stories: surelock.LanguageMode
 
 
 @pytest.mark.parametrize(
-    "named",
-    [{"use_cache": True}, {"past_key_values": (1,)}, {"attention_mask": "full"}, {"position_ids": [0]}],
+    "named", [{"use_cache": True}, {"past_key_values": (1,)}, {"attention_mask": "full"}, {"position_ids": [0]}]
 )
 def test_what_a_host_names_is_taken_where_it_asks_for_nothing(stories, named: dict[str, Any]) -> None:
     model, x = surelock.adapter(stories, surelock.LockRule()), canvas(stories, stories.encode(PROMPT))

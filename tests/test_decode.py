@@ -113,10 +113,7 @@ def test_non_finite_logits_of_a_later_step_name_it(lm: LanguageModel, value: flo
     t = next(t for t in range(1, GEN - 1) if seen[t] > seen[t - 1])
     (token,) = seen[t] - seen[t - 1]
     decoding = surelock.decode(
-        with_weights(lm, "embed.weight", (token, 3), value),
-        [[5]],
-        DecodeSettings(gen_length=GEN),
-        compute=Everything(),
+        with_weights(lm, "embed.weight", (token, 3), value), [[5]], DecodeSettings(gen_length=GEN), compute=Everything()
     )
     for _ in range(t + 1):
         next(decoding)
@@ -146,16 +143,10 @@ def test_the_longest_prompt_that_fits(lm: LanguageModel) -> None:
 REPLAY = [(t, t, 5) for t in range(GEN)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"seed": [1, 2]}, "seed is given for 2 .* 3 prompts"),
-        ({"seed": [1, 2, 3, 4]}, "seed is given for 4 .* 3 prompts"),
-    ],
-)
-def test_settings_that_do_not_fit_the_prompts(lm: LanguageModel, changes: dict, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes))
+@pytest.mark.parametrize("count", [2, 4])
+def test_seeds_are_one_for_each_prompt(lm: LanguageModel, count: int) -> None:
+    with pytest.raises(ValueError, match=f"seed is given for {count} .* 3 prompts"):
+        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, seed=[*range(count)]))
 
 
 @pytest.mark.parametrize(

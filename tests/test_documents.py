@@ -50,10 +50,7 @@ def starting(*words: str) -> list[list[str]]:
 
 
 #: The commands that are only parsed, by their first words.
-PARSED = {
-    "python app.py": parser,
-    "python -m tests.soak": soak_parser,
-}
+PARSED = {"python app.py": parser, "python -m tests.soak": soak_parser}
 SURELOCK = [command[3:] for command in starting("python", "-m", "surelock")]
 SURELOCK += [command[1:] for command in starting("surelock")]
 

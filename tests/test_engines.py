@@ -83,11 +83,7 @@ def is_tie(model: Model, case: Case, step: int, patch: pytest.MonkeyPatch) -> bo
 
 @pytest.mark.parametrize(
     ("examples", "kinds"),
-    [
-        (60, MODELS),
-        (60, OTHER),
-        pytest.param(1000, MODELS | OTHER, marks=pytest.mark.long),
-    ],
+    [(60, MODELS), (60, OTHER), pytest.param(1000, MODELS | OTHER, marks=pytest.mark.long)],
     ids=["60", "other", "1000"],
 )
 def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatch, examples: int, kinds) -> None:

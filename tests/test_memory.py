@@ -54,19 +54,8 @@ LARGE, READ = 150_000, 100  # a vocabulary, and positions
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny network with the vocabulary of Qwen3."""
     path = tmp_path_factory.mktemp("large")
-    write_hf(
-        path,
-        "a2d-qwen3",
-        layers=1,
-        d_model=8,
-        heads=1,
-        kv_heads=1,
-        d_ff=8,
-        vocab=LARGE,
-        tied=True,
-        seed=1,
-        max_length=128,
-    )
+    shape = {"layers": 1, "d_model": 8, "heads": 1, "kv_heads": 1, "d_ff": 8, "tied": True, "seed": 1}
+    write_hf(path, "a2d-qwen3", **shape, vocab=LARGE, max_length=128)
     return path
 
 
@@ -81,15 +70,11 @@ def test_posteriors_of_a_large_vocabulary_are_read_a_few_rows_at_a_time(
     monkeypatch.setattr(posterior, "run", lambda names, given: rows.append(len(given["logits"])) or run(names, given))
     monkeypatch.setattr(head, "run_with_iobinding", lambda binding: made.append(1) or put(binding))
     settings = DecodeSettings(gen_length=READ - 8, steps=2, **changes)
-    steps = list(surelock.decode(lm, [list(range(2, 10))], settings, compute=LockRule(epsilon=-1.0)))
+    prompts, rule = [list(range(2, 10))], LockRule(epsilon=-1.0)
+    steps = list(surelock.decode(lm, prompts, settings, compute=rule))
     assert max(rows) <= 4 and sum(rows) >= 2 * READ
     assert len(made) <= 2 * 2 + 2, "the whole head was read for a few rows"
-    again = surelock.decode(
-        surelock.load(large, device="cpu", engine="torch"),
-        [list(range(2, 10))],
-        settings,
-        compute=LockRule(epsilon=-1.0),
-    )
+    again = surelock.decode(surelock.load(large, device="cpu", engine="torch"), prompts, settings, compute=rule)
     for mine, theirs in zip(steps, again, strict=True):
         assert mine.tokens.tolist() == theirs.tokens.tolist()
         np.testing.assert_allclose(mine.kl, theirs.kl, rtol=1e-3, atol=1e-6)

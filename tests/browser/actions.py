@@ -177,6 +177,13 @@ def settled(page: Page) -> None:
     page.evaluate("() => new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(then)))")
 
 
+CENTRE = """([lane, cell]) => {
+  const { grid, canvas } = surelock.stage.sides[lane], [x, y, w, h] = grid.rect(cell);
+  const box = canvas.getBoundingClientRect(), zoom = box.width / canvas.offsetWidth;
+  return [box.left + (x + w / 2) * zoom, box.top + (y + h / 2) * zoom];
+}"""
+
+
 def tap(page: Page, place: str) -> bool:
     """A finger's tap on what stands still there; whether the page heard a click, or only ceased to scroll."""
     page.evaluate(

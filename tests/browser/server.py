@@ -70,11 +70,7 @@ def serve(
     environment["GRADIO_SERVER_PORT"] = str(port)
     begun = time.monotonic()
     process = subprocess.Popen(
-        [*command, *arguments],
-        cwd=cwd,
-        env=environment,
-        stdout=output,
-        stderr=subprocess.STDOUT,
+        [*command, *arguments], cwd=cwd, env=environment, stdout=output, stderr=subprocess.STDOUT
     )
     url = f"http://127.0.0.1:{port}"
     try:

@@ -223,11 +223,7 @@ BEGIN = """async (name) => {
   stage.show(await stage.lessons.recorded(lesson.run.recorded));
   await stage.lessons.begin(lesson);
 }"""
-SIZES = [
-    (1280, 800, ""),
-    (390, 844, ""),
-    pytest.param((1280, 720, "&present"), marks=pytest.mark.long),
-]
+SIZES = [(1280, 800, ""), (390, 844, ""), pytest.param((1280, 720, "&present"), marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.actions import seek, serious, steady, tap, until, visit, wait_for_run
+from tests.browser.actions import CENTRE, seek, serious, steady, tap, until, visit, wait_for_run
 from tests.browser.server import App
 
 WIDTH, HEIGHT = 390, 844
@@ -33,12 +33,7 @@ def box(page: Page, selector: str) -> Any:
 
 def press(page: Page, lane: int, cell: int) -> None:
     """Tap a cell, and wait until the sheet stands still."""
-    at = """(([lane, cell]) => {
-      const { grid, canvas } = surelock.stage.sides[lane], [x, y, w, h] = grid.rect(cell);
-      const at = canvas.getBoundingClientRect();
-      return [at.left + x + w / 2, at.top + y + h / 2];
-    })"""
-    assert tap(page, f"{at}([{lane}, {cell}])")
+    assert tap(page, f"({CENTRE})([{lane}, {cell}])")
     page.wait_for_selector(".sl-drawer", state="attached")  # a part of the page, which the first tap fetches
     steady(page, "document.querySelector('.sl-drawer').getBoundingClientRect().y")
 

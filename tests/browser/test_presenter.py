@@ -6,17 +6,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.actions import recorded, replayed, seek, settled, until, visit
+from tests.browser.actions import CENTRE, recorded, replayed, seek, settled, until, visit
 from tests.browser.server import App
 
 PRESENTING = "document.body.classList.contains('sl-present')"
-SHOWN = (
-    ".sl-narrator-box",
-    ".sl-numbers",
-    ".sl-lane-1.sl-side",
-    ".sl-lane-2.sl-side",
-    ".sl-timeline",
-)
+SHOWN = (".sl-narrator-box", ".sl-numbers", ".sl-lane-1.sl-side", ".sl-lane-2.sl-side", ".sl-timeline")
 WHOLE = """(selector) => [...document.querySelectorAll(selector)].every((node) => {
   const { top, bottom } = node.getBoundingClientRect();
   return top >= 0 && bottom <= innerHeight && node.scrollHeight <= node.clientHeight + 1;
@@ -84,13 +78,7 @@ def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> N
     until(page, PRESENTING)
     seek(page, 40)
     settled(page)
-    x, y = page.evaluate(
-        """() => {
-          const { grid, canvas } = surelock.stage.sides[1], [x, y, w, h] = grid.rect(30);
-          const box = canvas.getBoundingClientRect(), zoom = box.width / canvas.offsetWidth;
-          return [box.left + (x + w / 2) * zoom, box.top + (y + h / 2) * zoom];
-        }"""
-    )
+    x, y = page.evaluate(CENTRE, [1, 30])
     page.mouse.move(x, y)
     until(page, "surelock.page.now.hover === 30")
     ring = page.locator(".sl-pointer").bounding_box()
