@@ -41,11 +41,9 @@ def damaged(lesson: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
     ("where", "value", "named"),
     [
         ("title", 7, "title"),
-        ("pages/2/question/unit", "miles", "pages/2/question/unit"),
         ("pages/2/question/answer/is", "guess", "pages/2/question/answer/is"),
         ("pages/0/question", {}, "pages/0/question"),
         ("pages/0/kind", "gap", "pages/0"),
-        ("extra", 1, "its top"),
         ("x" * 10**5 + "\n", 1, "its top"),
         ("pages/2/question/answer/lane", "nowhere", "run/needs"),
         ("pages/2/question/answer", {"is": "error_ratio", "lane": "subject"}, "pages/2/question/answer"),

@@ -23,13 +23,6 @@ from tests.browser.actions import (
 from tests.browser.server import App
 
 
-def test_the_recorded_run_moves_before_anything_is_pressed(page: Page, app: App) -> None:
-    page.emulate_media(reduced_motion="no-preference")
-    page.goto(app.url)
-    page.wait_for_function("Number(document.querySelector('.sl-stage')?.dataset.step) >= 3")
-    assert "recorded" in page.inner_text(".sl-run-label")
-
-
 def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App, tmp_path: Path) -> None:
     """In states, numbers, sentences and curves; its link leads back to it, and what the server dropped is exported."""
     prompt = "A cat & a <dog>"

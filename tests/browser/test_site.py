@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from surelock.__main__ import main
 from surelock.places import ASSETS
 from surelock.trace.frames import read_trace
-from tests.browser.actions import arrive, exported, seek, serious, until
+from tests.browser.actions import PAIR, arrive, exported, seek, serious, until
 from tests.browser.hands import Mouse
 from tests.browser.server import files_of
 from tests.browser.test_lessons import LESSONS_THERE, SHORT, opened, play
@@ -134,7 +134,6 @@ def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folde
 
 
 OWN = {"name": "Mine", "compute": {"kind": "own"}, "unmask": {"kind": "entropy"}}
-EVERY = {"name": "Every token", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}
 HALF = "function rows({ active, step }) {\n  return active.filter((p) => p % 2 === step % 2);\n}\n"
 LET = "role=button[name='Let it run']"
 
@@ -144,7 +143,7 @@ def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page: Page, 
     """Its text stands in the fragment, which no server sees; typed here, it runs at once."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    query = urlencode({"lanes": json.dumps([EVERY, OWN])})
+    query = urlencode({"lanes": json.dumps([PAIR[0], OWN])})
     page.goto(f"{folder}?{QUERY}&{query}#{urlencode({'rules': json.dumps([HALF])})}")
     until(page, "window.surelock?.stage.trace")
     page.click(".sl-action-run")

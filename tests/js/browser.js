@@ -69,14 +69,8 @@ function laidOut(window, seen) {
   const sizes = { clientWidth: 600, clientHeight: 300, offsetWidth: 600, offsetHeight: 20, offsetTop: 0 };
   for (const [name, value] of Object.entries(sizes))
     Object.defineProperty(HTMLElement.prototype, name, { configurable: true, get: () => value });
-  HTMLElement.prototype.getBoundingClientRect = () => ({
-    left: 0,
-    top: 0,
-    width: 600,
-    height: 300,
-    right: 600,
-    bottom: 300,
-  });
+  const box = { left: 0, top: 0, width: 600, height: 300, right: 600, bottom: 300 };
+  HTMLElement.prototype.getBoundingClientRect = () => ({ ...box });
   HTMLElement.prototype.checkVisibility = function checkVisibility() {
     return this.isConnected && !this.closest("[hidden]");
   };

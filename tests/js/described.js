@@ -2,15 +2,8 @@
 // page that offers these.
 
 const number = (label, more) => ({ kind: "number", label, help: "", range: "a number", low: 0, high: 1, ...more });
-const whole = (label, more) => ({
-  kind: "whole",
-  label,
-  help: "",
-  range: "a whole number",
-  low: 1,
-  high: 8192,
-  ...more,
-});
+const WHOLE = { kind: "whole", help: "", range: "a whole number", low: 1, high: 8192 };
+const whole = (label, more) => ({ ...WHOLE, label, ...more });
 
 export const DESCRIBED = {
   settings: {

@@ -17,17 +17,7 @@ export const pairs = (...flat) => Array.from({ length: flat.length / 2 }, (_, i)
 /** A step that computes every position and changes none, but for what `more` says. */
 export function record(lane, step, more = {}) {
   const values = { computed: [0, 4], kl: [0, 1, 2, 3], confidence: [1, 0.5, 0.25, 0] };
-  return {
-    lane,
-    step,
-    unmasked: [],
-    locked: [],
-    ...values,
-    seconds: 1,
-    flops: 100,
-    baseline_flops: 100,
-    ...more,
-  };
+  return { lane, step, unmasked: [], locked: [], ...values, seconds: 1, flops: 100, baseline_flops: 100, ...more };
 }
 
 export const decoder = (id, name, compute, more = {}) => ({
