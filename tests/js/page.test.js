@@ -6,6 +6,7 @@ import test from "node:test";
 import fc from "fast-check";
 import { narrate } from "../../assets/js/stage/narrator.js";
 import { cellText, gridName } from "../../assets/js/stage/spoken.js";
+import { prose } from "../../assets/js/trace/prose.js";
 import { open } from "./browser.js";
 import { FORM } from "./described.js";
 import { decoder, numbers, RANDOM, raceOf } from "./small.js";
@@ -43,6 +44,8 @@ class Model {
   phase = "idle";
   pending = null;
   place = 0; // in the queue, of what waits
+  edited = null; // settings that the form holds and no run has
+  submitted = null; // those of what waits
 
   get going() {
     return this.run !== null && !this.run.over;
@@ -97,7 +100,14 @@ const MOVES = {
     (page, model) => {
       if (model.going) model.end();
       page.live.press({ model: "stories", prompt: "x", ...FORM.values, lanes: FORM.lanes });
-      Object.assign(model, { asked: last(page), place: 0 });
+      Object.assign(model, { asked: last(page), place: 0, submitted: model.edited });
+    },
+  ],
+  type: [
+    () => true,
+    ({ surelock }, model, n) => {
+      model.edited = `prompt=${n}`;
+      surelock.page.set({ edited: model.edited });
     },
   ],
   open: [
@@ -110,6 +120,7 @@ const MOVES = {
         run: { handle: model.asked, sent: 0, over: false },
         asked: null,
         phase: "running",
+        edited: model.edited === model.submitted ? null : model.edited,
       });
     },
   ],
@@ -135,6 +146,16 @@ const MOVES = {
     (_, model) => {
       model.run.handle.send({ lost: "The connection was lost." });
       model.end();
+    },
+  ],
+  late: [
+    (model) => model.run?.over,
+    ({ stage }, { run }, n) => {
+      const kept = () => stage.runs.entries.map(({ trace, source }) => [trace.count, source]);
+      const before = kept();
+      const records = RUN.records.filter(({ step }) => step === run.sent);
+      run.handle.send(n % 2 && records.length ? { pieces: {}, records } : { end: "finished", problem: null });
+      assert.deepEqual(kept(), before, "nothing comes of what a run says after its end");
     },
   ],
   place: [
@@ -278,11 +299,21 @@ const MOVES = {
   ],
 };
 
+/** A text's parts, each with how it is marked. */
+const KINDS = { SPAN: "same", MARK: "other" };
+const marked = ({ children }) =>
+  Array.from(children, (node) => [
+    node.querySelector("button") ? "fork" : KINDS[node.tagName],
+    node.textContent.trim(),
+  ]);
+const parts = (list) => list.map(({ kind, text }) => [kind, text.trim()]);
+
 /** What a page shows beside what it has to. settled: nothing moves, and what was asked for has come. */
 function agrees(page, model, rests) {
   const { stage, surelock, find } = page;
-  const { phase, pending, waits, step } = surelock.page.now;
-  assert.deepEqual({ phase, pending, waits }, { phase: model.phase, pending: model.pending, waits: model.waits });
+  const { phase, pending, waits, step, edited } = surelock.page.now;
+  const { phase: isAt, pending: comes, waits: waitsFor, edited: typed } = model;
+  assert.deepEqual([phase, pending, waits, edited], [isAt, comes, waitsFor, typed]);
   const stop = find(".sl-control-stop");
   if (pending === "stop") assert.equal(stop.textContent, "Stopping …");
   if (pending === "pause") assert.equal(find(".sl-control-pause").textContent, "Pausing …");
@@ -290,9 +321,13 @@ function agrees(page, model, rests) {
   const at = (lane) => trace.race.reached(lane, step);
   const { pins } = surelock.page.now;
   assert.equal(new Set(pins.values()).size, pins.size, "each pin has a colour of its own");
-  if (trace.race.live && stage.timeline.follow) assert.equal(step, trace.race.front, "who follows is at the front");
+  const { follow, held, last: end } = stage.timeline;
+  if (trace.race.live && follow) assert.equal(step, trace.race.front, "who follows is at the front");
+  assert.ok(step <= end, `step ${step} of ${end}`);
+  assert.ok(!(follow && held), "who follows has put the cursor nowhere");
   for (const side of stage.sides) {
     if (rests) assert.equal(side.canvas.getAttribute("aria-label"), gridName(side.lane, at(side.lane)));
+    if (rests) assert.deepEqual(marked(side.text), parts(prose(trace, side.lane, step)), `${side.lane.name}'s text`);
     if (!side.grid.view || (!rests && hidden.has(side.box))) continue;
     const { tokens, other, step: drawn } = side.grid.view;
     assert.deepEqual([drawn, [...tokens]], [at(side.lane), [...side.lane.tokens(at(side.lane))]], side.lane.name);

@@ -173,6 +173,9 @@ async function anyOrder(timers, list) {
   }
   if (!goes()) return;
   server.online = true;
+  timers.tick(8000);
+  await flush();
+  assert.equal(Boolean(isOpen()), model.follows, `after ${made.join(", ")}, and a while`);
   follow("resume", Infinity);
   timers.tick(8000);
   await flush();
