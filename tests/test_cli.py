@@ -207,6 +207,8 @@ def test_a_file_of_prompts_is_decoded_in_batches_and_goes_on_after_a_kill(capsys
     whole, rows = lines_of(out), sorted(sheet.read_text().splitlines())
     assert sorted(map(str, [line["id"] for line in whole])) == ["3", "5", "9", "a", "a/b"]
     for line in whole:
+        (given,) = (each for each in PROMPTS if each["prompt"] == line["prompt"])
+        assert line | line["settings"] == line | line["settings"] | given
         decoder = from_flat(line["settings"])
         steps = list(surelock.decode(stories, [line["prompt"]], **decoder.keywords(), observe=True))
         assert line["text"] == surelock.generate(stories, [line["prompt"]], **decoder.keywords())[0]

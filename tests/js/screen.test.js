@@ -6,7 +6,7 @@ import test from "node:test";
 import { Curves } from "../../assets/js/cause/curves.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { open, settled } from "./browser.js";
-import { small } from "./small.js";
+import { decoder, raceOf, small } from "./small.js";
 
 const STORIES = JSON.parse(readFileSync(new URL("../../assets/runs/stories.json", import.meta.url), "utf-8"));
 
@@ -81,6 +81,15 @@ test("a lesson parts the blocks that it speaks of, and refuses cells that it doe
   assert.equal(stage.sides[0].grid.view.block, 0);
 });
 
+test("a lesson that is left gives back the clock, also where another was begun in it", async () => {
+  const { stage } = await open("", { recorded: STORIES });
+  const { lessons } = stage;
+  for (let i = 0; i < 2; i++) await lessons.begin(lessons.lessons[0]);
+  assert.equal(stage.view.byClock, false);
+  lessons.leave();
+  assert.equal(stage.view.byClock, true);
+});
+
 test("a run of a learner's own begins in the browser where that decodes", async () => {
   const { stage, document } = await open("?lesson=unmasking&page=1", { recorded: STORIES });
   stage.lessons.go(stage.lessons.lesson.pages.findIndex(({ kind }) => kind === "run"));
@@ -113,7 +122,7 @@ test("what a file's own view lacks in its run is said of the file", async () => 
   assert.match(stage.look({ step: 60 }, "the file"), /^This run lacks what the file asks for: its step 61/);
 });
 
-test("the curves are drawn in the width that they have by now", async () => {
+test("the curves are drawn in the width that they have by now, of the lanes that a lesson shows", async () => {
   await open("", { recorded: small() });
   const widths = [];
   const stage = { lower: document.createElement("div"), colours: { lanes: ["a", "b"], pins: [] }, only: null };
@@ -126,8 +135,10 @@ test("the curves are drawn in the width that they have by now", async () => {
       sizes.set(node, this.f);
     }
   };
-  const react = async (plot, _, { width }) => {
+  const drawn = [];
+  const react = async (plot, lines, { width }) => {
     widths.push(width);
+    drawn.push(lines.map(({ name }) => name));
     plot._fullLayout = {};
   };
   globalThis.window.Plotly = { react, relayout() {} };
@@ -138,6 +149,13 @@ test("the curves are drawn in the width that they have by now", async () => {
   for (const { plot } of curves.plots) Object.defineProperty(plot, "clientWidth", { value: 333 });
   await curves.draw();
   assert.deepEqual([...new Set(widths.slice(before))], [333]);
+  const everything = (id) => [decoder(id, id, { kind: "everything" }), [{}]];
+  const three = raceOf(["a", "b", "c"].map(everything));
+  three.header.timed_together = [{ lanes: ["b", "c"] }];
+  curves.load(Trace.parse(three));
+  curves.show(["a", "b"]);
+  await curves.draw();
+  assert.deepEqual(drawn.slice(-3), [["a", "b"], ["a", "b"], ["b"]], "times of those that have a clock beside others");
 });
 
 test("a page at rest asks for no frames", async () => {

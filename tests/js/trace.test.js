@@ -152,13 +152,13 @@ test("an epsilon without bounds is infinite, and a pair's is its lock's", () => 
   assert.deepEqual([epsilon(lock), epsilon({ kind: "both", lock, select: { kind: "select" } })], [Infinity, Infinity]);
 });
 
-test("a step without commit errors leaves those after it without a sum, and one without changes has none", () => {
+test("a step without commit errors or regret leaves those after it without a sum, and one without changes has none", () => {
   const wrote = { unmasked: [[2, 12]] };
   const damage = (first) =>
     made([
       everything("a", [
         { ...wrote, ...first },
-        { unmasked: [[3, 13]], commit_error: [0.5] },
+        { unmasked: [[3, 13]], commit_error: [0.5], regret: 0.25 },
       ]),
     ]).lanes[0].steps[1].damage;
   assert.equal(damage({}), undefined);
@@ -182,6 +182,12 @@ test("the front is of the lanes that still grow", () => {
   const part = shown(new Trace(small()), { byClock: true, live: true });
   part.append(record("a", 0, { seconds: 0 }));
   assert.equal(part.race.front, 0, "where nothing took time, all that there is");
+  const mixed = timed([2, 2, 2, 2], [1, 1, 1, 1], [9, 9, 9, 9]);
+  for (const lane of mixed.lanes) lane.decoder.settings.steps = 9;
+  mixed.lanes[2].timing = null;
+  Object.assign(mixed.race, { live: true, growing: [mixed.lanes[2]] });
+  mixed.race.growing[0].count = 2;
+  assert.equal(mixed.race.front, 1, "one without a clock is at its own step");
 });
 
 test("a document has its view and its lanes, and whatever it was made of", () => {
