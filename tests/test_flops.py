@@ -46,7 +46,7 @@ def test_a_row_by_hand() -> None:
 def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
     changes, choices = RUNS[run]
     settings, lengths = DecodeSettings(gen_length=12, **changes), np.array([14.0, 20.0, 17.0])
-    prompts = [[3] * 2, list(range(2, 10)), [9] * 5]
+    prompts = [[1] * 2, list(range(2, 10)), [9] * 5]
     steps = list(surelock.decode(lm, prompts, settings, **choices))
     counter = TotalsCounter(lm.config, lm.ends, guided=settings.cfg_scale > 0)
     for step in steps:
@@ -65,7 +65,7 @@ def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
     if run == "unlocking":
         assert sum(int(step.probed.sum()) for step in steps) > 3
     assert totals.steps == len(steps)
-    assert totals.tokens == 36
+    assert totals.tokens == 38
     assert totals.seconds == pytest.approx(sum(step.seconds for step in steps))
     assert totals.flops == pytest.approx(float(sum(step.flops.sum() for step in steps)))
     assert totals.baseline_flops == pytest.approx(float(sum(step.baseline_flops.sum() for step in steps)))
@@ -75,5 +75,12 @@ def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
     computable = sum(float((lengths * runs).sum()) for runs in running)
     assert totals.active_ratio == pytest.approx(sum(int(step.computed.sum()) for step in steps) / computable)
     assert totals.locked == int(steps[-1].locked.sum()) / 51
+    counted = np.zeros((3, 20), dtype=bool)
+    for row, begin, after, ids in zip(counted, (6, 0, 3), (6, 8, 8), steps[-1].tokens.tolist(), strict=True):
+        row[begin : next((at + 1 for at in range(after, 20) if ids[at] in lm.ends), 20)] = True
+    to_eos = sum(float((counted.sum(1) * runs).sum()) for runs in running)
+    assert totals.active_ratio_to_eos == pytest.approx(
+        sum(int((step.computed & counted).sum()) for step in steps) / to_eos
+    )
     if run == "baseline":
         assert totals.flops_ratio == totals.active_ratio == totals.active_ratio_to_eos == 1

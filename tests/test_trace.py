@@ -157,6 +157,12 @@ def test_likely_tokens_carry_over_steps_that_did_not_list_them(lm: LanguageModel
             listed = recorder.top("locks", step.index, int(position))
             assert [token for token, _, _ in listed] == step.top_ids[0, position].tolist()
             assert [p for _, _, p in listed] == pytest.approx(step.top_probs[0, position].tolist(), abs=0.013)
+    slow = Recorder(recorder.header, None)
+    for index in range(20):
+        sure = 0.5 - 0.005 * index
+        slow.record("locks", replace(step, index=index, top_probs=np.full_like(step.top_probs, sure)))
+        (_, _, found), *_ = slow.top("locks", index, position)
+        assert found == pytest.approx(sure, abs=0.013), "however slowly it moves"
 
 
 def test_pieces_are_text_or_bytes() -> None:

@@ -78,3 +78,11 @@ async function edits(list) {
 test("a lane has the name that was typed until another preset is chosen, else its preset's", async () => {
   await fc.assert(fc.asyncProperty(numbers(25), edits), { ...RANDOM, numRuns: 40 });
 });
+
+test("a link with a length alone brings the steps that go with it", async () => {
+  const page = await open("?gen_length=200", { recorded: RECORDED });
+  page.live.pressForm();
+  await page.pass(50);
+  const { gen_length: length, steps } = page.source.asked.at(-1).request;
+  assert.deepEqual([length, steps], [200, 200]);
+});
