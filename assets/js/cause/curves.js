@@ -33,10 +33,9 @@ async function loadPlotly(address) {
 const QUIET = { responsive: false, displayModeBar: false };
 const LEGEND = { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom" };
 
-/** Lines over a whole plot, and where what they mean is written. */
-const ACROSS = { xref: "paper", x0: 0, x1: 1 };
+/** The line of an epsilon, and where it is named. */
+const ACROSS = { type: "line", xref: "paper", x0: 0, x1: 1 };
 const AT_RIGHT = { xref: "paper", x: 1, xanchor: "right", yanchor: "bottom" };
-const ruler = (place, color, dash, width) => ({ type: "line", ...place, line: { color, dash, width } });
 
 /** Lanes are told apart by their dashes, too. */
 const DASHES = ["dash", "solid", "dot", "dashdot"];
@@ -244,6 +243,7 @@ export class Curves {
     const narrow = this.plots[0].plot.clientWidth < 420;
     const axis = { color: colours.muted, gridcolor: colours.line, zeroline: false, tickfont: { size: 11 } };
     const epsilons = key === "kl" ? this.#epsilons() : [];
+    const dashed = (color) => ({ color, dash: "dashdot", width: 1.5 });
     const note = { showarrow: false, bgcolor: colours.panel, borderpad: 1, font: { size: 11, color: colours.ink } };
     return {
       width: plot.clientWidth, // Plotly keeps the one that it was drawn in
@@ -270,10 +270,8 @@ export class Curves {
       showlegend: key === "kl",
       hovermode: "closest",
       uirevision: trace.lanes.map(({ id }) => id).join(),
-      shapes: [
-        ...epsilons.map(({ value, colour }) => ruler({ ...ACROSS, y0: value, y1: value }, colour, "dashdot", 1.5)),
-      ],
-      annotations: [...epsilons.map(({ value, text }) => ({ ...note, ...AT_RIGHT, y: Math.log10(value), text }))],
+      shapes: epsilons.map(({ value, colour }) => ({ ...ACROSS, y0: value, y1: value, line: dashed(colour) })),
+      annotations: epsilons.map(({ value, text }) => ({ ...note, ...AT_RIGHT, y: Math.log10(value), text })),
     };
   }
 }

@@ -38,18 +38,10 @@ function bars(lane) {
 }
 
 export class Analysis {
-  constructor() {
-    this.lanes = h("div.sl-delays");
-    this.node = h("div", h("h4", "How many steps after it was written each token locked"), this.lanes);
-    this.redraw = throttle(() => this.draw(), 700);
-  }
-
-  load(trace) {
-    this.trace = trace;
-    this.redraw();
-  }
-
-  draw() {
-    if (this.trace && this.node.clientWidth) this.lanes.replaceChildren(...this.trace.lanes.map(bars));
+  constructor(stage) {
+    const lanes = h("div.sl-delays");
+    this.node = h("div", h("h4", "How many steps after it was written each token locked"), lanes);
+    const draw = () => stage.trace && this.node.clientWidth && lanes.replaceChildren(...stage.trace.lanes.map(bars));
+    this.redraw = throttle(draw, 700);
   }
 }

@@ -11,7 +11,7 @@ import { Runs } from "./runs.js";
 export class Panels {
   /** Joins a stage. source: see Share; onUse: see Runs. */
   constructor(stage, { source = {}, onUse = null }) {
-    this.analysis = new Analysis();
+    this.analysis = new Analysis(stage);
     this.runs = new Runs(stage, onUse);
     this.share = new Share(stage, source);
     this.help = keyHelp();
@@ -25,7 +25,7 @@ export class Panels {
   }
 
   load(trace) {
-    this.analysis.load(trace);
+    this.analysis.redraw();
     this.share.load(trace);
   }
 

@@ -23,7 +23,6 @@ function fullAddress() {
 export function embed(root) {
   if (!asked) return;
   document.body.classList.add("sl-embed");
-  root.append(
-    h("p.sl-embed-link", h("a", { href: fullAddress(), target: "_blank", rel: "noopener" }, "Open in SureLock")),
-  );
+  const link = { href: fullAddress(), target: "_blank", rel: "noopener" };
+  root.append(h("p.sl-embed-link", h("a", link, "Open in SureLock")));
 }

@@ -38,10 +38,7 @@ function fetchFailed(error) {
 export function partsOf(stage, loads, options) {
   const missing = () => stage.say(MISSING, "error");
   const part = ([name, load]) => {
-    const join = (Joining) => {
-      stage[name] = new Joining(stage, options);
-      return stage[name];
-    };
+    const join = (Joining) => Object.assign(stage, { [name]: new Joining(stage, options) })[name];
     return [name, new Part(load, join, missing)];
   };
   return Object.fromEntries(Object.entries(loads).map(part));
