@@ -48,7 +48,7 @@ def preset_of(name: str) -> Preset:
     elif kinds and kinds[0] in COMPUTE:
         choice = "compute"
     else:
-        known = [*PRESETS, *COMPUTE, *UNMASK]
+        known = [*(PRESETS | COMPUTE | UNMASK)]
         every = f"one of {', '.join(known)}, or package.module:Class"
         raise ValueError(f"--lane must be {every}, not {name!r}{nearest(name, known)}")
     given = read_choice(choice, text)

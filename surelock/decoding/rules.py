@@ -179,7 +179,7 @@ def read_choice(name: str, text: str) -> dict[str, Any]:
         for key, equals, value in (pair.partition("=") for pair in pairs):
             if key not in known or not equals:
                 has = f"it has {', '.join(known) or 'none'}{nearest(key, known)}"
-                raise ValueError(f"{key!r} is no setting of {name} {kind!r}, such as key=value: {has}")
+                raise ValueError(f"{key!r} is no setting of {name} {kind!r} in the form key=value: {has}")
             flat, each = known[key]
             given[flat] = each.setting.from_text(key, value)
     return {name: "+".join(kinds), **given}
