@@ -18,7 +18,6 @@ from tests.browser.actions import (
     true_states,
     until,
     visit,
-    wait_for_run,
 )
 from tests.browser.server import ROOT, App, serve, wait_for_model
 
@@ -131,11 +130,10 @@ def test_a_rule_from_outside_races_three_others(page: Page, tmp_path: Path) -> N
 
 
 def test_a_paused_run_branches_and_all_its_lanes_go_on(page: Page, app: App) -> None:
-    visit(page, app.url, gen_length=48, steps=48)
+    visit(page, app.url, gen_length=128, steps=128)
     page.click("#sl-run")
-    wait_for_run(page, 12)
-    page.click("text=Pause")
+    page.wait_for_function("() => surelock.live.run?.trace.count >= 12 && (surelock.live.pause() || true)")
     expect(page.locator(".sl-status")).to_contain_text("Paused after step")
-    assert page.evaluate("surelock.stage.trace.count") < 48
+    assert page.evaluate("surelock.stage.trace.count") < 128
     branch(page, 1, 0, 8, "ock it")
-    assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [48, 48, 48]
+    assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [128, 128, 128]
