@@ -92,21 +92,22 @@ async def numbers(run: Run, after: int = -1, steps: int | None = None) -> list[i
 
 
 def test_the_time_that_is_left_knows_the_steps_of_every_lane(stories: surelock.LanguageModel) -> None:
-    """A policy that takes back needs twice as many."""
+    """A policy that takes back needs twice as many; lanes that end early leave none."""
 
     lanes = [*JOB.lanes, Lane(id="back", name="Back", decoder=replace(DECODER, unmask=surelock.Remask()))]
     recorder: Any = FakeRecorder()
     recorder.header["steps"] = make_header(stories, JOB.prompt, JOB.tokens, lanes)["steps"]
-    race = Race(JOB, recorder, FakeDecoder(12)(), Limits())
 
-    async def visit() -> list[float | None]:
+    async def visit(steps: int) -> list[float | None]:
+        race = Race(JOB, recorder, FakeDecoder(steps)(), Limits())
         left: list[float | None] = [race.left()]
-        for done in range(1, 13):
+        for done in range(1, steps + 2):  # behind the last step commit errors are compared
             await race.more()
             left.append(round((race.left() or 0) * done / race._seconds))
         return left
 
-    assert finished(visit()) == [None, *reversed(range(12))]
+    assert finished(visit(12)) == [None, *reversed(range(12)), 0]
+    assert finished(visit(4)) == [None, 11, 10, 9, 8, 0]
 
 
 def test_quick_steps_are_sent_together_the_first_and_the_last_at_once() -> None:

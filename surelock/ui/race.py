@@ -128,7 +128,9 @@ class Race:
 
     def left(self) -> float | None:
         """Return the seconds that the remaining steps will take, by the time of those so far; None before the first."""
-        steps = (self.over or len(self.log)) - 1  # the first message opens the race
+        if self.over is not None:
+            return 0.0
+        steps = len(self.log) - 1  # the first message opens the race
         spent = self._seconds + (0.0 if self._since is None else time.monotonic() - self._since)
         return spent / steps * max(0, self.recorder.header["steps"] - steps) if steps else None
 

@@ -107,6 +107,7 @@ test("a branch shows no likely tokens from before it as those of a later step: i
   const lane = whole.branch(decoder("c", "Child", { kind: "everything" }, { parent: "b" }), 2);
   whole.append(record("c", 2));
   assert.deepEqual([whole.lane("b").top(1, 2).length, lane.top(1, 1), lane.top(1, 2)], [5, null, null]);
+  assert.deepEqual(whole.lane("b").top(1, 0), [], "none were listed yet");
 });
 
 test("a trace says which engine computed its lanes and where they were timed; a lane of another engine brings its own", () => {
