@@ -110,7 +110,7 @@ const SENTENCES = [
       same(Number(share), (100 * now.seconds) / others.get(trace.reference.id).at(-1).seconds),
   ],
   [
-    /Skipping changed (none|\d+) of (\d+) choices?(, only their order)?; /,
+    /Skipping changed (none|\d+) of (\d+) choices?(, only [a-z ]+)?; /,
     ({ now }, [, changed, of, order]) => {
       assert.deepEqual([Number(changed === "none" ? 0 : changed), Number(of)], [now.changed, now.choices]);
       assert.ok(!order || !now.changed);

@@ -117,7 +117,8 @@ function tale({ words, whole, open }, damage, lane) {
   const text = whole ? "both wrote the same text" : other;
   if (!damage) return `${text[0].toUpperCase()}${text.slice(1)}.`;
   const { changed, commits } = damage;
-  // without noise the likeliest token is written: where each is the same, only their order can have been another
-  const order = !changed && !whole && !lane.decoder.settings.temperature ? ", only their order" : "";
-  return `Skipping changed ${changed || "none"} of ${count(commits, "choice")}${order}; ${text}.`;
+  // a choice is the likeliest token; with noise another one can be drawn from a posterior that has moved a little
+  const moved = lane.decoder.settings.temperature ? ", only the draw or the order" : ", only their order";
+  const only = changed || whole ? "" : moved;
+  return `Skipping changed ${changed || "none"} of ${count(commits, "choice")}${only}; ${text}.`;
 }
