@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,9 +99,9 @@ def load(
 
 
 def load_by(arguments: argparse.Namespace) -> LanguageModel:
-    """Load the model that the flags of a command name."""
-    names = ("device", "dtype", "device_map", "engine", "weights", "tokenizer")
-    return load(arguments.model, **{name: getattr(arguments, name) for name in names if hasattr(arguments, name)})
+    """Load the model that the flags of a command name, which are called as the arguments of `load`."""
+    names = [*signature(load).parameters][1:]  # its first is the model
+    return load(arguments.model, **{name: value for name, value in vars(arguments).items() if name in names})
 
 
 def _tokenizer(

@@ -110,7 +110,7 @@ class Run:
         state.computed_at[active] = state.step
         state.kl[active], state.confidence[active] = reading.kl[computed], reading.confidence[computed]
         changes = self.compute.after(state, reading)  # lines 17-24: the rule sees the canvas after the commit
-        changes = changes._replace(locked=changes.locked[~state.locked[changes.locked]])  # a settled row may be locked
+        changes = changes._replace(locked=changes.locked[~state.locked[changes.locked]])  # a rule may name any
         state.lock(changes.locked)
         if len(changes.unlocked):
             state.unlock(changes.unlocked)

@@ -27,8 +27,8 @@ class Segments:
     rows: Tensor  # [S + 1] int32, where the rows of each segment begin, and their number
     starts: Tensor  # [S + 1] int32, the slot at which the sequence of each segment begins, and the number of slots
     seen: Tensor | None  # [S] int32, how many slots the rows of a segment attend to; None for all of their sequence
-    most_rows: int  # at least the largest numbers of rows and of slots of a segment
-    most_seen: int  # at least the largest numbers of rows and of slots of a segment
+    most_rows: int  # at least the largest number of rows of a segment
+    most_seen: int  # at least the largest number of slots that a segment attends to
 
     def to(self, device: torch.device) -> Segments:
         seen = None if self.seen is None else self.seen.to(device)

@@ -18,7 +18,7 @@ _SAME = ("model", "prompt", "chat", "blanks", "settings")  # what a line must ag
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """"""
+    """A prompt of the command line or of a file."""
 
     id: int | str  # unique; the number of the line or of the argument, from 1, unless the file gives one
     text: str

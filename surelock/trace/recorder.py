@@ -160,11 +160,9 @@ class Recorder:
         for rows, ids, probs in reversed(self._tops.get(lane, [])[: step + 1]):
             at = int(np.searchsorted(rows, position))
             if at < len(rows) and rows[at] == position:
-                pieces, listed = (
-                    self._pieces.of(ids[at].tolist()),
-                    zip(ids[at].tolist(), probs[at].tolist(), strict=True),
-                )
-                return [[token, pieces.get(str(token)), round(p / 255, 4)] for token, p in listed]
+                tokens = ids[at].tolist()
+                pieces, likely = self._pieces.of(tokens), zip(tokens, probs[at].tolist(), strict=True)
+                return [[token, pieces.get(str(token)), round(p / 255, 4)] for token, p in likely]
         return []
 
     def document(self, *, exact: bool = True, steps: int | None = None) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
 
 import gradio as gr
 import numpy as np
 from gradio.context import LocalContext
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.types import Scope
 
@@ -59,8 +59,8 @@ class Calls:
     def streamed(self, scope: Scope) -> Iterator[None]:
         """Count the stream of answers that a request opens, if it opens one, until the block ends."""
         found = _STREAM.fullmatch(scope["path"])
-        names = [found[1]] if found and found[1] else parse_qs(scope["query_string"].decode()).get("session_hash", [])
-        opened = Counter(names[:1] if found else [])
+        name = (found[1] or QueryParams(scope["query_string"]).get("session_hash")) if found else None
+        opened = Counter([name] if name else [])
         self._streams += opened
         try:
             yield

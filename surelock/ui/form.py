@@ -107,7 +107,7 @@ class Form:
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
         self.wants = gr.Textbox(wants.text, visible="hidden")
-        self.foreign = gr.Checkbox(visible="hidden")  # see `_is_foreign`
+        self.foreign = gr.Checkbox(visible="hidden")  # whether the model cannot know the prompt
         self._connect()
 
     def about(self, label: str) -> str:
@@ -192,11 +192,12 @@ class Form:
         model cannot know it.
         """
         prompt = prompt or ""
-        given = dict(zip(NAMES, schedule, strict=True))
+        given, lm = dict(zip(NAMES, schedule, strict=True)), self.models.ready(label)
+        tokens, most = self._tokens(label, prompt, chat)
         return [
-            gr.update(info=self._measured(label, prompt, chat)),
+            gr.update(info=_measured(prompt, tokens, most)),
             *self._schedule(label, prompt, chat, Wants.read(wanted), given),
-            self._is_foreign(label, prompt, chat),
+            bool(lm and tokens and Pieces(lm.tokenizer).is_foreign(tokens)),
         ]
 
     def _schedule(
@@ -239,21 +240,6 @@ class Form:
         except ValueError:
             return None, most
 
-    def _is_foreign(self, label: str, prompt: str, chat: bool) -> bool:
-        """Whether the model cannot know the prompt, as far as it is known."""
-        (tokens, _), lm = self._tokens(label, prompt, chat), self.models.ready(label)
-        return bool(lm and tokens and Pieces(lm.tokenizer).is_foreign(tokens))
-
-    def _measured(self, label: str, prompt: str, chat: bool) -> str:
-        """The note beside the prompt: its length, and whether a text fits beside it."""
-        if len(prompt) > MOST_CHARACTERS:
-            return f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
-        tokens, most = self._tokens(label, prompt, chat)
-        if tokens is None:
-            return ""
-        fits = len(tokens) + 2 * LEAST <= most
-        return f"{len(tokens)} tokens of the {most} that fit here" + ("." if fits else " with the answer: shorten it.")
-
     def _change_model(self, label: str, lanes: str, chat: bool) -> list[Any]:
         """The updates after the model has changed: its examples and settings, and the same lanes with its presets."""
         self.models.start_loading(label) if label in self.models.labels else None
@@ -288,6 +274,16 @@ def _component(name: str, value: str | None = None) -> Any:
         apply_default_css=False,
         elem_id=f"sl-{name}",
     )
+
+
+def _measured(prompt: str, tokens: Sequence[int] | None, most: int) -> str:
+    """The note beside the prompt: its length, and whether a text fits beside it in `most` positions."""
+    if len(prompt) > MOST_CHARACTERS:
+        return f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
+    if tokens is None:
+        return ""
+    fits = len(tokens) + 2 * LEAST <= most
+    return f"{len(tokens)} tokens of the {most} that fit here" + ("." if fits else " with the answer: shorten it.")
 
 
 def _lanes(wanted: Any, presets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
