@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import make_dataclass
 from types import SimpleNamespace
+from unittest.mock import create_autospec
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pytest
 from tqdm import tqdm
 
 import surelock
+from surelock import loading
 from surelock.__main__ import main
 from surelock.decoding import loop, rules
 from surelock.decoding.choices import from_flat
@@ -34,6 +36,26 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
 
 def last_json(out: str) -> dict:
     return json.loads(out.strip().splitlines()[-1])
+
+
+LOADING = {"device": "cpu", "dtype": "float64", "engine": "torch", "tokenizer": "gpt2"}
+
+
+@pytest.mark.parametrize(
+    ("command", "given"),
+    [
+        (["decode", "A"], LOADING | {"device_map": "auto", "weights": "int8"}),
+        (["record", "--prompt", "A", "--out", "a.json"], LOADING),
+        (["bench", "decode"], LOADING),
+        (["experiment", "flops"], LOADING),
+    ],
+)
+def test_every_flag_of_the_model_reaches_the_loader(capsys, monkeypatch, command, given):
+    load = create_autospec(loading.load, side_effect=ValueError("no such model"))
+    monkeypatch.setattr(loading, "load", load)
+    flags = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value)]
+    assert run(capsys, *command, "--model", "other", *flags)[0] == 2
+    load.assert_called_once_with("other", **given)
 
 
 FLOPS = ["--d-model", "4096", "--layers", "32", "--heads", "32", "--kv-heads", "32", "--ffn", "12288"]

@@ -15,9 +15,10 @@ from surelock import (
     UnlockRule,
 )  # fmt: skip
 from surelock.config import NetworkConfig, Shape
+from surelock.decoding.compute import Changes
 from surelock.decoding.run import NonFiniteLogits, Run
 from surelock.decoding.state import Slots, State
-from surelock.decoding.step import Plan, Step
+from surelock.decoding.step import Plan, Reading, Step
 
 VOCAB, PROMPTS = 29, [[5, 6, 7], [9], [3]]
 SHAPE = Shape(NetworkConfig(VOCAB, 8, 1, 1, 1, 8, 8, 64, 1e4, 1e-5, True), mask_id=1, pad_id=0, ends=(0,))
@@ -52,6 +53,17 @@ def test_costs_of_no_rows_are_float64() -> None:
     _, steps = through(Decoder(settings=DecodeSettings(gen_length=12), compute=Nothing()))
     assert all(step.flops.dtype == step.baseline_flops.dtype == np.float64 for step in steps)
     assert steps[1].flops.tolist() == [0, 0, 0]
+
+
+def test_a_position_that_is_locked_does_not_lock_again() -> None:
+    """Whatever a rule from outside names in each step."""
+
+    class Again(ComputeRule):
+        def after(self, state: State, reading: Reading) -> Changes:
+            return Changes(locked=np.flatnonzero(~state.masked))
+
+    _, steps = through(Decoder(settings=DecodeSettings(gen_length=12), compute=Again()))
+    assert (sum(step.newly_locked.astype(int) for step in steps) <= 1).all() and steps[-1].newly_locked.any()
 
 
 def test_what_was_opened_again_is_forgotten() -> None:

@@ -17,9 +17,12 @@ test("while a run comes the whole is what is asked for, not what is there", () =
   assert.equal(mostWork(trace), 800);
   for (const record of document.records.slice(2, 6)) trace.append(record);
   assert.equal(mostWork(trace), 800, "it stays while the work grows");
-  trace.lanes[1].decoder.unmask = { kind: "remask" };
+  const lane = trace.lanes[1];
+  lane.masked.fill(0);
+  assert.ok(lane.endsAt(lane.count - 1), "nothing is left to write");
+  lane.decoder.unmask = { kind: "remask" };
   assert.deepEqual(
-    [trace.lanes[1].most, trace.lanes[1].endsAt(3), trace.lanes[1].endsAt(7)],
+    [lane.most, lane.endsAt(lane.count - 1), lane.endsAt(7)],
     [8, false, true],
     "what is taken back is written anew in as many steps more",
   );

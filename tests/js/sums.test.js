@@ -119,9 +119,13 @@ const NUMBERS = {
 };
 
 const LAST = {
-  "analysis: each locked token once, the others that are written beside them": ({ lane, now }) => {
-    const { delays, never } = lockDelays(lane);
-    assert.deepEqual([delays.length, never], [now.locked.size, now.tokens.size - now.locked.size]);
+  "analysis: each locked token's steps since it was written, the others that are written beside them": (place) => {
+    const { lane, now, steps } = place;
+    const lockedAt = (p) => steps.findLastIndex(({ locked }) => !locked.has(p)) + 1;
+    const writes = (p) => (each) => [...(each.record.written ?? []), ...each.record.unmasked].some(([q]) => q === p);
+    const delayOf = (p) => lockedAt(p) - Math.max(0, steps.findLastIndex(writes(p)));
+    const delays = [...now.locked].map(delayOf).sort((a, b) => a - b);
+    assert.deepEqual(lockDelays(lane), { delays, never: now.tokens.size - now.locked.size });
   },
   "results: the handout's table": ({ trace, lane, now }) => {
     const told = Object.fromEntries(results(trace, lane));
