@@ -137,7 +137,7 @@ class OnnxEngine:
         # ONNX Runtime packs weights for speed. A large head stays as it is, so that a tied embedding is its memory.
         head, folder = head_name(config), stored["embed.weight"].file.parent
         large = 4 * config.vocab_size * config.d_model > _PART_BYTES
-        self._given = {head: _wide(stored[head])} if large else {}
+        self._given = {head: stored[head].wide(np.float32)} if large else {}
         self._head = Session(head_graph(config, real, given=large), threads, folder, shared=large)
         self._parts = _parts(config, real, threads, folder, self._given)
         self._posterior = Session(posterior_graph(), threads, folder, shared=large)
@@ -339,17 +339,6 @@ def _parts(
         found.append(Part(session, layers, values))
         trim_memory()
     return found
-
-
-def _wide(stored: Stored) -> NDArray[np.float32]:
-    """Read a tensor in float32, part by part: no second copy is held."""
-    wide, at = np.empty(stored.shape, np.float32), 0
-    for part in stored.read():
-        if stored.dtype == "BF16":  # the upper half of a float32
-            part = (part.astype(np.uint32) << 16).view(np.float32)
-        wide[at : at + len(part)] = part
-        at += len(part)
-    return wide
 
 
 @cache

@@ -6,7 +6,6 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -54,89 +53,61 @@ def check_kind(directory: Path) -> None:
         raise CheckpointError(f"{found} is a GGUF file: only safetensors are read")
 
 
-class TensorFiles:
-    """The tensors of a checkpoint by name: in one safetensors file, or in shards with an index.
+def list_tensors(directory: Path) -> tuple[dict[str, Stored], list[str]]:
+    """Return the places of a checkpoint's tensors by name, and sentences about what is passed over.
 
-    notes: sentences about what is passed over.
-
-    As in transformers the single file goes before an index, and buffers of rotary embeddings are passed over. So are
-    prefixes of wrappers (DDP's "module.", torch.compile's "_orig_mod."). Raises CheckpointError for a directory without
-    either, and for a damaged index.
+    They lie in one safetensors file, or in shards with an index. As in transformers the single file goes before an
+    index, and buffers of rotary embeddings are passed over. So are prefixes of wrappers (DDP's "module.",
+    torch.compile's "_orig_mod."). Raises CheckpointError for a directory without either, and for damaged files.
     """
-
-    def __init__(self, directory: Path) -> None:
-        self._open = ExitStack()
-        self._readers: dict[Path, Any] = {}
-        self._headers: dict[Path, tuple[int, dict[str, Any]]] = {}
-        self.notes: list[str] = []
-        self.files: dict[str, Path] = {}
-        self._names: dict[str, str] = {}
-        self._name(self._listed(directory), directory)
-
-    def _listed(self, directory: Path) -> dict[str, Path]:
-        single, index = directory / SINGLE, directory / INDEX
-        if single.is_file():
-            if index.is_file() and set(_weight_map(index).values()) != {SINGLE}:
-                self.notes.append(f"{single} is read, as in transformers; {INDEX} and its shards are passed over")
-            return dict.fromkeys(self._reader(single).keys(), single)
-        if index.is_file():
-            return {name: directory / file for name, file in _weight_map(index).items()}
+    single, index, notes = directory / SINGLE, directory / INDEX, []
+    listed = _weight_map(index) if index.is_file() else {}
+    if single.is_file():
+        if index.is_file() and set(listed.values()) != {SINGLE}:
+            notes.append(f"{single} is read, as in transformers; {INDEX} and its shards are passed over")
+        headers = {SINGLE: _header(single)}
+        listed = dict.fromkeys(headers[SINGLE], SINGLE)
+    elif index.is_file():
+        headers = {file: _header(directory / file) for file in dict.fromkeys(listed.values())}
+    else:
         raise CheckpointError(f"{directory} holds neither {SINGLE} nor {INDEX} (only safetensors are read)")
+    found, names, prefixes = {}, {}, set()
+    for stored, file in listed.items():
+        prefix = match[0] if (match := _WRAPPERS.match(stored)) else ""
+        name = stored[len(prefix) :]
+        if name.endswith(_BUFFERS):
+            continue
+        if name in names:
+            raise CheckpointError(f"{directory} holds tensor {name} twice: as {names[name]} and as {stored}")
+        if stored not in headers[file]:
+            why = "it is not there, though the index names it"
+            raise CheckpointError(f"{directory / file}: tensor {name!r} cannot be read: {why}")
+        found[name], names[name] = headers[file][stored], stored
+        prefixes |= {prefix} - {""}
+    if prefixes:
+        named = " and ".join(map(repr, sorted(prefixes)))
+        notes.append(f"{directory}: {named} in front of the tensors' names is passed over")
+    return found, notes
 
-    def _name(self, listed: Mapping[str, Path], directory: Path) -> None:
-        """Set the files of the names without the prefixes of wrappers, and without buffers."""
-        prefixes = set()
-        for stored, file in listed.items():
-            found = _WRAPPERS.match(stored)
-            prefix = found[0] if found else ""
-            name = stored[len(prefix) :]
-            if name.endswith(_BUFFERS):
-                continue
-            if name in self._names:
-                raise CheckpointError(f"{directory} holds tensor {name} twice: as {self._names[name]} and as {stored}")
-            self.files[name], self._names[name] = file, stored
-            prefixes |= {prefix} - {""}
-        if prefixes:
-            named = " and ".join(map(repr, sorted(prefixes)))
-            self.notes.append(f"{directory}: {named} in front of the tensors' names is passed over")
 
-    def __enter__(self) -> TensorFiles:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._open.close()
-
-    def _reader(self, file: Path) -> Any:
-        if file not in self._readers:
-            try:
-                # read, not mapped: to write over a mapped file changes the network, to shorten it ends the process
-                self._readers[file] = self._open.enter_context(safe_open(file, framework="pt", backend="pread"))
-            except FileNotFoundError:
-                raise CheckpointError(f"{file} does not exist, though the index names it") from None
-            except (OSError, SafetensorError) as error:
-                raise CheckpointError(f"{file} is not a readable safetensors file: {error}") from error
-        return self._readers[file]
-
-    def stored(self, name: str) -> Stored:
-        """Return the place of a tensor, from the header of its file. Raises CheckpointError if it is not there."""
-        file = self.files[name]
-        if file not in self._headers:
-            self._reader(file)  # whatever is wrong with the file, its reader says
-            with file.open("rb") as opened:
-                size = int.from_bytes(opened.read(8), "little")
-                self._headers[file] = 8 + size, json.loads(opened.read(size))
-        begin, header = self._headers[file]
-        if (found := header.get(self._names[name])) is None:
-            raise CheckpointError(f"{file}: tensor {name!r} cannot be read: it is not there, though the index names it")
-        start, stop = found["data_offsets"]
-        return Stored(file, found["dtype"], tuple(found["shape"]), begin + start, stop - start)
-
-    def read(self, name: str) -> Tensor:
-        """Read a tensor. Raises CheckpointError if it is damaged."""
-        try:
-            return self._reader(self.files[name]).get_tensor(self._names[name])
-        except SafetensorError as error:
-            raise CheckpointError(f"{self.files[name]}: tensor {name!r} cannot be read: {error}") from error
+def _header(file: Path) -> dict[str, Stored]:
+    """The places of the tensors of a file, which is checked by safetensors."""
+    try:
+        with safe_open(file, framework="pt", backend="pread"):
+            pass
+        with file.open("rb") as opened:
+            size = int.from_bytes(opened.read(8), "little")
+            header = json.loads(opened.read(size))
+    except FileNotFoundError:
+        raise CheckpointError(f"{file} does not exist, though the index names it") from None
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{file} is not a readable safetensors file: {error}") from error
+    header.pop("__metadata__", None)
+    return {
+        name: Stored(file, each["dtype"], tuple(each["shape"]), 8 + size + start, stop - start)
+        for name, each in header.items()
+        for start, stop in [each["data_offsets"]]
+    }
 
 
 def _weight_map(index: Path) -> dict[str, str]:
@@ -150,18 +121,18 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 def check_tensors(shape: NetworkConfig, config: Mapping[str, Any], directory: Path) -> None:
     """Raise CheckpointError for a quantised checkpoint, or for fewer tensors than layers. Warn of the rest."""
-    with TensorFiles(directory) as files:
-        if how := _quantised(config, files):
-            floats = "only weights of float16, bfloat16, float32 or float64 are read"
-            raise CheckpointError(f"{directory} holds a quantised checkpoint ({how}): {floats}")
-        if shape.n_layers > len(files.files):
-            problem = f"config.json speaks of {shape.n_layers} layers, but there are only {len(files.files)} tensors"
-            raise CheckpointError(f"{directory}: {problem}")
-        for note in files.notes:
-            warnings.warn(note, stacklevel=3)
+    files, notes = list_tensors(directory)
+    if how := _quantised(config, files):
+        floats = "only weights of float16, bfloat16, float32 or float64 are read"
+        raise CheckpointError(f"{directory} holds a quantised checkpoint ({how}): {floats}")
+    if shape.n_layers > len(files):
+        problem = f"config.json speaks of {shape.n_layers} layers, but there are only {len(files)} tensors"
+        raise CheckpointError(f"{directory}: {problem}")
+    for note in notes:
+        warnings.warn(note, stacklevel=3)
 
 
-def _quantised(config: Mapping[str, Any], files: TensorFiles) -> str:
+def _quantised(config: Mapping[str, Any], files: Mapping[str, Stored]) -> str:
     """How a checkpoint is quantised: by its config.json, by the names of its tensors, or by their dtypes; "" if not."""
     described = config.get("quantization_config") or {}
     if not isinstance(described, Mapping):
@@ -170,11 +141,11 @@ def _quantised(config: Mapping[str, Any], files: TensorFiles) -> str:
     if method := described.get("quant_method") or ("bitsandbytes" if in_bits else None):
         return _METHODS.get(method, str(method)[:40]) + " by config.json"
     for kind, marks in _MARKS.items():
-        if marked := min((name for name in files.files if name.endswith(marks)), default=None):
+        if marked := min((name for name in files if name.endswith(marks)), default=None):
             return f"{kind}: tensor {marked}"
-    for name in files.files:
-        if name.endswith("weight") and (dtype := files.stored(name).dtype) not in FLOATS:
-            return f"tensor {name} holds {dtype}"
+    for name, stored in files.items():
+        if name.endswith("weight") and stored.dtype not in FLOATS:
+            return f"tensor {name} holds {stored.dtype}"
     return ""
 
 
@@ -186,18 +157,31 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
     A tied checkpoint may hold the embedding under the head's name alone, as safetensors' `save_model` leaves it. Raises
     CheckpointError for missing, extra or wrongly shaped tensors.
     """
+    config, files = network.config, list_tensors(directory)[0]
     wanted = {name: family.tensor_names(name) for name, _ in network.named_parameters()}
     (head,), (embed,) = family.tensors["head.weight"], family.tensors["embed.weight"]
-    with TensorFiles(directory) as files:
-        if network.config.tied and embed not in files.files and head in files.files:
-            wanted["embed.weight"] = (head,)
-        _check_names(files, wanted, network.config, family, directory)
-        places = {name: {each: files.stored(each) for each in sources} for name, sources in wanted.items()}
-        found: Tensors = {name: _pieces(network, name, sources) for name, sources in places.items()}
-        if family.modulated:
-            read = (lambda name: files.read(name).double().numpy()) if modulated(files.files) else None
-            found = folded(network.config, found, read)
-    return found
+    if config.tied and embed not in files and head in files:
+        wanted["embed.weight"] = (head,)
+    expected = {source for sources in wanted.values() for source in sources}
+    timed = family.modulated and modulated(files)
+    if timed:
+        expected |= time_shapes(config, 1).keys()
+    if missing := sorted(expected - files.keys()):
+        raise CheckpointError(f"{directory} lacks {_some(missing)}")
+    extra = files.keys() - expected
+    twice = config.tied and head in extra  # some tied checkpoints store the embedding a second time
+    if twice and files[head].shape != files[embed].shape:
+        shapes = f"has shape {list(files[head].shape)}, expected {list(files[embed].shape)}"
+        raise CheckpointError(f"tensor {head} {shapes}: the configuration ties it")
+    if unknown := sorted(extra - {head} if twice else extra):
+        raise CheckpointError(f"{directory} holds unknown {_some(unknown)}")
+    found: Tensors = {
+        name: _pieces(network, name, {each: files[each] for each in sources}) for name, sources in wanted.items()
+    }
+    if twice and not all(map(np.array_equal, files[head].read(), files[embed].read())):
+        warning = f"{directory}: {head} differs from {embed}; it is passed over, since the configuration ties them"
+        warnings.warn(warning, stacklevel=2)
+    return folded(config, found, files if timed else None) if family.modulated else found
 
 
 def _pieces(network: Network, name: str, sources: Mapping[str, Stored]) -> tuple[tuple[str, Stored], ...]:
@@ -251,28 +235,6 @@ def _read(source: Stored | NDArray[np.float64]) -> Iterator[Tensor]:
     for part in source.read():
         rows, at = torch.from_numpy(part).view(FLOATS[source.dtype]), at + len(part)
         yield rows if source.factor is None else rows * torch.from_numpy(source.factor[at - len(part) : at, None])
-
-
-def _check_names(
-    files: TensorFiles, wanted: Mapping[str, tuple[str, ...]], config: NetworkConfig, family: Family, directory: Path
-) -> None:
-    expected = {source for sources in wanted.values() for source in sources}
-    if family.modulated and modulated(files.files):
-        expected |= time_shapes(config, 1).keys()
-    if missing := sorted(expected - files.files.keys()):
-        raise CheckpointError(f"{directory} lacks {_some(missing)}")
-    extra = files.files.keys() - expected
-    (head,), (embed,) = family.tensors["head.weight"], family.tensors["embed.weight"]
-    if config.tied and head in extra:  # some tied checkpoints store the embedding a second time
-        if (found := files.stored(head).shape) != (expect := files.stored(embed).shape):
-            shapes = f"has shape {list(found)}, expected {list(expect)}"
-            raise CheckpointError(f"tensor {head} {shapes}: the configuration ties it")
-        if not torch.equal(files.read(head), files.read(embed)):
-            warning = f"{directory}: {head} differs from {embed}; it is passed over, since the configuration ties them"
-            warnings.warn(warning, stacklevel=2)
-        extra -= {head}
-    if extra:
-        raise CheckpointError(f"{directory} holds unknown {_some(sorted(extra))}")
 
 
 def _some(names: list[str]) -> str:

@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from surelock.errors import CheckpointError
-from surelock.model.checkpoint import FLOATS, TensorFiles
+from surelock.model.checkpoint import FLOATS, list_tensors
 from surelock.model.families import SHOW_PROGRESS_FROM
 from surelock.model.machine import total_memory
 from surelock.places import label_of
@@ -23,9 +23,8 @@ _IN_A_LAYER = re.compile(r"\.\d+\.")
 
 
 def file_sizes(directory: Path) -> Sizes:
-    """Return the sizes of a checkpoint's tensors, from the headers of its files. Raises what `TensorFiles` raises."""
-    with TensorFiles(directory) as files:
-        return {name: files.stored(name)[1:3] for name in files.files}
+    """Return the sizes of a checkpoint's tensors, from the headers of its files. Raises what `list_tensors` raises."""
+    return {name: stored[1:3] for name, stored in list_tensors(directory)[0].items()}
 
 
 def hub_sizes(name: str) -> Sizes:

@@ -5,7 +5,7 @@ with constant shift, scale and gate. So the norm has the weight times (1 + scale
 product of f has its rows and its bias times `gate`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,20 +33,21 @@ def time_shapes(config: NetworkConfig, width: int) -> dict[str, tuple[int, ...]]
     return {f"{owner}.weight": shape for owner, shape in shapes.items()} | biases
 
 
-def folded(config: NetworkConfig, tensors: Tensors, read: Callable[[str], NDArray[np.float64]] | None) -> Tensors:
-    """Return the tensors of the network that does the same without a time condition. read: None if there is none."""
+def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] | None) -> Tensors:
+    """Return the tensors of the network that does the same without a time condition. files: None if there is none."""
     found = dict(tensors)
     norms = [name for name, sources in tensors.items() if not sources]
-    if read is None:
+    if files is None:
         return found | {name: ((name, np.zeros(config.d_model)),) for name in norms}
-    condition = _condition(config, read)
+    condition = _condition(config, files)
 
     def scaled(name: str, factor: NDArray[np.float64]) -> None:
         ((source, stored),) = tensors[name]
-        if isinstance(stored, Stored) and len(stored.shape) == 2:
+        assert isinstance(stored, Stored)
+        if len(stored.shape) == 2:
             found[name] = ((source, stored._replace(factor=factor)),)
         else:
-            found[name] = ((source, read(source) * factor),)
+            found[name] = ((source, stored.wide(np.float64) * factor),)
 
     def norm(name: str, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> None:
         scaled(f"{name}.weight", 1 + scale)
@@ -63,16 +64,14 @@ def folded(config: NetworkConfig, tensors: Tensors, read: Callable[[str], NDArra
     return found
 
 
-def _condition(
-    config: NetworkConfig, read: Callable[[str], NDArray[np.float64]]
-) -> Callable[[str], NDArray[np.float64]]:
+def _condition(config: NetworkConfig, files: Mapping[str, Stored]) -> Callable[[str], NDArray[np.float64]]:
     """A function that returns what a product makes of the constant vector."""
-    shapes = time_shapes(config, len(read(f"{_SECOND}.bias")))
+    shapes = time_shapes(config, files[f"{_SECOND}.bias"].shape[0])
 
     def checked(name: str) -> NDArray[np.float64]:
-        if (value := read(name)).shape != shapes[name]:
-            raise CheckpointError(f"tensor {name} has shape {list(value.shape)}, expected {list(shapes[name])}")
-        return value
+        if (shape := files[name].shape) != shapes[name]:
+            raise CheckpointError(f"tensor {name} has shape {list(shape)}, expected {list(shapes[name])}")
+        return files[name].wide(np.float64)
 
     def linear(name: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
         return checked(f"{name}.weight") @ x + checked(f"{name}.bias")

@@ -34,7 +34,10 @@ class Stored(NamedTuple):
         )
 
     def read(self) -> Iterator[NDArray]:
-        """Yield the rows in order, a few at a time: as they are stored, bfloat16 as uint16."""
+        """Yield the rows in order, a few at a time: as they are stored, bfloat16 as uint16.
+
+        They are read, not mapped: to write over a mapped file changes the network, to shorten it ends the process.
+        """
         rows, *columns = self.shape
         each = max(1, AT_ONCE // math.prod(columns))
         with self.file.open("rb") as file:
@@ -42,6 +45,16 @@ class Stored(NamedTuple):
             for start in range(0, rows, each):
                 shape = (min(each, rows - start), *columns)
                 yield np.fromfile(file, KINDS[self.dtype], math.prod(shape)).reshape(shape)
+
+    def wide(self, dtype: type[np.floating]) -> NDArray:
+        """Read the tensor in a wider dtype, part by part: no second copy is held."""
+        wide, at = np.empty(self.shape, dtype), 0
+        for part in self.read():
+            if self.dtype == "BF16":  # the upper half of a float32
+                part = (part.astype(np.uint32) << 16).view(np.float32)
+            wide[at : at + len(part)] = part
+            at += len(part)
+        return wide
 
 
 #: For each parameter of the network the (name, tensor) that are stacked into it, in order: places in files, and arrays
