@@ -25,7 +25,7 @@ COMMANDS = {
     "record": ("record a race of decoders as a trace or a page that replays it", "record:add_arguments"),
     "flops": ("algorithmic FLOPs of the baseline for a network's shape", "decoding.flops:add_flops_arguments"),
     "bench": {
-        "decode": ("time a decoder beside the baseline", "bench:add_arguments"),
+        "decode": ("time a decoder beside the baseline", "research.bench.decode:add_arguments"),
         "llada": (
             "time SureLock, the baseline and LLaDA's own loop",
             "research.bench.llada:add_arguments",

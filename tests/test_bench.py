@@ -10,14 +10,14 @@ import torch
 from checkpoints import write_llada
 
 import surelock
-from surelock import DecodeSettings, Everything, LockRule, bench
+from surelock import DecodeSettings, Everything, LockRule
 from surelock.__main__ import main
-from surelock.bench import refusal
 from surelock.decoding.loop import decode
 from surelock.engines import onnx
-from surelock.model.random_weights import write_random
 from surelock.research.bench import llada
 from surelock.research.bench.llada import llada_generate, plain_llama
+from surelock.research.bench.random_weights import SHAPES, write_random
+from surelock.research.bench.timing import refusal
 
 CPU = torch.device("cpu")
 
@@ -52,7 +52,7 @@ def test_a_shape_without_its_weights_is_loaded_by_either_engine(
         "lfm2.5-350m": width | {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]},
         "mdlm-owt": {"hidden_dim": 32, "n_heads": 2, "n_blocks": 2, "vocab_size": 512},
     }.items():
-        monkeypatch.setitem(bench.SHAPES, shape, bench.SHAPES[shape] | small)
+        monkeypatch.setitem(SHAPES, shape, SHAPES[shape] | small)
     found, kinds = [], ("qwen3-0.6b", "mdlm-owt", "lfm2.5-350m")
     for shape, engine, most in (("tiny", "torch", 2**27), *product(kinds, ("onnx",), (2**27, 2**14))):
         monkeypatch.setattr(onnx, "_PART_BYTES", most)
@@ -65,7 +65,7 @@ def test_a_shape_without_its_weights_is_loaded_by_either_engine(
 
 
 def test_random_weights_say_which_token_is_the_mask(tmp_path: Path) -> None:
-    write_random(bench.SHAPES["tiny"], tmp_path)
+    write_random(SHAPES["tiny"], tmp_path)
     model = surelock.load(tmp_path, device="cpu")
     assert (model.mask_id, model.eos_id) == (1, 0)
     assert abs(float(model.network.blocks[0].ff_out.weight.std()) - 0.02) < 0.001, "as networks begin"
@@ -148,3 +148,9 @@ def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> N
     made = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert made["tokens_equal"] is True and made["llada_seconds"] > 0 and made["locked_over_llada"] is None
     assert (made["gen_length"], made["batch"], made["steps"]) == (12, 2, 12)
+
+
+def test_a_benchmark_counts_its_prompts_from_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("decode", "llada"):
+        assert main(["bench", name, "--gen-length", "2000", "--device", "cpu"]) == 2
+        assert "surelock: prompt 1 has 18 tokens, which with gen_length 2000" in capsys.readouterr().err

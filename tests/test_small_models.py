@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from test_adapter import llada_loop
 
 import surelock
-from surelock import CheckpointError, bench, loading
+from surelock import CheckpointError, loading
 from surelock.browser_parts import browser_parts
 from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
@@ -23,6 +23,7 @@ from surelock.model import families
 from surelock.model.families import family_of
 from surelock.model.network import empty_network
 from surelock.record import record_run
+from surelock.research.bench.random_weights import SHAPES
 from surelock.trace.format import compact_json
 from surelock.trace.lanes import beside_every_position
 from surelock.trace.replay import replay_html
@@ -153,6 +154,6 @@ def test_what_would_be_another_model_is_refused(tmp_path: Path, kind: str, confi
 
 @pytest.mark.parametrize(("shape", "gigabytes"), [("mdlm-owt", 0.7), ("lfm2.5-350m", 1.45)])
 def test_a_network_at_its_real_shape_is_one_copy_of_its_weights(shape: str, gigabytes: float) -> None:
-    described = bench.SHAPES[shape]
+    described = SHAPES[shape]
     network = empty_network(family_of(described).read_config(described))
     assert 0.9 * gigabytes < sum(each.nbytes for each in network.parameters()) / 1e9 < gigabytes

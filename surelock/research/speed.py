@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from surelock.bench import load_of_cores, summary
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.model.machine import device_name
+from surelock.research.bench.timing import load_of_cores, summary
 from surelock.research.experiment import Experiment, row
 from surelock.research.lab import Lab, decoder_of
 from surelock.research.runner import PAPER, Cell, Record, grid
@@ -20,7 +20,7 @@ from surelock.research.runner import PAPER, Cell, Record, grid
 def compare_speed(lab: Lab, cell: Cell) -> Record:
     """Time the cell's sampler beside the plain baseline, `repeats` times in turn; figures are over all repeats.
 
-    tps_ratio is None where its spread over single repeats is wider than its effect, as in `surelock.bench`.
+    tps_ratio is None where its spread over single repeats is wider than its effect, as in `bench.timing`.
     """
     load_at_start = load_of_cores()
     plain = cell | {"epsilon": None, "select_fraction": 1.0}

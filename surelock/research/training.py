@@ -35,8 +35,8 @@ from surelock.model.checkpoint import row_counts
 from surelock.model.families import LLADA
 from surelock.model.machine import set_threads
 from surelock.model.network import Network
-from surelock.model.random_weights import llada_config
 from surelock.model.tokenizer import read_tokenizer
+from surelock.research.bench.random_weights import llada_config
 
 EOS, MASK = "<|endoftext|>", "<|mask|>"
 EOS_ID, MASK_ID = 0, 1

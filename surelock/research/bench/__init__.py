@@ -1,1 +1,1 @@
-"""The benchmarks beside the package's own `bench decode`."""
+"""The benchmarks, and what they share."""

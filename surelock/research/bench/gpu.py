@@ -23,7 +23,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from surelock.bench import SHAPES, Figures, prompts_for, random_model, setup_of, timed
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Everything
 from surelock.decoding.locking import LockRule
@@ -40,7 +39,10 @@ from surelock.model.language_model import LanguageModel
 from surelock.places import ASSETS
 from surelock.research.bench.counts import PROMPT, SIZES, count_step, meta_engine, plan_of
 from surelock.research.bench.prediction import predicted
+from surelock.research.bench.random_weights import SHAPES, random_model
 from surelock.research.bench.schedule import RECORDED, stretch
+from surelock.research.bench.subject import prompts_for, setup_of
+from surelock.research.bench.timing import Figures, timed
 
 #: Ways to launch a step: attributes of the engine.
 MODES = {

@@ -20,17 +20,7 @@ from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from surelock.bench import (
-    Figures,
-    add_subject_flags,
-    load_of_cores,
-    prompts_for,
-    settings_of,
-    setup_of,
-    subject,
-    summary,
-    timed,
-)
+from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import BudgetRule, ComputeRule, Everything
 from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
@@ -39,6 +29,8 @@ from surelock.model.checkpoint import row_counts
 from surelock.model.families import QWEN_KEYS, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
+from surelock.research.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
+from surelock.research.bench.timing import Figures, load_of_cores, summary, timed
 from surelock.research.lab import weights_of
 
 #: How many times as fast ours are as LLaDA's, and as "speedup" the locked one as the unlocked one.
@@ -56,11 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
     load_at_start = load_of_cores()
-    lm = subject(arguments, arguments.engine)
+    lm, _ = subject(arguments)
     sizes = {name: getattr(arguments, name) for name in ("gen_length", "steps", "block_length")}
     settings = DecodeSettings(**sizes)
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
     shortest = min(map(len, prompts))  # LLaDA's loop takes prompts of one length
+    check(lm, prompts, Decoder(settings=settings))
     bench = LladaBench(lm, [ids[:shortest] for ids in prompts], settings, LockRule(epsilon=arguments.epsilon))
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):
         bench.repeat()

@@ -1,4 +1,4 @@
-"""Checkpoints of random weights: the size and the speed of a model without its files."""
+"""Random weights, in memory or in a checkpoint: the size and the speed of a model without its files."""
 
 import json
 import math
@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from surelock.config import LLADA_8B, NetworkConfig
+from surelock.engines.torch import TorchEngine
 from surelock.model.checkpoint import SINGLE, row_counts
 from surelock.model.families import LLADA, LLADA_FIXED, LLADA_KEYS, family_of
+from surelock.model.language_model import LanguageModel
 from surelock.model.modulation import time_shapes
 from surelock.model.network import empty_network
 
@@ -44,6 +47,20 @@ def write_random(described: Mapping[str, Any], directory: Path) -> None:
                 count = min(_AT_ONCE, size - at)
                 part = np.ones(count, np.float32) if norm else _STD * generator.standard_normal(count, np.float32)
                 file.write((part.view(np.uint32) >> 16).astype(np.uint16).tobytes())  # its upper half is bfloat16
+
+
+def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
+    """Return a model of one of SHAPES with random weights and no tokenizer."""
+    torch.manual_seed(0)
+    described = SHAPES[shape]
+    network = empty_network(family_of(described).read_config(described))
+    network = network.to(dtype).to_empty(device=device).eval().requires_grad_(False)
+    for name, parameter in network.named_parameters():
+        if name.endswith("norm.weight"):
+            parameter.fill_(1.0)
+        else:
+            parameter.normal_(std=_STD)
+    return LanguageModel(shape, TorchEngine(network), None, mask_id=1, pad_id=0, ends=(0,))
 
 
 def llada_config(config: NetworkConfig) -> dict[str, Any]:

@@ -1,0 +1,111 @@
+"""`bench decode`: times the locked and the unlocked sampler, which take turns step by step.
+
+Both samplers run in each repeat, so the ratio of a repeat compares times that were measured together.
+"""
+
+import argparse
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from tqdm import tqdm
+
+from surelock.decoding.choices import Decoder, from_flat
+from surelock.decoding.compute import Everything
+from surelock.decoding.flags import add_choice_flags, read_choices
+from surelock.decoding.locking import LockRule
+from surelock.decoding.loop import decode
+from surelock.decoding.rules import CHOICES
+from surelock.decoding.step import Step
+from surelock.decoding.totals import TotalsCounter
+from surelock.model.language_model import LanguageModel
+from surelock.model.machine import peak_memory
+from surelock.research.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
+from surelock.research.bench.timing import Figures, load_of_cores, summary, timed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_subject_flags(parser, gen_length=256)
+    add_choice_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Figures:
+    """Run the benchmark and return its JSON object. Raises ValueError for flags that cannot be met."""
+    load_at_start = load_of_cores()
+    lm, seconds = subject(arguments)
+    chosen = read_choices({name: getattr(arguments, name) for name in CHOICES if hasattr(arguments, name)})
+    given = {"gen_length": arguments.gen_length, "steps": arguments.steps, "compute": LockRule.kind} | chosen
+    if "lock" in given["compute"].split("+"):
+        given.setdefault("epsilon", arguments.epsilon)
+    locked = from_flat(given)
+    settings = locked.settings
+    figures = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked).run(arguments.repeats)
+    head = {"load": load_at_start, **setup_of(lm), "loading_seconds": seconds, "peak_memory": peak_memory()}
+    kinds = {"compute": locked.compute.kinds, "unmask": locked.unmask.kind}
+    return {"benchmark": "decode", **head, **settings_of(arguments, settings), **kinds, **figures}
+
+
+class Lockstep:
+    """Runs baseline and locked sampler step by step; they take turns in going first.
+
+    locked: the decoder with locks. The baseline is the same decoder with every row computed.
+    """
+
+    def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
+        self.lm, self.prompts, self.settings = lm, prompts, locked.settings
+        self.decoders = {"baseline": replace(locked, compute=Everything()), "locked": locked}
+        self.steps: dict[str, list[Step]] = {}  # for each sampler, those of the last repeat
+        self.seconds: dict[str, list[list[float]]] = defaultdict(list)  # for each sampler [repeats][steps]
+        check(lm, prompts, locked)  # before anything is allocated
+
+    def run(self, repeats: int) -> Figures:
+        for _ in tqdm(range(repeats), desc="repeats", disable=None):
+            self.repeat()
+        return self.result()
+
+    def repeat(self) -> None:
+        runs = {name: decode(self.lm, self.prompts, **each.keywords()) for name, each in self.decoders.items()}
+        seconds: dict[str, list[float]] = defaultdict(list)
+        steps: dict[str, list[Step]] = {name: [] for name in runs}
+        most = self.decoders["locked"].steps_of()
+        for t in tqdm(range(most), unit="step", leave=False, disable=None):
+            for name in sorted(runs, reverse=t % 2 == 0):
+                took, step = timed(self.lm.device, lambda run=runs[name]: next(run, None))
+                if step is not None:  # a policy may end a run early
+                    steps[name].append(step)
+                    seconds[name].append(took)
+        self.steps = steps
+        for name, values in seconds.items():
+            self.seconds[name].append(values)
+
+    def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
+        """Return figures of some repeats; times are medians over them. tokens: how many a run commits."""
+        steps = {name: np.median([values[r] for r in repeats], axis=0) for name, values in self.seconds.items()}
+        base, locked = steps["baseline"], steps["locked"]
+        figures: Figures = {"locked_last_step_ms": 1e3 * float(np.median(locked[-len(locked) // 8 :]))}
+        for name in self.decoders:
+            figures[f"{name}_step_ms"] = 1e3 * float(np.median(steps[name]))
+            figures[f"{name}_tps"] = tokens / float(steps[name].sum())
+        return figures | {"speedup": float(base.sum() / locked.sum())}
+
+    def result(self) -> Figures:
+        """Return all figures. Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time."""
+        costs = self._costs()
+        figures = summary(
+            lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ["speedup"]
+        )
+        if figures["speedup"] is None:
+            figures["refused"]["efficiency"] = "its speedup is refused"
+            return {**figures, "efficiency": None, **costs}
+        return {**figures, "efficiency": figures["speedup"] * costs["flops_ratio"], **costs}
+
+    def _costs(self) -> Figures:
+        """The costs of the locked run that are no times."""
+        counter = TotalsCounter(self.lm.config, self.lm.ends)
+        for step in self.steps["locked"]:
+            counter.add(step)
+        totals = counter.totals()
+        names = ("tokens", "flops_ratio", "active_ratio", "active_ratio_to_eos")
+        return {name: getattr(totals, name) for name in names}

@@ -1,0 +1,107 @@
+"""The subject of a benchmark: its flags, the model that they load, its prompts, and what is reported of them."""
+
+import argparse
+import os
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from surelock.decoding.choices import Decoder
+from surelock.decoding.loop import decode
+from surelock.decoding.settings import DecodeSettings
+from surelock.engines.flags import add_model_flags
+from surelock.loading import find_device, load_by, read_dtype
+from surelock.model.language_model import LanguageModel
+from surelock.model.machine import device_name, processor, set_threads
+from surelock.research.bench.random_weights import SHAPES, random_model, write_random
+from surelock.research.bench.timing import Figures
+
+MOST = 10_000  # the largest number of repeats, of sequences and of tokens of a prompt
+OPENINGS = (
+    "Once upon a time there was a little girl named Mia who wanted to see the sea.",
+    "Ben had a small blue boat. One windy morning he took it down to",
+    "The old dog slept by the door all day, until",
+    "It was raining, and Grandma said that nobody could go out to play. So Tom and Ada",
+)
+
+
+def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
+    """Add the flags of every benchmark that decodes with one model, or with a shape without weights, and one length."""
+    add_model_flags(parser)
+    add = parser.add_argument
+    add("--gen-length", type=int, default=gen_length, help="positions to generate (default: %(default)s)")
+    add("--steps", type=int, help="denoising steps (default: gen-length)")
+    add("--batch", type=int, default=1, help="sequences decoded together (default: %(default)s)")
+    add("--epsilon", type=float, default=5e-4, help="KL in nats at which a position locks (default: %(default)s)")
+    add("--repeats", type=int, default=3, help="runs of each; fewer than 3 tell no ratio (default: %(default)s)")
+    add("--threads", type=int, help="CPU threads (default: torch's)")
+    add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
+    add("--random-weights", action="store_true", help="required with --shape: its weights are random")
+    add("--prompt-length", type=int, default=16, help="tokens of a prompt, with --shape (default: %(default)s)")
+
+
+def subject(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
+    """Set the threads of torch, load the model, and return it with the seconds that loading took.
+
+    On a CPU the random weights of a shape are written to files first. Raises ValueError for flags that cannot be met.
+    """
+    for name in ("repeats", "batch", "prompt_length"):
+        if not 1 <= (value := getattr(arguments, name)) <= MOST:
+            raise ValueError(f"--{name.replace('_', '-')} must be from 1 to {MOST}, not {value}")
+    shape, device, dtype = arguments.shape, find_device(arguments.device), read_dtype(arguments.dtype)
+    if arguments.random_weights != (shape is not None):
+        raise ValueError("--shape and --random-weights belong together")
+    set_threads(arguments.threads)
+    with TemporaryDirectory() as folder:
+        if shape is not None and device.type == "cpu":
+            write_random(SHAPES[shape], Path(folder))
+            arguments = argparse.Namespace(**vars(arguments) | {"model": folder, "tokenizer": ""})
+        begun = time.perf_counter()
+        if shape is None or device.type == "cpu":
+            lm = load_by(arguments)
+        elif arguments.engine == "onnx":
+            raise ValueError("--shape is computed by engine 'torch' on a GPU: leave --engine onnx out")
+        else:
+            lm = random_model(shape, device, dtype or torch.bfloat16)
+        return replace(lm, name=shape or lm.name), time.perf_counter() - begun
+
+
+def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[list[int]]:
+    """Return the token ids of `batch` prompts: openings, or random tokens for a model without a tokenizer."""
+    if lm.tokenizer is not None:
+        return [lm.encode(OPENINGS[b % len(OPENINGS)]) for b in range(batch)]
+    generator = np.random.default_rng(0)
+    return generator.integers(2, lm.config.vocab_size, (batch, prompt_length)).tolist()
+
+
+def check(lm: LanguageModel, prompts: list[list[int]], decoder: Decoder) -> None:
+    """Raise ValueError, which counts the prompts from 1, for what the model cannot do."""
+    try:
+        decode(lm, prompts, **decoder.keywords())
+    except ValueError as error:
+        said = re.sub(r"\bprompt (\d+)", lambda found: f"prompt {int(found[1]) + 1}", str(error))
+        raise ValueError(said) from error
+
+
+def settings_of(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
+    given = {name: getattr(arguments, name) for name in ("batch", "epsilon", "repeats")}
+    return {"gen_length": settings.gen_length, "steps": settings.total_steps, **given}
+
+
+def setup_of(lm: LanguageModel) -> Figures:
+    """Return what times depend on: model, dtype, device, processor, cores, threads, torch and engine."""
+    return {
+        "model": lm.name,
+        "dtype": lm.dtype,
+        "device": device_name(lm.device),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "engine": lm.engine.name,
+    }
