@@ -17,10 +17,10 @@ from surelock.decoding.compute import Both
 from surelock.decoding.locking import UnlockRule
 from surelock.model.bound import conditional_bound
 from surelock.research import estimates, theory
+from surelock.research.compare import text_figures
 from surelock.research.lab import Lab, decode_cell, decoder_of
 from surelock.research.prompts import Prompt
 from surelock.research.runner import DEFAULTS, Cell, grid
-from surelock.research.texts import text_figures
 from surelock.research.theory import Drift
 
 EVERY_SETTING: Cell = DEFAULTS | {

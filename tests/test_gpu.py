@@ -27,7 +27,7 @@ from surelock.engines import torch as engine
 from surelock.engines.upload import pack, unpack
 from surelock.model import network
 from surelock.research.bench import counts
-from surelock.research.bench.schedule import RECORDED, RecordedLocks, stretch
+from surelock.research.bench.schedule import RecordedLocks, stretch
 
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
 SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
@@ -261,7 +261,7 @@ def test_a_run_read_by_the_compiled_functions_is_the_same(
 def test_the_recorded_schedule_is_stretched_to_a_size() -> None:
     """Every position of each text is committed once, in the order of the recording, and none locks before that."""
     decoder = Decoder(settings=DecodeSettings(gen_length=48, steps=24), compute=LockRule())
-    found = stretch(RECORDED, decoder, [[5] * 6, [7] * 9], vocab_size=50)
+    found = stretch(decoder, [[5] * 6, [7] * 9], vocab_size=50)
     assert isinstance(found.compute, RecordedLocks) and isinstance(found.unmask, Replay)
     assert [len(steps) for steps in found.compute.at] == [54, 57]
     for commits, locks in zip(found.unmask.replay, found.compute.at, strict=True):

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from surelock.decoding.ends import cut_at_end
+from surelock.model.bound import conditional_bound
 from surelock.research import estimates, judged
 from surelock.research.experiment import Experiment, row
 from surelock.research.lab import Lab, decode_cell
+from surelock.research.prompts import Prompt
 from surelock.research.runner import Cell, Record
-from surelock.research.texts import equal, text_figures
 
 NOTE = """\
 bits, bits_base: upper bound on the bits per character of the generated text given its prompt, by the model itself;
@@ -39,6 +42,29 @@ def measure(lab: Lab, cell: Cell) -> Record:
     """Decode the cell and describe its texts; the tokens are kept, so that cells can be compared afterwards."""
     decoded = decode_cell(lab, cell)
     return {**decoded.figures, **text_figures(lab, lab.prompts(cell), decoded.tokens), "tokens": decoded.tokens}
+
+
+def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]]) -> dict[str, list[Any]]:
+    """Figures of each prompt's continuation, up to its first EOS.
+
+    ends: tokens before the first EOS; nats: the bound, EOS included; repeats: share of 4-grams that are not new.
+    """
+    kept = [cut_at_end(ids, lab.lm.ends) for ids in tokens]
+    numbered = enumerate(zip(prompts, tokens, kept, strict=True))
+    return {
+        "ends": [len(ids) for ids in kept],
+        "nats": [_bound(lab, prompt.ids, ids[: len(part) + 1], number) for number, (prompt, ids, part) in numbered],
+        "characters": [len(lab.lm.decode(ids)) for ids in kept],
+        "repeats": [judged.repeated(ids) for ids in kept],
+    }
+
+
+def _bound(lab: Lab, prompt: list[int], ids: list[int], number: int) -> float:
+    """The masks depend on the prompt's number alone: equal texts get equal values, so differences are not noise."""
+    rng = np.random.default_rng([0, number])
+    tokens = np.array([*prompt, *ids], dtype=np.int64)
+    draws = conditional_bound(lab.lm.network, tokens, len(prompt), draws=16, rng=rng, mask_id=lab.lm.mask_id)
+    return float(draws.mean())
 
 
 def table(records: Sequence[Record], settings: Sequence[str]) -> pd.DataFrame:
@@ -76,7 +102,7 @@ def sampler_of(cell: Cell) -> str:
 def _beside(result: Record, base: Record) -> dict[str, Any]:
     bits, bits_base = (bits_per_character(r) for r in (result, base))
     ends = map(max, result["ends"], base["ends"])
-    same = [equal(*given) for given in zip(result["tokens"], base["tokens"], ends, strict=True)]
+    same = [_equal(*given) for given in zip(result["tokens"], base["tokens"], ends, strict=True)]
     figures = {
         "bits_base": bits_base,
         "bits": bits,
@@ -86,6 +112,11 @@ def _beside(result: Record, base: Record) -> dict[str, Any]:
         "repeats": estimates.mean(result["repeats"]),
     }
     return {"prompts": len(result["tokens"]), **estimates.named(figures)}
+
+
+def _equal(ids: Sequence[int], baseline: Sequence[int], end: int) -> float:
+    """Share of equal tokens up to `end`, the later of the two first EOS: what follows would be equal for free."""
+    return float(np.mean(np.asarray(ids[: end + 1]) == np.asarray(baseline[: end + 1])))
 
 
 def bits_per_character(result: Record) -> estimates.Estimate:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from surelock.errors import first_line
 from surelock.loading import check_name, find_device
 from surelock.model.encoding import encoding
 from surelock.model.tokenizer import tried
+from surelock.research.runner import fingerprint
 
 # What transformers raises for damaged files, from a number of heads that is 0 to a list where a table should be.
 _DAMAGES = (
@@ -76,11 +76,8 @@ class Judge:
 
     def setup(self) -> dict[str, str]:
         """Return what scores depend on besides the texts: name, dtype, and a hash of a part of each weight tensor."""
-        digest = hashlib.sha256()
-        for parameter in self.model.parameters():
-            digest.update(parameter.flatten()[:256].float().numpy(force=True).tobytes())
         dtype = str(self.model.dtype).removeprefix("torch.")
-        return {"name": self.name, "weights": digest.hexdigest()[:16], "dtype": dtype}
+        return {"name": self.name, "weights": fingerprint(self.model, 256), "dtype": dtype}
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
         """Score each (prompt, text).

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,6 @@ from surelock.research.experiment import Texts
 from surelock.research.judge import Judge, Score
 from surelock.research.lab import Lab
 from surelock.research.runner import Record, finished, merge, run_cells
-from surelock.research.texts import repeated
 
 NOTE = """\
 bits: bits per character of the generated text given its prompt, by the judge; gen_ppl: its perplexity per token of its
@@ -114,6 +113,12 @@ def _scores(lab: Lab, pairs: Pairs, results: dict[str, Record]) -> dict[str, Sco
             repeats = [repeated(lab.lm.encode(text)) for _, text in texts]
             found[name] = Scores(**results[key], repeats=repeats)
     return found
+
+
+def repeated(ids: Sequence[Hashable], n: int = 4) -> float | None:
+    """Share of the n-grams that occurred before; None where there is no n-gram."""
+    grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else None
 
 
 def _key(pairs: list[tuple[str, str]]) -> str:

@@ -14,7 +14,7 @@ from surelock.decoding.loop import decode
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
 from surelock.research.prompts import OPENINGS, Prompt, chosen, read_source
-from surelock.research.runner import Cell
+from surelock.research.runner import Cell, fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,7 @@ class Lab:
 
 def weights_of(lm: LanguageModel) -> dict[str, str]:
     """What every result says of the weights that it is from."""
-    return {"weights": fingerprint(lm), "dtype": lm.dtype}
-
-
-def fingerprint(lm: LanguageModel) -> str:
-    """Tells one checkpoint from another of the same name: a hash of some of each tensor."""
-    digest = hashlib.sha256()
-    for parameter in lm.network.parameters():
-        digest.update(parameter.flatten()[:4096].float().numpy(force=True).tobytes())
-    return digest.hexdigest()[:16]
+    return {"weights": fingerprint(lm.network), "dtype": lm.dtype}
 
 
 def decoder_of(cell: Cell, first: int = 0) -> Decoder:

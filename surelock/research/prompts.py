@@ -89,16 +89,6 @@ def wikitext_records(path: Path) -> list[str]:
     return [line for line in read_lines(path) if line.strip()][1::2][:120]
 
 
-def mt_bench_questions(path: Path, per_category: int | None = None) -> list[dict[str, Any]]:
-    """MT-Bench's questions in the file's order, at most `per_category` of each category. Raises ValueError."""
-    kept, seen = [], Counter[str]()
-    for question in read_records(path, ("question_id", "category", "turns")):
-        seen[question["category"]] += 1
-        if per_category is None or seen[question["category"]] <= per_category:
-            kept.append(question)
-    return kept
-
-
 def _openings(lm: LanguageModel, path: Path) -> list[Prompt]:
     return _texts(lm, path.read_text(encoding="utf-8").splitlines())
 
@@ -119,9 +109,13 @@ def _wikitext(lm: LanguageModel, path: Path) -> list[Prompt]:
 
 
 def _mt_bench(lm: LanguageModel, path: Path, per_category: int | None = None) -> list[Prompt]:
-    """First turns in the model's chat template, no system message."""
-    questions = mt_bench_questions(path, per_category)
-    return _texts(lm, (question["turns"][0] for question in questions), chat=True)
+    """First turns, at most `per_category` of each category, in the model's chat template, no system message."""
+    kept, seen = [], Counter[str]()
+    for question in read_records(path, ("question_id", "category", "turns")):
+        seen[question["category"]] += 1
+        if per_category is None or seen[question["category"]] <= per_category:
+            kept.append(question["turns"][0])
+    return _texts(lm, kept, chat=True)
 
 
 def _human_eval(lm: LanguageModel, path: Path) -> list[Prompt]:

@@ -6,6 +6,7 @@ processes, goes on where it stopped.
 A finished cells.jsonl may be packed with xz: it is read, and merged into, as it is.
 """
 
+import hashlib
 import json
 import lzma
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from tqdm import tqdm
 
 from surelock.files import write_bytes
@@ -59,6 +61,14 @@ def key_of(setup: Record, cell: Cell) -> str:
     if "source" in cell and "data" in parts:
         parts["data"] = parts["data"].get(file_of(cell["source"]))
     return json.dumps([parts, cell], sort_keys=True)
+
+
+def fingerprint(network: nn.Module, most: int = 4096) -> str:
+    """Tells one checkpoint from another of the same name: a hash of the first `most` values of each tensor."""
+    digest = hashlib.sha256()
+    for parameter in network.parameters():
+        digest.update(parameter.flatten()[:most].float().numpy(force=True).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def finished(directory: Path) -> dict[str, Record]:

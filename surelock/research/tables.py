@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from surelock.decoding.presets import PRESETS
 from surelock.research import estimates, runner
-from surelock.research.bench import report
+from surelock.research.bench import prediction
 from surelock.research.compare import bits_per_character, sampler_of
 from surelock.research.experiment import markdown_lines as markdown
 from surelock.research.frontier import EVERY
@@ -121,9 +121,6 @@ def together() -> str:
 # --- speeds -----------------------------------------------------------------------------------------------------------
 
 
-SPEEDS = ["gen_length, batch", "step, baseline and SureLock", "tokens/s", "speed-up", "FLOPs", "efficiency", "load"]
-
-
 def speeds() -> str:
     """For every machine and checkpoint what they are, and a table of their rows, of this edition's engines."""
     records = [record for record in cells("bench") if "engine" in record["setup"]]
@@ -137,22 +134,23 @@ def speeds() -> str:
         where = setup["processor"] if setup["device"] == "cpu" else "{device}, {processor}".format(**setup)
         heading = "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, {engine}, "
         parts.append(heading.format(where=where, s="s" * (setup["threads"] > 1), **setup) + f"{spans}:")
-        parts.append(markdown(SPEEDS, [_speed(record["cell"], record["result"]) for record in measured]))
+        parts.append(by_heading([_speed(record["cell"], record["result"]) for record in measured]))
     return "\n\n".join(parts)
 
 
-def _speed(cell: dict[str, Any], result: dict[str, Any]) -> list[str]:
+def _speed(cell: dict[str, Any], result: dict[str, Any]) -> dict[str, str]:
     spread, ratio = result["spread"].get("speedup"), result["speedup"]
     between = f" ({spread[0]:.2f} to {spread[1]:.2f})" if spread else ""
-    return [
-        "{gen_length}".format(**cell) + (f" in {cell['steps']} steps" if cell["steps"] else "") + f", {cell['batch']}",
-        "{baseline_step_ms:.3g} and {locked_step_ms:.3g} ms".format(**result),
-        "{baseline_tps:.3g} and {locked_tps:.3g}".format(**result),
-        ("refused" if ratio is None else f"{ratio:.2f}x") + between,
-        f"{result['flops_ratio']:.2f}x",
-        "" if ratio is None else f"{result['efficiency']:.2f}",
-        "" if result["load"] is None else f"{result['load']:.1f}",
-    ]
+    steps = f" in {cell['steps']} steps" if cell["steps"] else ""
+    return {
+        "gen_length, batch": f"{cell['gen_length']}{steps}, {cell['batch']}",
+        "step, baseline and SureLock": "{baseline_step_ms:.3g} and {locked_step_ms:.3g} ms".format(**result),
+        "tokens/s": "{baseline_tps:.3g} and {locked_tps:.3g}".format(**result),
+        "speed-up": ("refused" if ratio is None else f"{ratio:.2f}x") + between,
+        "FLOPs": f"{result['flops_ratio']:.2f}x",
+        "efficiency": "" if ratio is None else f"{result['efficiency']:.2f}",
+        "load": "" if result["load"] is None else f"{result['load']:.1f}",
+    }
 
 
 def printed(name: str, benchmark: str) -> list[dict[str, Any]]:
@@ -277,8 +275,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "speeds": speeds,
     "laptop": laptop,
     "browser": browser,
-    "gpu-times": lambda: by_heading(report.times()),
-    "gpu-runs": lambda: by_heading(report.runs()),
+    "gpu-times": lambda: by_heading(prediction.times()),
+    "gpu-runs": lambda: by_heading(prediction.runs()),
 }
 
 

@@ -146,9 +146,7 @@ positions; rho_above_1: the share of fits at 1 or more.""",
         "quick": grid(gen_length=24, prompts=2),
     },
     measure=_contraction,
-    table=lambda records: pd.DataFrame(
-        [row(each, ("gen_length", "temperature", "prompts"), _RISES) for each in records]
-    ),
+    table=lambda records: pd.DataFrame([row(each, _CELLS, _RISES) for each in records]),
 )
 
 
@@ -202,7 +200,7 @@ def _log_posterior(step: Step, position: int) -> Tensor:
 
 def _bounds(result: Record) -> list[dict[str, Any]]:
     """One row for each way of summing the tail."""
-    kl, left, error, alone = (np.array(result[name]) for name in ("kl", "left", "error", "error_alone"))
+    kl, left, error, alone = (np.array(result[name]) for name in _ERRORS)
     errors = {
         "locked": len(kl),
         "error_50": float(np.median(error)),

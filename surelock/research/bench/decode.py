@@ -41,10 +41,12 @@ def run(arguments: argparse.Namespace) -> Figures:
         given.setdefault("epsilon", arguments.epsilon)
     locked = from_flat(given)
     settings = locked.settings
-    figures = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked).run(arguments.repeats)
+    bench = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked)
+    for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):
+        bench.repeat()
     head = {"load": load_at_start, **setup_of(lm), "loading_seconds": seconds, "peak_memory": peak_memory()}
     kinds = {"compute": locked.compute.kinds, "unmask": locked.unmask.kind}
-    return {"benchmark": "decode", **head, **settings_of(arguments, settings), **kinds, **figures}
+    return {"benchmark": "decode", **head, **settings_of(arguments, settings), **kinds, **bench.result()}
 
 
 class Lockstep:
@@ -54,16 +56,11 @@ class Lockstep:
     """
 
     def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
-        self.lm, self.prompts, self.settings = lm, prompts, locked.settings
+        self.lm, self.prompts = lm, prompts
         self.decoders = {"baseline": replace(locked, compute=Everything()), "locked": locked}
         self.steps: dict[str, list[Step]] = {}  # for each sampler, those of the last repeat
         self.seconds: dict[str, list[list[float]]] = defaultdict(list)  # for each sampler [repeats][steps]
         check(lm, prompts, locked)  # before anything is allocated
-
-    def run(self, repeats: int) -> Figures:
-        for _ in tqdm(range(repeats), desc="repeats", disable=None):
-            self.repeat()
-        return self.result()
 
     def repeat(self) -> None:
         runs = {name: decode(self.lm, self.prompts, **each.keywords()) for name, each in self.decoders.items()}
@@ -92,7 +89,13 @@ class Lockstep:
 
     def result(self) -> Figures:
         """Return all figures. Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time."""
-        costs = self._costs()
+        counter = TotalsCounter(self.lm.config, self.lm.ends)
+        for step in self.steps["locked"]:
+            counter.add(step)
+        totals = counter.totals()
+        costs = {
+            name: getattr(totals, name) for name in ("tokens", "flops_ratio", "active_ratio", "active_ratio_to_eos")
+        }
         figures = summary(
             lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ["speedup"]
         )
@@ -100,12 +103,3 @@ class Lockstep:
             figures["refused"]["efficiency"] = "its speedup is refused"
             return {**figures, "efficiency": None, **costs}
         return {**figures, "efficiency": figures["speedup"] * costs["flops_ratio"], **costs}
-
-    def _costs(self) -> Figures:
-        """The costs of the locked run that are no times."""
-        counter = TotalsCounter(self.lm.config, self.lm.ends)
-        for step in self.steps["locked"]:
-            counter.add(step)
-        totals = counter.totals()
-        names = ("tokens", "flops_ratio", "active_ratio", "active_ratio_to_eos")
-        return {name: getattr(totals, name) for name in names}

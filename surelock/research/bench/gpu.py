@@ -40,7 +40,7 @@ from surelock.places import ASSETS
 from surelock.research.bench.counts import PROMPT, SIZES, count_step, meta_engine, plan_of
 from surelock.research.bench.prediction import predicted
 from surelock.research.bench.random_weights import SHAPES, random_model
-from surelock.research.bench.schedule import RECORDED, stretch
+from surelock.research.bench.schedule import stretch
 from surelock.research.bench.subject import prompts_for, setup_of
 from surelock.research.bench.timing import Figures, timed
 
@@ -51,7 +51,6 @@ MODES = {
     "compiled": {"graphs": True, "fused": True},  # as the engine does by itself
 }
 RUN_SIZES = ((256, 1), *SIZES[1:])
-RUN_STEPS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--mode", action="append", choices=MODES, help="how a step is launched, repeatable (default: all)")
     add("--repeats", type=int, default=20, help="steps that are timed of each kind (default: %(default)s)")
     what = "steps of a whole run; 0 leaves runs out (default: %(default)s)"
-    add("--run-steps", type=int, default=RUN_STEPS, help=what)
+    add("--run-steps", type=int, default=64, help=what)
     add("--seconds", type=float, default=300, help="begin nothing after so many seconds (default: %(default)s)")
     add("--out", type=Path, default=out, help="folder of gpu.jsonl, to which is added (default: %(default)s)")
     parser.set_defaults(run=run)
@@ -190,9 +189,7 @@ def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plai
     memory = engine.memory(layout)
     for _ in range(2):
         engine.read(memory, step)
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    activities = activities[: 1 + (engine.device.type == "cuda")]
-    with no_waiting(engine), torch.profiler.profile(activities=activities) as profile:
+    with no_waiting(engine), torch.profiler.profile() as profile:
         engine.read(memory, step)
     names = [event.name for event in profile.events() or () if str(event.device_type).endswith("CUDA")]
     flash = sum("flash" in name and "combine" not in name for name in names)
@@ -246,7 +243,7 @@ def run_of(lm: LanguageModel, engine: TorchEngine, gen_length: int, batch: int, 
     engine.graphs = engine.fused = True
     settings = DecodeSettings(gen_length=gen_length, steps=min(steps, gen_length))
     prompts = prompts_for(lm, batch, PROMPT)
-    locked = stretch(RECORDED, Decoder(settings=settings, compute=LockRule()), prompts, lm.config.vocab_size)
+    locked = stretch(Decoder(settings=settings, compute=LockRule()), prompts, lm.config.vocab_size)
     decoders = {"unlocked": replace(locked, compute=Everything()), "locked": locked}
     runs = {name: Run(lm.shape, prompts, decoder) for name, decoder in decoders.items()}
     memories = {name: engine.memory(each.layout) for name, each in runs.items()}

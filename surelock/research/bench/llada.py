@@ -11,6 +11,7 @@ weights are the same memory. The unlocked tokens must be LLaDA's own, and the be
 import argparse
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,12 +71,9 @@ class LladaBench:
         network, canvas = plain_llama(lm.network), torch.tensor(prompts, device=lm.device)
         rules = dict(zip(OURS, (Everything(), locked, BudgetRule()), strict=True))
 
-        def ours(rule: ComputeRule) -> Callable[[], Tensor]:
-            def decoded() -> Tensor:
-                (last,) = deque(decode(lm, prompts, settings, compute=rule), maxlen=1)
-                return torch.from_numpy(last.tokens)
-
-            return decoded
+        def ours(rule: ComputeRule) -> Tensor:
+            (last,) = deque(decode(lm, prompts, settings, compute=rule), maxlen=1)
+            return torch.from_numpy(last.tokens)
 
         for rule in rules.values():  # what a first call costs is not throughput
             next(decode(lm, prompts, settings, compute=rule))
@@ -83,7 +81,7 @@ class LladaBench:
             network(canvas)
         self._device = lm.device
         self._calls = {"llada": lambda: llada_generate(network, canvas, settings, lm.mask_id).cpu()}
-        self._calls |= {name: ours(rule) for name, rule in rules.items()}
+        self._calls |= {name: partial(ours, rule) for name, rule in rules.items()}
         self.seconds: dict[str, list[float]] = {name: [] for name in self._calls}
         self.tokens: dict[str, Tensor] = {}
 

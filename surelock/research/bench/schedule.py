@@ -6,7 +6,6 @@ When each position was unmasked and locked decides which rows lock when. All of 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,18 +34,12 @@ class RecordedLocks(LockRule):
         return np.concatenate(self.at)[reading.slots[z]] <= state.step
 
 
-def stretch(file: Path, decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int) -> Decoder:
-    """A decoder that replays the schedule in `file` on prompts and a gen_length of any size. Raises ValueError."""
-    settings, rule = decoder.settings, decoder.compute
+def stretch(decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int) -> Decoder:
+    """A decoder that replays the recorded schedule on prompts and a gen_length of any size. It locks by `LockRule`."""
+    settings, rule, recorded = decoder.settings, decoder.compute, json.loads(RECORDED.read_text("utf-8"))
     assert isinstance(rule, LockRule)
-    try:
-        recorded = json.loads(file.read_text(encoding="utf-8"))
-        unmask, lock = np.array(recorded["unmask"]), np.array(recorded["lock"])
-        prompt_length, scale = recorded["prompt_length"], settings.total_steps / recorded["steps"]
-        if len(lock) != prompt_length + len(unmask) or not len(unmask):
-            raise ValueError("'lock' must cover the prompt and all of 'unmask'")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is not a recorded lock schedule: {error}") from error
+    unmask, lock = np.array(recorded["unmask"]), np.array(recorded["lock"])
+    prompt_length, scale = recorded["prompt_length"], settings.total_steps / recorded["steps"]
     generated = np.arange(settings.gen_length)
     source = generated * len(unmask) // settings.gen_length
     order = np.lexsort((generated, unmask[source]))
