@@ -38,7 +38,7 @@ from .quality.commit_error import CommitError as CommitError
 from .quality.commit_error import commit_error as commit_error
 from .trace.figure import figure as figure
 from .trace.frames import read_trace as read_trace
-from .trace.show import show as show
+from .trace.replay import show as show
 from .trace.table import table as table
 
 __version__: str

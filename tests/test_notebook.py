@@ -3,7 +3,7 @@
 import json
 
 from surelock.research.notebook import NOTEBOOK, run
-from surelock.trace.show import Shown
+from surelock.trace.replay import Shown
 
 
 def test_the_notebook_runs_from_top_to_bottom_and_shows_what_comes_of_it() -> None:

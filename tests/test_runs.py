@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import surelock
-from surelock.trace.lanes import Lane, StepsOver
+from surelock.trace.lanes import Lane
 from surelock.trace.recorder import make_header
 from surelock.ui import runs as module
 from surelock.ui.limits import Limits
@@ -58,7 +58,7 @@ class FakeDecoder:
                     raise self.error
                 self.computed += 1
                 yield [{"lane": "own", "step": step}]
-            yield [StepsOver()]
+            yield []
             yield [{"errors": "own"}]
         finally:
             self.closed.set()

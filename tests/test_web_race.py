@@ -22,7 +22,7 @@ from surelock.decoding.unmasking import Replay
 from surelock.quality import commit_error
 from surelock.quality.commit_error import Shadow
 from surelock.trace.format import TOP_K
-from surelock.trace.lanes import Lane, StepsOver
+from surelock.trace.lanes import Lane
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 
@@ -77,7 +77,7 @@ def told(lm: Any, names: list[str], prompt: list[int]) -> tuple[Told, Recorder, 
     recorder = Recorder(make_header(lm, "Once", prompt, lanes), lm.tokenizer)
     messages = [recorder.start()]
     told = race(lm, prompt, lanes, shadow=Shadow)
-    messages += [recorder.take(steps) for steps in told if not isinstance(steps[0], StepsOver)]
+    messages += [recorder.take(steps) for steps in told if steps]
     return engine, recorder, messages
 
 

@@ -50,14 +50,10 @@ class Adapter:
             raise ValueError(f"rule must be a ComputeRule such as LockRule(), not {shown(rule)}")
         if settings is not None and settings.cfg_scale:
             raise ValueError("settings ask for guidance, which is the host's: leave cfg_scale out")
-        self.lm, self.rule, self.settings = lm, rule, settings
+        self.lm, self.rule, self.settings, self.device = lm, rule, settings, lm.device
         self.run: Run | None = None
         self._read: tuple[Plan, Reading] | None = None
         self._memory: Any = None
-
-    @property
-    def device(self) -> Any:
-        return self.lm.device
 
     def __call__(
         self,
@@ -122,19 +118,15 @@ class Adapter:
 
         assert self.run is not None
         logits, canvas = torch.as_tensor(self._memory.logits), self.run.canvas
-
-        def place(slots: NDArray[np.int64]) -> Tensor:
-            return torch.from_numpy(slots).to(logits.device)
-
         written = np.flatnonzero(self._masked & ~canvas.masked)  # since the last call
-        logits[place(written)] = 0
-        logits[place(written), place(canvas.tokens[written])] = _NAMED
+        logits[written] = 0
+        logits[written, canvas.tokens[written]] = _NAMED
         self._masked[written] = False
         if plan is not None:
             left, read = self.run.state.open.copy(), plan.slots[plan.choice.rows]
             left[read], self._faded[read] = False, False
             fading = np.flatnonzero(left & ~self._faded)
-            logits[place(fading)] *= _LAST
+            logits[fading] *= _LAST
             self._faded[fading] = True
         return logits
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from surelock.decoding.flags import read_choices
@@ -11,7 +12,6 @@ from surelock.errors import nearest
 #: The names of the length in tasks; the first that is given counts, as in lm-eval.
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _HARNESS = {"do_sample", "until", "temperature", *_LENGTHS}
-_logged: set[str] = set()
 
 
 def read_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,10 +35,14 @@ def read_request(request: Mapping[str, Any]) -> dict[str, Any]:
         found["temperature"] = 0.0 if samples is False else float(temperature or 0.0)
     if length is not None:
         found.setdefault("gen_length", int(length))
-    for name in sorted(request.keys() - found.keys() - _HARNESS - _logged):
-        _logged.add(name)
-        logging.getLogger(__name__).warning("%s is nothing that this sampler knows: it is left out", name)
+    for name in sorted(request.keys() - found.keys() - _HARNESS):
+        _log_unknown(name)
     return found
+
+
+@cache  # once for each name
+def _log_unknown(name: str) -> None:
+    logging.getLogger(__name__).warning("%s is nothing that this sampler knows: it is left out", name)
 
 
 def _value(name: str, value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import lm_eval.models  # noqa: F401  # pyright: ignore[reportMissingImports]  # 
 import numpy as np
 import torch
 from lm_eval.api.instance import Instance  # pyright: ignore[reportMissingImports]
+from lm_eval.api.model import TemplateLM  # pyright: ignore[reportMissingImports]
 from lm_eval.api.registry import register_model  # pyright: ignore[reportMissingImports]
 from tqdm import tqdm
 
@@ -20,17 +21,16 @@ from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import DecodeSettings
 from surelock.harness.arguments import read_arguments, read_request
-from surelock.harness.text import TextLM, before_stops
 from surelock.loading import load
 from surelock.model.bound import conditional_bound
+from surelock.model.encoding import Rendering
 from surelock.model.language_model import LanguageModel
 
-Pair = tuple[tuple[str, str], list[int], list[int]]
 _log = logging.getLogger(__name__)
 
 
 @register_model("surelock")
-class SureLockLM(TextLM):
+class SureLockLM(TemplateLM):
     """lm-eval's model `surelock`: a masked diffusion language model with a decoder.
 
     pretrained: "stories", a hub id, a directory, or a LanguageModel.
@@ -47,7 +47,7 @@ class SureLockLM(TextLM):
     settings: settings of the decoder in the flat form: `compute` (default: lock), `unmask` (default: low_confidence),
     `gen_length`, `epsilon` and all others. They override the settings of the task, and these the model's.
 
-    Raises ValueError, which names the argument.
+    Raises ValueError, which names the argument, and for a model without a tokenizer.
     """
 
     def __init__(
@@ -73,14 +73,69 @@ class SureLockLM(TextLM):
         for name, value, step, kind in (("draws", draws, 2, "an even"), ("mask_batch", mask_batch, 1, "a whole")):
             if type(value) is not int or value < step or value % step:
                 raise ValueError(f"{name} must be {kind} number above 0, not {value!r}")
-        self._given = read_arguments(settings)
-        how = {"device_map": device_map, "engine": engine, "weights": weights, "tokenizer": tokenizer}
-        loaded = isinstance(pretrained, LanguageModel)
-        super().__init__(pretrained if loaded else _load(pretrained, device, dtype, **how))
-        recommended(self.lm.generation, self._given)  # what cannot be is refused before the work
+        super().__init__()
+        self._given, lm = read_arguments(settings), pretrained
+        if not isinstance(lm, LanguageModel):
+            if device_map or (str(device).startswith("cuda") and not torch.cuda.is_available()):
+                device = None
+            how = {"device_map": device_map, "engine": engine, "weights": weights, "tokenizer": tokenizer}
+            lm = load(lm, device=device, dtype=dtype, **how)
+        if lm.tokenizer is None:
+            raise ValueError(f"{lm.name} has no tokenizer, which lm-eval needs")
+        recommended(lm.generation, self._given)  # what cannot be is refused before the work
+        self.lm, self.tokenizer, self._device = lm, lm.tokenizer, lm.device
+        self._warned = False  # whether the log says that spelled special tokens are text
         self.batch_size = int(batch_size)
         self.draws, self.mask_batch, self.mask_seed, self.check_greedy = draws, mask_batch, mask_seed, check_greedy
         self._work: dict[str, float] = dict.fromkeys(("texts", "steps", "seconds", "flops", "baseline_flops"), 0)
+
+    # --- tokens -----------------------------------------------------------------------------------------------------
+
+    @property
+    def eot_token_id(self) -> int:
+        return self.lm.pad_id if self.lm.eos_id is None else self.lm.eos_id
+
+    @property
+    def max_length(self) -> int:
+        """The number of positions, prompt and generated part together."""
+        return self.lm.config.max_length
+
+    @property
+    def tokenizer_name(self) -> str:
+        """The name under which lm-eval caches templated requests."""
+        return self.lm.name.replace("/", "__")
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+        """Return token ids. Special tokens are those of `apply_chat_template` alone: what a task spells is text.
+
+        add_special_tokens: whether the tokenizer's special tokens come before the text. None: unless a rendering begins
+        with BOS.
+        """
+        begun = isinstance(string, Rendering) and string.parts[:2] == ("", self.tokenizer.bos_token_id)
+        plain = type(string) is str
+        if plain and not self._warned and any(each in string for each in self.tokenizer.all_special_tokens):
+            self._warned = True
+            _log.warning("a text spells special tokens: they are read as text, since no chat template has written them")
+        return self.lm.encoder.encode(string, special=not begun if add_special_tokens is None else add_special_tokens)
+
+    def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Return the token ids of both. Spaces at the end of the context belong to the continuation."""
+        if not context:
+            return [], self.tok_encode(continuation)
+        head = context.rstrip()
+        given = self.tok_encode(head)
+        return given, self.tok_encode(head + (context[len(head) :] + continuation))[len(given) :]
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Return the `Rendering` of a conversation. Raises ValueError for a model without a usable chat template."""
+        if not self.tokenizer.chat_template:
+            raise ValueError(f"{self.lm.name} has no chat template: leave --apply_chat_template out")
+        return self.lm.encoder.render(
+            chat_history,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=not add_generation_prompt,
+            enable_thinking=False,
+        )
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
@@ -145,14 +200,11 @@ class SureLockLM(TextLM):
         The bound is LLaDA's Monte Carlo estimate (Eq. 6) and computes every row. Requests of one length have the same
         masks, so figures differ by the texts alone.
         """
-        pairs: list[Pair] = []
-        for context, continuation in _arguments(requests):
-            given, ids = self._encode_pair(context, continuation) if context else ([], self.tok_encode(continuation))
-            pairs.append(((context, continuation), given, ids))
+        pairs = [(texts, *self._encode_pair(*texts)) for texts in _arguments(requests)]
         return self._loglikelihood_tokens(pairs, disable_tqdm=disable_tqdm)
 
     def _loglikelihood_tokens(
-        self, requests: list[Pair], disable_tqdm: bool = False, **_: Any
+        self, requests: list[Any], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
         found = []
         for texts, context, continuation in tqdm(requests, desc="Bounds", disable=disable_tqdm):
@@ -199,10 +251,10 @@ class SureLockLM(TextLM):
         return final.tokens[0, len(context) :].tolist() == continuation
 
 
-def _load(name: str, device: str | None, dtype: str | None, **how: Any) -> LanguageModel:
-    if device is not None and (how["device_map"] or (str(device).startswith("cuda") and not torch.cuda.is_available())):
-        device = None
-    return load(name, device=device, dtype=dtype, **how)
+def before_stops(text: str, stops: str | Iterable[str] | None) -> str:
+    for stop in [stops] if isinstance(stops, str) else stops or ():
+        text = text.split(stop)[0] if stop else text
+    return text
 
 
 def _arguments(requests: Sequence[Instance]) -> list[tuple[Any, ...]]:

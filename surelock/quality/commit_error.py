@@ -13,19 +13,19 @@ positions that the step could have committed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Choice, Layout, Plan, Step, Whole, barred_ends
+from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Step, Whole, barred_ends
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import free_memory
 from surelock.trace.format import load_document
+from surelock.trace.lanes import Lane
 
 # The shadow computes many steps at once: at most this many rows at a time, on a GPU as many as a part of its free
 # memory holds, with this many bytes of logits held until then.
@@ -94,24 +94,34 @@ def commit_error(
 
 def _of_trace(lm: LanguageModel, trace: dict[str, Any], regret: bool | None) -> CommitError:
     trace = load_document(trace)
-    header, found, names = trace["header"], [], [each.name for each in fields(Decoder)]
-    for number, plain in enumerate(header["lanes"]):
-        records = [record for record in trace["records"] if record["lane"] == plain["id"]]
-        decoder = Decoder.from_plain({name: plain[name] for name in names if name in plain})
+    header, found = trace["header"], []
+    for number, lane in enumerate(map(Lane.from_plain, header["lanes"])):
+        decoder = lane.decoder
         # observed, as the recorded run was
         steps = decode(lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True)
         shadow = Shadow(lm, decoder.settings, regret=regret)
-        for record in records:
+        for record in (each for each in trace["records"] if each["lane"] == lane.id):
             step = next(steps, None)
             where = [] if step is None else np.flatnonzero(step.newly_unmasked[0])
             if step is None or np.stack((where, step.tokens[0, where]), axis=1).tolist() != record["unmasked"]:
-                place = f"step {record['step'] + 1} of {plain['name']!r}"
+                place = f"step {record['step'] + 1} of {lane.name!r}"
                 raise ValueError(f"{place} is another one with this model and engine on this machine")
             shadow.add(step)
         errors = shadow.result()
         errors.sequence[:] = number
         found.append(errors)
-    return CommitError(*(np.concatenate([getattr(each, name) for each in found]) for name in CommitError.__slots__))
+    return _joined(found)
+
+
+def _joined(parts: list[CommitError]) -> CommitError:
+    return CommitError(*(np.concatenate([getattr(each, name) for each in parts]) for name in CommitError.__slots__))
+
+
+def _exact(step: int, sequence: int, positions: Whole, regret: float) -> CommitError:
+    """The commits of a step without errors."""
+    count = len(positions)
+    same, changed = np.zeros(count), np.zeros(count, dtype=bool)
+    return CommitError(np.full(count, step), np.full(count, sequence), positions, same, changed, np.full(count, regret))
 
 
 class _Pending(NamedTuple):
@@ -121,7 +131,7 @@ class _Pending(NamedTuple):
     committed: Whole  # [k], the positions that it committed
     scored: Whole  # [c], ascending, the positions that the shadow scores, the committed ones among them
     logits: NDArray  # [k, V], the run's logits of the committed positions
-    places: Whole  # [k], their rows in the result
+    found: CommitError  # of these k, which the shadow corrects
 
 
 class Shadow:
@@ -136,10 +146,7 @@ class Shadow:
         self._scores: str | None = None
         self._present: NDArray[np.bool_] | None = None
         self._given = np.zeros((0, 0), dtype=bool)
-        self._commits: list[tuple[int, int, int]] = []
-        self._error: list[float] = []
-        self._changed: list[bool] = []
-        self._regret: list[float] = []
+        self._found = [_exact(0, 0, NO_ROWS, 0.0)]
         self._pending: dict[int, list[_Pending]] = {}
         self._held = 0
 
@@ -161,15 +168,12 @@ class Shadow:
             if not len(where):
                 continue
             first = int(np.argmax(self._present[b]))
-            places = np.arange(len(self._commits), len(self._commits) + len(where))
-            self._commits += [(step.index, b, int(p) - first) for p in where]
-            self._error += [0.0] * len(where)
-            self._changed += [False] * len(where)
-            self._regret += [np.nan if self._scores is None else 0.0] * len(where)
+            found = _exact(step.index, b, where - first, np.nan if self._scores is None else 0.0)
+            self._found.append(found)
             exact = (computed | step.resting)[b, first:].all() and computed[b, where].all()
             if not exact:
                 scored = where if self._scores is None else np.flatnonzero(step.open[b])
-                pending = _Pending(before[b, first:], where - first, scored - first, z, places)
+                pending = _Pending(before[b, first:], where - first, scored - first, z, found)
                 self._pending.setdefault(b, []).append(pending)
                 self._held += z.nbytes
         if self._held > _HELD_BYTES:
@@ -177,10 +181,7 @@ class Shadow:
 
     def result(self) -> CommitError:
         self._catch_up()
-        step, sequence, position = np.array(self._commits, dtype=np.int64).reshape(-1, 3).T
-        changed = np.array(self._changed, dtype=bool)
-        error, regret = (np.array(values) for values in (self._error, self._regret))
-        return CommitError(step, sequence, position, error, changed, regret)
+        return _joined(self._found)
 
     def _catch_up(self) -> None:
         most = self._most_rows()
@@ -201,57 +202,44 @@ class Shadow:
         return max(1, min(_ROWS["cuda"], int(_SHARE * free) // row))
 
     def _compare(self, b: int, pending: list[_Pending]) -> None:
-        length = len(pending[0].tokens)
-        tokens = np.concatenate([each.tokens for each in pending])
-        scored = np.concatenate([each.scored + number * length for number, each in enumerate(pending)])
-        committed = np.concatenate([each.committed + number * length for number, each in enumerate(pending)])
-        blind, given = None, self._given[b, -length:]
-        if self._settings.cfg_scale > 0:
-            blind = np.where(np.tile(given, len(pending)), self._lm.mask_id, tokens)
-        engine, inner = self._lm.engine, scored % length < np.flatnonzero(given).max(initial=-1)
-        plan = dense_plan(self._lm, self._settings, tokens, length, scored, blind, self._scores, inner)
-        memory = engine.memory(Layout((length,) * len(pending), 1 if blind is None else 2, once=True))
+        """Correct the errors of pending steps of a sequence, in one forward pass."""
+        engine, plan, length = self._lm.engine, self._plan(b, pending), len(pending[0].tokens)
+        memory = engine.memory(Layout(tuple(plan.counts), 1 if plan.blind is None else 2, once=True))
         score = engine.read(memory, plan).score
+        committed = np.concatenate([each.committed + number * length for number, each in enumerate(pending)])
         z, other = engine.logits(memory, committed), np.concatenate([each.logits for each in pending])
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)
-        places = np.concatenate([each.places for each in pending]).tolist()
-        for place, error, differs in zip(places, kl_of_logits(z, other), changed, strict=True):
-            self._error[place], self._changed[place] = float(error), bool(differs)
-        if self._scores is not None:
-            parts = np.split(score, np.cumsum([len(each.scored) for each in pending])[:-1])
-            for each, scores in zip(pending, parts, strict=True):
-                for place, less in zip(each.places, _less(scores, np.isin(each.scored, each.committed)), strict=True):
-                    self._regret[place] = less
+        edges = np.cumsum([len(each.committed) for each in pending])[:-1]
+        scored = np.cumsum([len(each.scored) for each in pending])[:-1]
+        parts = [np.split(values, edges) for values in (_kl_of_logits(z, other), changed)]
+        for each, errors, differ, scores in zip(pending, *parts, np.split(score, scored), strict=True):
+            each.found.error[:], each.found.changed[:] = errors, differ
+            if self._scores is not None:
+                each.found.regret[:] = _less(scores, np.isin(each.scored, each.committed))
 
-
-def dense_plan(
-    lm: LanguageModel,
-    settings: DecodeSettings,
-    tokens: Whole,
-    length: int,
-    read: Whole,
-    blind: Whole | None,
-    scores: str | None,
-    inner: NDArray[np.bool_],
-) -> Plan:
-    """Return a first step of sequences of one length. inner: which of the rows `read` have given words behind them."""
-    count = len(tokens)
-    none, chooses = np.zeros((2, count), dtype=bool)
-    chooses[read] = True
-    banned = [lm.mask_id, *([lm.eos_id] if settings.suppress_eos and lm.eos_id is not None else [])]
-    return Plan(
-        step=0,
-        slots=np.arange(count),
-        counts=[length] * (count // length),
-        tokens=tokens,
-        positions=np.arange(count) % length,
-        probed=none,
-        watches=none,
-        compares=none,
-        choice=Choice(chooses, scores, banned=banned, barred=barred_ends(inner, lm.ends)),
-        blind=blind,
-        cfg_scale=settings.cfg_scale,
-    )
+    def _plan(self, b: int, pending: list[_Pending]) -> Plan:
+        """The dense first step of pending steps of a sequence, as sequences of a batch."""
+        lm, settings, length = self._lm, self._settings, len(pending[0].tokens)
+        tokens, given = np.concatenate([each.tokens for each in pending]), self._given[b, -length:]
+        scored = np.concatenate([each.scored + number * length for number, each in enumerate(pending)])
+        inner = scored % length < np.flatnonzero(given).max(initial=-1)  # given words stand behind these
+        none, chooses = np.zeros((2, len(tokens)), dtype=bool)
+        chooses[scored] = True
+        banned = [lm.mask_id, *([lm.eos_id] if settings.suppress_eos and lm.eos_id is not None else [])]
+        blind = np.where(np.tile(given, len(pending)), lm.mask_id, tokens) if settings.cfg_scale > 0 else None
+        return Plan(
+            step=0,
+            slots=np.arange(len(tokens)),
+            counts=[length] * len(pending),
+            tokens=tokens,
+            positions=np.arange(len(tokens)) % length,
+            probed=none,
+            watches=none,
+            compares=none,
+            choice=Choice(chooses, self._scores, banned=banned, barred=barred_ends(inner, lm.ends)),
+            blind=blind,
+            cfg_scale=settings.cfg_scale,
+        )
 
 
 def _less(scores: NDArray[np.float64], committed: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -263,7 +251,7 @@ def _less(scores: NDArray[np.float64], committed: NDArray[np.bool_]) -> NDArray[
     return less
 
 
-def kl_of_logits(logits: NDArray, other: NDArray) -> NDArray[np.float64]:
+def _kl_of_logits(logits: NDArray, other: NDArray) -> NDArray[np.float64]:
     """KL(p || q) in nats, [K], of p = softmax(logits) from q = softmax(other), both [K, V]; see `kl_divergence`."""
     log_p, log_q = (_log_softmax(each.astype(np.float64)) for each in (logits, other))
     difference = log_q - log_p

@@ -12,7 +12,7 @@ from typing import Any
 
 import surelock
 from surelock.places import ASSETS
-from surelock.trace.show import Shown
+from surelock.trace.replay import Shown
 
 NOTEBOOK = ASSETS / "notebooks" / "race.ipynb"
 

@@ -41,11 +41,6 @@ class Lane:
         return cls(id=lane_id, name=name, decoder=Decoder.from_plain(values), parent=parent)
 
 
-@dataclass(frozen=True, slots=True)
-class StepsOver:
-    """All lanes have ended; their commit errors are still to come."""
-
-
 def check_field(lanes: Sequence[Lane]) -> None:
     """Raise ValueError unless there are one to four lanes with different ids."""
     if not 1 <= len(lanes) <= MOST:

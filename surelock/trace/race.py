@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from itertools import cycle
+from typing import Any
 
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.trace.format import TOP_K
-from surelock.trace.lanes import Lane, StepsOver, check_field
+from surelock.trace.lanes import Lane, check_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,6 @@ class LaneStep:
     step: Step
 
 
-class Shadow(Protocol):
-    """Measures the commit errors of a run from its steps, which hold logits: `surelock.quality.commit_error.Shadow`."""
-
-    def add(self, step: Step) -> None: ...
-    def result(self) -> Any: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Errors:
     """The commit errors of a lane, a `surelock.CommitError`."""
@@ -35,8 +29,8 @@ class Errors:
     commits: Any
 
 
-#: What a race yields at once: a step of each lane that still runs, then StepsOver, then errors.
-Round = list[LaneStep | StepsOver | Errors]
+#: What a race yields at once: a step of each lane that still runs; nothing once the steps are over; then errors.
+Round = list[LaneStep | Errors]
 
 
 def race(
@@ -45,12 +39,13 @@ def race(
     lanes: Sequence[Lane],
     *,
     top: bool = True,
-    shadow: Callable[[LanguageModel, DecodeSettings], Shadow] | None = None,
+    shadow: Callable[[LanguageModel, DecodeSettings], Any] | None = None,
 ) -> Iterator[Round]:
     """Decode one prompt with each lane. Yields a list for each round: one step of every lane that still runs.
 
     top: report likely tokens.
-    shadow: what measures commit errors; after the last round, yield StepsOver, then those of each lane.
+    shadow: what measures commit errors, `surelock.quality.commit_error.Shadow`; after the last round, an empty one says
+    that the steps are over, then those of each lane follow.
 
     The lanes take turns in going first, so that none always runs on warm caches. `seconds` excludes observation. Raises
     ValueError for lanes that cannot race together, and what `surelock.decode` raises.
@@ -60,9 +55,8 @@ def race(
     how = {"observe": True, "top_k": top_k, "keep_logits": shadow is not None}
     runs = {lane.id: decode(lm, [prompt], **lane.decoder.keywords(), **how) for lane in lanes}
     shadows = {lane.id: shadow(lm, lane.decoder.settings) for lane in lanes} if shadow else {}
-    ids, turn = list(runs), 0
-    while True:
-        first = turn % len(ids)
+    ids = list(runs)
+    for first in cycle(range(len(ids))):
         steps = {lane: next(runs[lane], None) for lane in ids[first:] + ids[:first]}
         taken = {lane: step for lane in ids if (step := steps[lane]) is not None}
         if not taken:
@@ -71,8 +65,7 @@ def race(
         for lane, each in shadows.items():
             if lane in taken:
                 each.add(taken[lane])
-        turn += 1
     if shadow:
-        yield [StepsOver()]
+        yield []
     for lane, each in shadows.items():
         yield [Errors(lane, each.result())]

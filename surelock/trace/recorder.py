@@ -83,11 +83,11 @@ class Recorder:
     def __init__(self, header: dict[str, Any], tokenizer: Any | None) -> None:
         self.header = header
         self._pieces, self._width = Pieces(tokenizer), token_width(header["model"]["vocab_size"])
-        self._opening = [*header["prompt_tokens"], header["mask_id"]]  # tokens whose pieces come first
+        self._opening = {*header["prompt_tokens"], header["mask_id"]}  # tokens whose pieces come first
+        self._sent = self._opening.copy()  # tokens whose pieces the stream has
         self._records: list[tuple[dict[str, Any], np.ndarray, np.ndarray]] = []  # with KLs and confidences as measured
         ids = [lane["id"] for lane in header["lanes"]]
         self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {lane: [] for lane in ids}
-        self._sent: set[int] = set()
         self._last = {lane: np.full((header["length"], 2 * TOP_K), -1, dtype=np.int32) for lane in ids}
 
     def start(self) -> dict[str, Any]:
@@ -99,7 +99,9 @@ class Recorder:
         if errors := [self._add_errors(each) for each in items if isinstance(each, Errors)]:
             return {"errors": errors}
         records = [self.record(each.lane, each.step) for each in items if isinstance(each, LaneStep)]
-        return {"records": records, "pieces": self.fresh_pieces(records)}
+        fresh = {token for record in records for token in self._tokens_of(record)} - self._sent
+        self._sent |= fresh
+        return {"records": records, "pieces": self._pieces.of(fresh)}
 
     def record(self, lane: str, step: Step) -> dict[str, Any]:
         """Add a step of a lane, and return its record: KLs and confidences as bytes, without likely tokens."""
@@ -141,12 +143,6 @@ class Recorder:
             record["changed"] = found.position[now & found.changed].tolist()
             (record["regret"],) = short_numbers(found.regret[now].sum(keepdims=True))
         return {"lane": errors.lane} | {name: [record[name] for record in records] for name in _LATER}
-
-    def fresh_pieces(self, records: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the pieces of tokens that the stream uses for the first time in these records."""
-        used = {token for record in records for token in self._tokens_of(record)} - self._sent
-        self._sent |= used
-        return self._pieces.of(used - set(self._opening))
 
     def _keep_top(self, lane: str, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> None:
         now, last = np.concatenate([ids, probs], axis=1), self._last[lane][rows]
@@ -194,18 +190,15 @@ class Recorder:
 
     def _tokens_of(self, record: dict[str, Any]) -> list[int]:
         """The token ids that a record writes or guesses."""
-        guess = record.get("guess", "")
-        return tokens_of(record) + decode_tokens(guess, len(decode_bytes(guess)) // self._width).tolist()
+        guess, written = record.get("guess", ""), [*record.get("written", ()), *record["unmasked"]]
+        guesses = decode_tokens(guess, len(decode_bytes(guess)) // self._width).tolist()
+        return [token for _, token in written] + guesses
 
 
 def _commits(step: Step, flags: np.ndarray) -> list[list[int]]:
     """[position, token] of each flagged position of a step's first sequence."""
     positions = np.flatnonzero(flags[0])
     return np.stack((positions, step.tokens[0, positions]), axis=1).tolist()
-
-
-def tokens_of(record: dict[str, Any]) -> list[int]:
-    return [token for name in ("written", "unmasked") for _, token in record.get(name, ())]
 
 
 def short_numbers(values: np.ndarray) -> list[float | None]:

@@ -1,16 +1,21 @@
-"""The standalone replay: one HTML file that holds the page's script and style, Plotly and one trace."""
+"""The standalone replay: an HTML file with the page's script and style, Plotly and one trace. A notebook shows it."""
 
+import base64
+import gzip
+import html
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from surelock.decoding.described import describe
 from surelock.places import ASSETS
-from surelock.trace.format import compact_json
+from surelock.trace.format import compact_json, load_document
 from surelock.trace.lessons import read_lessons
 
 TEMPLATE = Path(__file__).with_name("replay.html")
+PACKED = Path(__file__).with_name("packed.html")  # unpacks and becomes the page that it holds
 TRACE_HOLE = "__SURELOCK_TRACE__"  # assets/js/export/share.js fills it in the browser
 
 
@@ -55,3 +60,34 @@ def filled(page: str, holes: Mapping[str, str]) -> str:
 
 def replay_html(document: dict[str, Any]) -> str:
     return filled(replay_shell(), {TRACE_HOLE: embedded_json(document)})
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A replay that Jupyter and Colab display through `_repr_html_`."""
+
+    document: dict[str, Any] = field(repr=False)
+    height: int
+
+    def _repr_html_(self) -> str:
+        # A notebook keeps what it shows: packed, the page takes a third of its 6 MB.
+        packed = base64.b64encode(gzip.compress(replay_html(self.document).encode(), mtime=0)).decode()
+        page = PACKED.read_text("utf-8").replace("__SURELOCK_PAGE__", packed)
+        # In a sandbox without allow-same-origin nothing in the trace can reach the notebook.
+        return (
+            '<iframe title="SureLock replay" sandbox="allow-scripts allow-downloads" '
+            f'style="width: 100%; height: {self.height}px; border: 0" srcdoc="{html.escape(page)}"></iframe>'
+        )
+
+
+def show(source: str | Path | dict[str, Any], height: int = 900) -> Shown:
+    """Show a trace in a notebook.
+
+    height: in CSS pixels.
+
+    Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read, and
+    ValueError for a height that is not a positive whole number.
+    """
+    if type(height) is not int or height < 1:
+        raise ValueError(f"height must be a positive whole number, not {height!r:.40}.")
+    return Shown(load_document(source), height)

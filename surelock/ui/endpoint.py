@@ -25,7 +25,7 @@ from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, from_
 from surelock.decoding.ends import written
 from surelock.decoding.rules import CHOICES, flat_settings
 from surelock.errors import reason_of, shown
-from surelock.trace.lanes import StepsOver, alone
+from surelock.trace.lanes import alone
 from surelock.ui.addresses import client_of
 from surelock.ui.gate import API, Refused
 from surelock.ui.limits import Limits, check_size, too_long
@@ -217,8 +217,6 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[d
     total: dict[str, Any] = {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
     last, canvas = {}, []
     for item in chain.from_iterable(rounds):
-        if isinstance(item, StepsOver):
-            continue
         if recorder is not None:
             recorder.take([item])
         if isinstance(item, Errors):

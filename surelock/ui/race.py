@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from surelock.errors import reason_of
 from surelock.memory import trim_memory
 from surelock.trace.format import compact_json
-from surelock.trace.lanes import StepsOver
 from surelock.ui.limits import Limits, too_long
 from surelock.ui.models import Models
 from surelock.ui.request import Job
@@ -161,7 +160,7 @@ class Race:
             items = next(self._rounds, None)
         except (ArithmeticError, ValueError, MemoryError, RuntimeError) as error:  # torch's, out of memory among them
             return None, f"The run stopped: {reason_of(error)}."
-        if items is None or any(isinstance(each, StepsOver) for each in items):
+        if not items:  # an empty round, or none
             return (None if items is None else {}), None
         return self.recorder.take(items), None
 
