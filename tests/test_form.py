@@ -101,7 +101,8 @@ def test_a_prompt_that_the_model_cannot_know_is_told_from_others(
 ) -> None:
     form.models._loaded["stories"] = stories
     try:
-        assert form.refit_to_prompt("stories", prompt, True, Wants(64).text, 64, 64, 32)[-1] is foreign
+        *_, warned = form.refit_to_prompt("stories", prompt, True, Wants(64).text, 64, 64, 32)
+        assert json.loads(warned) == {"foreign": foreign, "tooLong": ""}
     finally:
         form.models._loaded.clear()
 
@@ -110,8 +111,8 @@ def test_a_prompt_fits_while_the_shortest_answers_do(form: Form, lm: surelock.La
     """Of this model's 64 positions 16 are for the answer."""
 
     def about(prompt: str) -> tuple[str, int]:
-        info, length, *_ = form.refit_to_prompt("stories", prompt, True, Wants(512).text, 512, 512, 512)
-        return info["info"], length["maximum"]
+        info, length, *_, warned = form.refit_to_prompt("stories", prompt, True, Wants(512).text, 512, 512, 512)
+        return info["info"] or json.loads(warned)["tooLong"], length["maximum"]
 
     form.models._loaded["stories"] = lm
     try:

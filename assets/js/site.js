@@ -1,6 +1,5 @@
 // The page without a server: the visitor's browser decodes. See surelock/ui/site.py.
 
-import { throttle } from "./dom.js";
 import { SiteForm } from "./form/site.js";
 import { readAddress } from "./run/address.js";
 import { BrowserDoor } from "./run/browser_door.js";
@@ -11,7 +10,6 @@ import { followScheme } from "./stage/theme.js";
 
 followScheme();
 const told = JSON.parse(document.getElementById("sl-form").textContent);
-const TYPING_MS = 400;
 const ALONE = `This page has no server: its browser runs the model “${told.model}” alone.`;
 
 /** Stands where a server would. */
@@ -30,12 +28,9 @@ const form = new SiteForm({
   onEdit: (values) => window.surelock?.addressing.edit(values),
 });
 page.set({ sources: ["browser"], source: "browser", model: told.model });
-const browser = new BrowserDoor();
-const measure = throttle(async () => page.set({ foreign: await browser.foreign(page.now.prompt) }), TYPING_MS);
-page.follow(["prompt"], measure);
 begin({
   root: document.getElementById("sl-stage"),
-  source: new Sources(none, browser),
+  source: new Sources(none, new BrowserDoor()),
   fill: (settings) => form.fill(settings),
   refuses: (model) => (model === told.model ? "" : ALONE),
 });

@@ -31,7 +31,7 @@ from surelock.ui.wording import in_words
 
 RUNS = "/surelock/runs"
 UNREAD_SECONDS = 10.0  # for a message to be taken by the connection
-GONE = "This run is no longer kept on the server; press Run to start a new one."
+GONE = "This run is no longer kept on the server (restarted, full, or 10 minutes unread); press Run to start a new one."
 PING_SECONDS = 15.0  # so that no proxy takes a stream for dead
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")

@@ -107,7 +107,7 @@ class Form:
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
         self.wants = gr.Textbox(wants.text, visible="hidden")
-        self.foreign = gr.Checkbox(visible="hidden")  # whether the model cannot know the prompt
+        self.warned = gr.Textbox(visible="hidden")  # JSON of what the page warns of, see `refit_to_prompt`
         self._connect()
 
     def about(self, label: str) -> str:
@@ -166,9 +166,9 @@ class Form:
         for name in NAMES:
             self.fields[name].input(readable(partial(self.refit, name)), asked, [*schedule, self.wants], **quiet)
         changed = [self.prompt.change, self.chat.change]
-        gr.on(changed, readable(self.refit_to_prompt), asked, [self.prompt, *schedule, self.foreign], **quiet)
-        told = "(foreign) => { window.surelock?.page.set({ foreign }); }"
-        self.foreign.change(None, self.foreign, None, js=told, api_visibility="private")
+        gr.on(changed, readable(self.refit_to_prompt), asked, [self.prompt, *schedule, self.warned], **quiet)
+        warns = "(warned) => { window.surelock?.page.set(JSON.parse(warned)); }"
+        self.warned.change(None, self.warned, None, js=warns, api_visibility="private")
         self.fields["seed"].change(readable(check_seed), self.fields["seed"], [self.fields["seed"], self.run], **quiet)
         changed = [self.prompt, self.lanes, *self.settled]
         self.model.input(readable(self._change_model), [self.model, self.lanes, self.chat], changed, **quiet)
@@ -188,16 +188,18 @@ class Form:
         return [*updates, wants.text]
 
     def refit_to_prompt(self, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any) -> list[Any]:
-        """Return the updates after the prompt has changed: its note, the length that fits, and whether the
-        model cannot know it.
+        """Return the updates after the prompt has changed: its note, the length that fits, and, as JSON, whether the
+        model cannot know it and a sentence where no answer fits beside it.
         """
         prompt = prompt or ""
         given, lm = dict(zip(NAMES, schedule, strict=True)), self.models.ready(label)
         tokens, most = self._tokens(label, prompt, chat)
+        fits, too_long = _measured(prompt, tokens, most)
+        foreign = bool(lm and tokens and Pieces(lm.tokenizer).is_foreign(tokens))
         return [
-            gr.update(info=_measured(prompt, tokens, most)),
+            gr.update(info=fits),
             *self._schedule(label, prompt, chat, Wants.read(wanted), given),
-            bool(lm and tokens and Pieces(lm.tokenizer).is_foreign(tokens)),
+            json.dumps({"foreign": foreign, "tooLong": too_long}),
         ]
 
     def _schedule(
@@ -276,14 +278,14 @@ def _component(name: str, value: str | None = None) -> Any:
     )
 
 
-def _measured(prompt: str, tokens: Sequence[int] | None, most: int) -> str:
-    """The note beside the prompt: its length, and whether a text fits beside it in `most` positions."""
+def _measured(prompt: str, tokens: Sequence[int] | None, most: int) -> tuple[str, str]:
+    """The length of a prompt beside which a text fits in `most` positions, and the warning where none does."""
     if len(prompt) > MOST_CHARACTERS:
-        return f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
+        return "", f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
     if tokens is None:
-        return ""
-    fits = len(tokens) + 2 * LEAST <= most
-    return f"{len(tokens)} tokens of the {most} that fit here" + ("." if fits else " with the answer: shorten it.")
+        return "", ""
+    length = f"{len(tokens)} tokens of the {most} that fit here"
+    return (f"{length}.", "") if len(tokens) + 2 * LEAST <= most else ("", f"{length} with the answer: shorten it.")
 
 
 def _lanes(wanted: Any, presets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

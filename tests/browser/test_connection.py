@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from surelock.ui.door import GONE
 from tests.browser.actions import run_to_end, until, visit, wait_for_run
 from tests.browser.line import Line
 from tests.browser.server import ROOT, App, free_port, serve, wait_for_model
@@ -55,8 +56,7 @@ def test_what_the_tab_has_outlives_the_server(page: Page) -> None:
         line.cut()
         expect(status).to_have_text(GOES_ON)
     with serve(port=line.to) as app:
-        gone = "This run is no longer kept on the server; press Run to start a new one. What was computed is kept."
-        expect(status).to_have_text(gone, timeout=30_000)
+        expect(status).to_have_text(f"{GONE} What was computed is kept.", timeout=30_000)
         assert page.evaluate("[surelock.page.now.phase, surelock.stage.runs.entries.at(-1).source]") == [
             "idle",
             "interrupted",

@@ -78,7 +78,7 @@ def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_read
     run_to_end(page)
     asked.clear()
     here(page, app, gen_length=8, steps=8)
-    until(page, "surelock.source.browser.ready", 30)
+    until(page, "surelock.page.now.decoder", 30)
     run_to_end(page)
     assert [url for url in asked if "sha256=" in url] == [], "it was kept"
 

@@ -131,6 +131,14 @@ def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folde
     run(page)
     assert page.evaluate("surelock.live.run.trace.lanes[0].decoder.settings.block_length") == 8
     assert page.evaluate("surelock.live.run.trace.count") == 24
+    page.click(".sl-action-prompt")
+    note = page.locator(".sl-prompt-box .sl-writes")
+    for prompt, warning in (
+        ("Жили-были", "expect nonsense."),
+        ("dog " * 1010, "of the 1024 that fit here with the answer"),
+    ):
+        page.fill(".sl-prompt-box textarea", prompt)
+        expect(note).to_contain_text(warning)
 
 
 OWN = {"name": "Mine", "compute": {"kind": "own"}, "unmask": {"kind": "entropy"}}

@@ -57,6 +57,8 @@ test("a prompt that the tokenizer takes apart into bytes is warned of, and an ow
   assert.equal(await run(" tale"), "");
   surelock.page.set({ foreign: true });
   assert.match(find(".sl-prompt-box .sl-writes").textContent, /expect nonsense/, "already while it is typed");
+  surelock.page.set({ tooLong: "900 tokens: shorten it." });
+  assert.equal(find(".sl-prompt-box .sl-writes").textContent, "900 tokens: shorten it.");
   assert.ok(find(".sl-recording").hidden);
 });
 

@@ -121,7 +121,7 @@ const NUMBERS = {
 const LAST = {
   "analysis: each locked token's steps since it was written, the others that are written beside them": (place) => {
     const { lane, now, steps } = place;
-    const lockedAt = (p) => steps.findLastIndex(({ locked }) => !locked.has(p)) + 1;
+    const lockedAt = (p) => steps.findLastIndex(({ record }) => record.locked.includes(p));
     const writes = (p) => (each) => [...(each.record.written ?? []), ...each.record.unmasked].some(([q]) => q === p);
     const delayOf = (p) => lockedAt(p) - Math.max(0, steps.findLastIndex(writes(p)));
     const delays = [...now.locked].map(delayOf).sort((a, b) => a - b);

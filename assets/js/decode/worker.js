@@ -15,6 +15,7 @@ import { NonFiniteLogits, Run } from "./run.js";
 
 const MOST_ATTENDED = 6;
 const WARM = 64; // tokens
+const LEAST_ANSWER = 16; // tokens
 const MOST_WORD = 1000; // characters of a text that may be one token
 
 let newInterpreter = null;
@@ -216,12 +217,14 @@ const asks = {
     return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.` };
   },
 
-  /** Whether the model cannot know a prompt. */
-  async foreign({ text }) {
+  /** {foreign, tooLong} of a prompt. They mirror `refit_to_prompt` of surelock/ui/form.py. */
+  async measured({ text }) {
     const { tokenizer, shape } = await assembled();
-    const [tokens, pieces] = [tokenizer.encode(text, shape.mask_id), new Pieces()];
+    const [tokens, pieces, most] = [tokenizer.encode(text, shape.mask_id), new Pieces(), shape.network.max_length];
     pieces.add(tokenizer.pieces(tokens));
-    return pieces.isForeign(tokens);
+    const length = `${tokens.length} tokens of the ${most} that fit here`;
+    const tooLong = tokens.length + LEAST_ANSWER > most ? `${length} with the answer: shorten it.` : "";
+    return { foreign: pieces.isForeign(tokens), tooLong };
   },
 
   /** [[position, share], ...]: what a position of these tokens (-1: masked) attends to most, as

@@ -69,8 +69,8 @@ export function stopButton(now) {
 /** A line that says what Run will write, and what to expect of it. */
 export function writesLine() {
   const line = h("p.sl-writes", { "aria-live": "polite" });
-  page.follow(["prompt", "length", "foreign"], ({ prompt, length, foreign }) =>
-    setText(line, foreign ? foreignText() : toWrite(prompt, length)),
+  page.follow(["prompt", "length", "foreign", "tooLong"], ({ prompt, length, foreign, tooLong }) =>
+    setText(line, tooLong || (foreign ? foreignText() : toWrite(prompt, length))),
   );
   return line;
 }

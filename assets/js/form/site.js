@@ -69,9 +69,10 @@ export class SiteForm {
   fill(query) {
     const { model, prompt, values: first } = this.told;
     const { values, lanes, said } = readLink(query, model);
+    const { prompt: text = prompt, ...settings } = values;
     const { steps, block_length, ...others } = first;
-    const follows = "gen_length" in values ? others : first;
-    this.set({ prompt: values.prompt ?? prompt, values: { ...follows, ...values } });
+    const follows = "gen_length" in settings ? others : first;
+    this.set({ prompt: text, values: { ...follows, ...settings } });
     const held = JSON.parse(this.told.lanes);
     this.value = JSON.stringify({ ...held, lanes: lanes ?? held.lanes, arrived: { said } });
     this.onLanes();

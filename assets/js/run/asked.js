@@ -65,15 +65,16 @@ const wholeLane = (lane) => ({
   events: (lane.events ?? []).map((event) => (event.compute ? { ...event, compute: choicesOf(event).compute } : event)),
 });
 
+/** How many characters a prompt has, where those are more than are taken, or "". */
+export const overlong = ({ length }) =>
+  length > MOST_CHARACTERS ? `${written(length)} characters; at most ${written(MOST_CHARACTERS)} are taken here.` : "";
+
 /** A run's request, each lane whole as a trace's header has it, of one that a branch asks for or of the form's values:
  * {model, prompt, lanes, setting: value, ...}. Throws a RangeError, one sentence. */
 export function wholeRequest({ model, prompt, prompt_tokens, chat, lanes, ...values }) {
   if (prompt_tokens) return { model, prompt, prompt_tokens, lanes: lanes.map(wholeLane) };
   if (!prompt?.trim()) throw new RangeError("Prompt is empty: write a few words for the model to continue.");
-  if (prompt.length > MOST_CHARACTERS)
-    throw new RangeError(
-      `Prompt is too long: ${written(prompt.length)} characters; at most ${written(MOST_CHARACTERS)} are taken here.`,
-    );
+  if (overlong(prompt)) throw new RangeError(`Prompt is too long: ${overlong(prompt)}`);
   const settings = settingsOf(values);
   const whole = ({ id, name, compute, unmask }) => ({ id, name, compute, unmask, settings, events: [], parent: null });
   return { model, prompt, lanes: lanes.map(whole) };

@@ -2,6 +2,7 @@
 
 import { allowed, STORE } from "../decode/store.js";
 import { MISSING, Part } from "../stage/part.js";
+import { page } from "./state.js";
 
 const NAME = "stories"; // the model that a browser decodes
 const RUN = ["leave", "pause", "resume", "step", "stop"];
@@ -22,17 +23,14 @@ export class BrowserDoor {
   attended = this.#ask("attended");
   inside = this.#ask("inside");
 
-  /** Whether the model cannot know a prompt, as far as that is known: nothing is fetched for it. */
-  async foreign(text) {
-    return this.ready && (await this.#ask("foreign")(text)) === true;
+  /** {foreign, tooLong} of a prompt, as the page's state has them, as far as that is known: nothing is fetched for it. */
+  async measured(text) {
+    const { foreign = false, tooLong = "" } = (page.now.decoder && (await this.#ask("measured")(text))) || {};
+    return { foreign, tooLong };
   }
 
   decodes(model) {
     return model === NAME;
-  }
-
-  get ready() {
-    return this.#part.made?.ready ?? false;
   }
 
   /** Has the decoder ready before a run is asked for, where the browser has kept its files from an earlier one. */

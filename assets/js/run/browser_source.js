@@ -3,8 +3,9 @@
 
 import "../core.js";
 import { codesOf } from "../trace/typed.js";
-import { wholeRequest } from "./asked.js";
+import { overlong, wholeRequest } from "./asked.js";
 import { decoderInside, partsOf, workerAddress } from "./decoder_files.js";
+import { page } from "./state.js";
 import { mayRun } from "./trust.js";
 
 const GONE = "This browser cannot decode: ";
@@ -27,7 +28,7 @@ class BrowserSource {
   /** worker: the address of its script. where(): a promise of {model, runtime, interpreter}, see `assemble`. Nothing is
    * fetched before a run is asked for. */
   constructor(worker, where) {
-    Object.assign(this, { url: worker, where, ready: false });
+    Object.assign(this, { url: worker, where });
   }
 
   /** Has the decoder ready before a run is asked for. */
@@ -35,7 +36,7 @@ class BrowserSource {
     if (lacking()) return;
     this.#worker ??= this.#made();
     await this.#ask("prepare");
-    this.ready = this.#worker !== null;
+    page.set({ decoder: this.#worker !== null });
   }
 
   /** Asks for a run, see `wholeRequest`, or for one that goes on with what the page has: {model, prompt, prompt_tokens,
@@ -107,15 +108,15 @@ class BrowserSource {
     return this.#ask("token", undefined, { text });
   }
 
-  /** Whether the model cannot know a prompt, see `Pieces`. */
-  foreign(text) {
-    return this.#ask("foreign", undefined, { text });
+  /** See BrowserDoor. */
+  measured(text) {
+    return overlong(text) ? { tooLong: `Too long: ${overlong(text)}` } : this.#ask("measured", undefined, { text });
   }
 
   /** See Inspector; null where nothing was fetched for a run yet. */
   async attended(_, lane, cell, step) {
     const tokens = [...lane.tokens(step - 1)];
-    const found = this.ready && (await this.#ask("attended", undefined, { tokens, cell }));
+    const found = page.now.decoder && (await this.#ask("attended", undefined, { tokens, cell }));
     return Array.isArray(found) ? found : null;
   }
 
@@ -128,7 +129,7 @@ class BrowserSource {
     const worker = new Worker(this.url); // a file from a disk may start no module: its origin is nobody's
     worker.onmessage = ({ data: { call, answer, run, message, busy } }) => {
       if (busy !== undefined) return this.#watch(busy);
-      this.ready ||= Boolean(message?.open);
+      if (message?.open) page.set({ decoder: true });
       if (run !== undefined) return this.#runs.get(run)?.([message]);
       this.#calls.get(call)?.(answer);
       this.#calls.delete(call);
@@ -147,7 +148,8 @@ class BrowserSource {
   #lose(lost) {
     clearTimeout(this.timer);
     this.#worker.terminate();
-    [this.#worker, this.ready] = [null, false];
+    this.#worker = null;
+    page.set({ decoder: false });
     const [runs, calls] = [[...this.#runs.values()], [...this.#calls.values()]];
     this.#runs.clear();
     this.#calls.clear();

@@ -1,6 +1,6 @@
 // The stage inside the Gradio page: what it asks a source of runs for, and who follows the page's state.
 
-import { h } from "../dom.js";
+import { h, throttle } from "../dom.js";
 import { actions } from "../form/actions.js";
 import { toggleSidebar } from "../form/controls.js";
 import { LOADS } from "../parts.js";
@@ -22,6 +22,7 @@ import { page } from "./state.js";
 import { Tab } from "./tab.js";
 
 const PATIENCE_MS = 6000; // with a form whose load event does not come: it holds its first settings
+const TYPING_MS = 400;
 
 const formIsFilled = new Promise((then) => page.follow(["arrived"], ({ arrived }) => arrived && then()));
 
@@ -97,6 +98,8 @@ export function begin({ root, source, fill, refuses }) {
     });
   arriving.arrive();
   page.set({ live });
+  const measure = throttle(async () => page.set(await source.browser.measured(page.now.prompt)), TYPING_MS);
+  if (!page.now.sources.includes("server")) page.follow(["prompt", "decoder"], measure);
   const chosen = tab.get("source");
   if (page.now.sources.includes(chosen)) page.set({ source: chosen });
   page.follow(["source"], (now) => {

@@ -41,8 +41,7 @@ export class Sources {
 
   /** The server answers while the browser has nothing fetched yet. */
   #answers(model) {
-    const source = this.#chosen(model);
-    return source.ready || !page.now.sources.includes("server") ? source : this.server;
+    return page.now.decoder || !page.now.sources.includes("server") ? this.#chosen(model) : this.server;
   }
 
   token(text, model) {

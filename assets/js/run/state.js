@@ -34,7 +34,7 @@ class State {
  * link wants to look at in the run that it asks for.
  * step: the cursor's, from 0 (-1: before the first). hover: the position that is looked at, or -1. pins: those pinned, a Map to
  * the number of each one's colour; a change is another Map.
- * prompt, model, length: that Run would take. foreign: whether the model cannot know that prompt. examples, knows: openings for that model, and what it knows, in words. presets: rules that a lane can have. typed: whether a lane of the form has a rule of its own. arrived: {said}, once the form holds what the page's load event brought.
+ * prompt, model, length: that Run would take. foreign: whether the model cannot know that prompt. tooLong: a sentence where no answer fits beside it, or "". decoder: whether this browser has its decoder at hand. examples, knows: openings for that model, and what it knows, in words. presets: rules that a lane can have. typed: whether a lane of the form has a rule of its own. arrived: {said}, once the form holds what the page's load event brought.
  * form: whether the sidebar with the form is open.
  * live: who starts, pauses and stops a run (see Running), once the stage is there.
  */
@@ -56,6 +56,8 @@ export const page = new State({
   length: 0,
   model: "",
   foreign: false,
+  tooLong: "",
+  decoder: false,
   examples: [],
   knows: "",
   presets: [],

@@ -204,10 +204,8 @@ export class Lane {
   }
   /** The step in which the position's present lock began, or -1. */
   lockStep(position, t) {
-    let s = this.clamp(t);
-    if (s < 0 || this.state[s * this.n + position] !== LOCKED) return -1;
-    while (s > 0 && this.state[(s - 1) * this.n + position] === LOCKED) s--;
-    return s;
+    if (this.row(t)[position] !== LOCKED) return -1;
+    return this.steps.findLastIndex(({ locked }, s) => s <= t && locked.includes(position));
   }
   /** [[id, p], ...] as last listed at or before t, null where the trace holds none. */
   top(position, t) {
