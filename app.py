@@ -3,7 +3,7 @@
 import signal
 from importlib.util import find_spec
 
-from surelock.streams import open_streams
+from surelock.arguments import open_streams
 
 open_streams()
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it quietly while the page is still being built, too

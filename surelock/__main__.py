@@ -13,8 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import surelock
-from surelock.arguments import Parser
-from surelock.streams import open_streams
+from surelock.arguments import Parser, open_streams
 
 #: Each command: its help, and the function that adds its arguments and sets `run`. Only the module of the given command
 #: is imported.
@@ -26,10 +25,7 @@ COMMANDS = {
     "flops": ("algorithmic FLOPs of the baseline for a network's shape", "decoding.flops:add_flops_arguments"),
     "bench": {
         "decode": ("time a decoder beside the baseline", "research.bench.decode:add_arguments"),
-        "llada": (
-            "time SureLock, the baseline and LLaDA's own loop",
-            "research.bench.llada:add_arguments",
-        ),
+        "llada": ("time SureLock, the baseline and LLaDA's own loop", "research.bench.llada:add_arguments"),
         "gpu": ("a step of LLaDA-8B's shape on a GPU, predicted and measured", "research.bench.gpu:add_arguments"),
         "counts": ("what a step asks of a GPU, counted without one", "research.bench.counts:add_arguments"),
     },

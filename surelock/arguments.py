@@ -1,10 +1,22 @@
-"""A parser of command lines that suggests the nearest flag, command or value for one that it does not know."""
+"""What a command line begins with: its standard streams, and a parser that suggests the nearest known word."""
 
 import argparse
+import os
 import re
+import sys
 from typing import Any, NoReturn
 
 from surelock.errors import nearest
+
+
+def open_streams() -> None:
+    """Open each missing standard stream on the null device, since libraries ask a stream whether it is a terminal.
+
+    A process is started without them by `>&-`, by pythonw and as a service.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # as long as the process lives
 
 
 class Parser(argparse.ArgumentParser):

@@ -71,8 +71,8 @@ class Adapter:
         """
         for name, value in more.items():
             if value is not None and value is not False:
-                whole = "the whole canvas is given each time"
-                raise ValueError(f"{name} must be None or False, not {shown(value)}: {whole}")
+                why = f"not {shown(value)}: the whole canvas is given each time"
+                raise ValueError(f"{name} must be None or False, {why}")
         attention_mask, position_ids = (None if each is False else each for each in (attention_mask, position_ids))
         for name, value in (("attention_mask", attention_mask), ("position_ids", position_ids)):
             if value is not None and not hasattr(value, "ndim"):
@@ -238,9 +238,9 @@ def custom_generate(
 def _settings_of(config: Any, prompt: int) -> DecodeSettings:
     """The settings of a generation_config of transformers. prompt: the length of the prompts."""
     length, most = (getattr(config, name, None) for name in ("max_new_tokens", "max_length"))
-    given: dict[str, Any] = {} if length is None else {"gen_length": length}
     if length is None and most is not None:
-        given["gen_length"] = most - prompt
+        length = most - prompt
+    given: dict[str, Any] = {} if length is None else {"gen_length": length}
     if getattr(config, "do_sample", None):
         temperature = getattr(config, "temperature", None)
         given["temperature"] = 1.0 if temperature is None else temperature

@@ -145,7 +145,7 @@ class SureLockLM(TemplateLM):
         A text does not depend on the rest of its batch, except by rounding. A repeated request has the next seed. A
         prompt that is too long loses its beginning.
         """
-        pairs = [(context, dict(wanted)) for context, wanted in _arguments(requests)]
+        pairs: list[Any] = [each.args for each in requests]
         texts = [""] * len(pairs)
         with tqdm(total=len(pairs), desc="Decoding", disable=disable_tqdm) as progress:
             for kind in _kinds(pairs):
@@ -200,7 +200,7 @@ class SureLockLM(TemplateLM):
         The bound is LLaDA's Monte Carlo estimate (Eq. 6) and computes every row. Requests of one length have the same
         masks, so figures differ by the texts alone.
         """
-        pairs = [(texts, *self._encode_pair(*texts)) for texts in _arguments(requests)]
+        pairs = [(texts, *self._encode_pair(*texts)) for texts in (each.args for each in requests)]
         return self._loglikelihood_tokens(pairs, disable_tqdm=disable_tqdm)
 
     def _loglikelihood_tokens(
@@ -220,7 +220,7 @@ class SureLockLM(TemplateLM):
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
         """Return minus the bound of each whole text in nats; parts of a long one are given the tokens before them."""
         found = []
-        for (text,) in tqdm(_arguments(requests), desc="Bounds", disable=disable_tqdm):
+        for (text,) in tqdm([each.args for each in requests], desc="Bounds", disable=disable_tqdm):
             ids, most = self.tok_encode(text), self.max_length
             edges = range(0, len(ids), most)
             parts = [(max(0, min(at + most, len(ids)) - most), at, min(at + most, len(ids))) for at in edges]
@@ -255,10 +255,6 @@ def before_stops(text: str, stops: str | Iterable[str] | None) -> str:
     for stop in [stops] if isinstance(stops, str) else stops or ():
         text = text.split(stop)[0] if stop else text
     return text
-
-
-def _arguments(requests: Sequence[Instance]) -> list[tuple[Any, ...]]:
-    return [tuple(each.args) for each in requests]
 
 
 def _kinds(pairs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[int, int]]]:

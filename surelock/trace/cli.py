@@ -30,7 +30,6 @@ from surelock.places import label_of
 from surelock.trace.format import compact_json
 from surelock.trace.lanes import alone
 from surelock.trace.prompts import Prompt, check_same, read_prompts, read_results
-from surelock.trace.race import LaneStep
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.table import split_step, table
 
@@ -172,7 +171,7 @@ def _write_trace(lm: LanguageModel, task: Task, run: list[Step], folder: Path) -
     lane, more = alone(task.decoder), {"name": label_of(lm.name), "chat": task.head["chat"] or None}
     recorder = Recorder(make_header(lm, task.prompt.text, task.tokens, [lane], **more), lm.tokenizer)
     for step in run:
-        recorder.take([LaneStep(lane.id, step)])
+        recorder.record(lane.id, step)
     name = re.sub(r"[^\w.-]", "_", str(task.prompt.id))
     write_text(folder / f"{name}.json", compact_json(recorder.document()))
 

@@ -15,7 +15,6 @@ from surelock.decoding.ends import cut_at_end
 from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.trace.format import load_document, opening
-from surelock.trace.frames import read_trace
 from surelock.trace.pieces import running_text
 from surelock.trace.table import STATES, Cells, Run, cells_of
 from surelock.trace.timing import paces
@@ -95,12 +94,12 @@ def _raster(lane: _Lane, steps: NDArray) -> go.Heatmap:
 
 def _of_trace(source: str | Path | dict[str, Any]) -> Iterator[_Lane]:
     document = load_document(source)
-    header, trace, pace = document["header"], read_trace(document), paces(document)
+    header, pace = document["header"], paces(document)
     ends = header.get("ends", [header.get("eos_id")])
-    for cells, name in zip(cells_of(document), trace.lanes["name"], strict=True):
-        steps = trace.steps[trace.steps["lane"] == cells.sequence]
-        saved = 1 - np.cumsum(np.asarray(steps["flops"])) / np.cumsum(np.asarray(steps["baseline_flops"]))
-        yield _Lane(name, cells, saved, opening(header) >= 0, ends, pace[str(cells.sequence)])
+    for cells, lane in zip(cells_of(document), header["lanes"], strict=True):
+        records = [record for record in document["records"] if record["lane"] == lane["id"]]
+        saved = 1 - np.cumsum([r["flops"] for r in records]) / np.cumsum([r["baseline_flops"] for r in records])
+        yield _Lane(lane["name"], cells, saved, opening(header) >= 0, ends, pace[lane["id"]])
 
 
 def _of_steps(steps: list[Step], lm: LanguageModel | None) -> Iterator[_Lane]:

@@ -1,10 +1,6 @@
 """The trace format: constants, the byte scales of the stream, and the check of a document read from outside.
 
-A trace is a JSON object (see ``schema.json``) with a header that names the lanes, the vocabulary pieces used and
-one record per step and lane. Per-position numbers are listed for the computed positions only, in order of
-position; ``computed`` says which those are as [start, length, start, length, ...].
-They are either base64 of one byte each (the stream, the recorded run) or plain numbers (the export).
-What is masked at the start is `mask_id` in ``prompt_tokens``, and all that follows these.
+``schema.json`` describes the fields. The stream and the recorded run hold base64 of bytes, an export plain numbers.
 """
 
 import base64

@@ -11,8 +11,6 @@ from surelock.trace.format import TraceError, load_document, opening
 from surelock.trace.lanes import Lane
 from surelock.trace.table import lane_cells, text_of_piece
 
-VALUES = ["lane", "step", "position", "kl", "confidence"]
-
 
 @dataclass(frozen=True, slots=True)
 class Trace:
@@ -47,7 +45,10 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
     """
     document = load_document(source)
     header, pieces, records = document["header"], document["pieces"], document["records"]
-    field = lanes_of(header)
+    try:
+        field = [Lane.from_plain(plain) for plain in header["lanes"]]
+    except ValueError as error:
+        raise TraceError(f"The trace is damaged: {error}.") from error
     of = {lane.id: [record for record in records if record["lane"] == lane.id] for lane in field}
     positions = [positions_of(header, pieces, of[lane.id], lane.id) for lane in field]
     coded = ("kl", "confidence")  # as bytes, which are texts
@@ -63,21 +64,10 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
             "exact": [not any(isinstance(r[key], str) for r in of[c.id] for key in coded) for c in field],
         }
     )
-    cells = [lane_cells(document, lane.id) for lane in field]
-    found = pd.concat([each.frame().query("computed") for each in cells], ignore_index=True)
-    values: Any = pd.DataFrame(found.rename(columns={"sequence": "lane"}))[VALUES]
-    guess = np.concatenate([each.guess[each.computed] for each in cells])
-    values["guess"] = pd.array(guess, dtype="Int64")
-    values.loc[guess < 0, "guess"] = pd.NA
+    cells = [lane_cells(document, lane.id).frame().query("computed") for lane in field]
+    values: Any = pd.concat(cells, ignore_index=True).rename(columns={"sequence": "lane"})
+    values = values[["lane", "step", "position", "kl", "confidence", "guess"]]
     return Trace(header, lanes, steps_of(records), pd.concat(positions, ignore_index=True), values)
-
-
-def lanes_of(header: dict[str, Any]) -> list[Lane]:
-    """Return the lanes of a checked header. Raises TraceError for a lane that is none."""
-    try:
-        return [Lane.from_plain(plain) for plain in header["lanes"]]
-    except ValueError as error:
-        raise TraceError(f"The trace is damaged: {error}.") from error
 
 
 def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:

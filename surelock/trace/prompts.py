@@ -77,16 +77,16 @@ def _read(source: str, number: int, line: str) -> Prompt:
 def read_results(file: Path) -> dict[str, dict[str, Any]]:
     """Return the lines of a file of results by their ids, without a last one that a killed process has left half."""
     content = file.read_bytes() if file.is_file() else b""
-    whole = content[: content.rfind(b"\n") + 1]
-    lines = [*filter(None, whole.splitlines()), *([content[len(whole) :]] if whole != content else [])]
+    *whole, half = content.split(b"\n")
+    lines = [line for line in (*whole, half) if line]
     if strange := [number for number, line in enumerate(lines, 1) if not line.startswith(_START[: len(line)])]:
         raise ValueError(f"--out: {file}, line {strange[0]} is no result of this command: choose another file")
     try:
-        found = [json.loads(line) for line in filter(None, whole.splitlines())]
+        found = [json.loads(line) for line in whole if line]
     except ValueError as error:
         raise ValueError(f"--out: {file} is damaged: {error}") from error
-    if whole != content:
-        os.truncate(file, len(whole))
+    if half:
+        os.truncate(file, len(content) - len(half))
     return {str(each["id"]): each for each in found}
 
 

@@ -50,9 +50,9 @@ class Cells:
         return np.where(self.tokens < 0, np.where(self.computed, masked, waiting), written).astype(np.uint8)
 
     def frame(self) -> pd.DataFrame:
-        """Return the cells as a table, see `table`."""
+        """Return the cells as a table, see `table`, with the guesses, <NA> where unknown."""
         count, size = self.tokens.shape
-        token = self.tokens.ravel()
+        token, guess = self.tokens.ravel(), self.guess.ravel()
         texts = {each: text_of_piece(self.pieces.get(str(each))) for each in np.unique(token).tolist() if each >= 0}
         return pd.DataFrame(
             {
@@ -67,6 +67,7 @@ class Cells:
                 "taken_back": self.taken_back.ravel(),
                 "kl": self.kl.ravel(),
                 "confidence": self.confidence.ravel(),
+                "guess": pd.arrays.IntegerArray(guess, guess < 0),
             }
         )
 
@@ -87,7 +88,7 @@ def table(run: Run, lm: LanguageModel | None = None) -> pd.DataFrame:
     every = cells_of(run, lm)
     if not any(cells.tokens.size for cells in every):
         raise ValueError("a table needs a run of at least one step")
-    return pd.concat([cells.frame() for cells in every], ignore_index=True)
+    return pd.concat([cells.frame() for cells in every], ignore_index=True).drop(columns="guess")
 
 
 def cells_of(run: Run, lm: LanguageModel | None = None) -> list[Cells]:
