@@ -37,8 +37,8 @@ from .model.language_model import LanguageModel as LanguageModel
 from .quality.commit_error import CommitError as CommitError
 from .quality.commit_error import commit_error as commit_error
 from .trace.figure import figure as figure
-from .trace.frames import read_trace as read_trace
 from .trace.replay import show as show
+from .trace.table import read_trace as read_trace
 from .trace.table import table as table
 
 __version__: str

@@ -29,8 +29,8 @@ from surelock.research import cli as experiments
 from surelock.research import training
 from surelock.trace import cli as tracing
 from surelock.trace.format import TraceError
-from surelock.trace.frames import read_trace
 from surelock.trace.lanes import Lane
+from surelock.trace.table import read_trace
 from surelock.ui import launch
 from surelock.ui.models import Models, NotReady
 

@@ -13,12 +13,11 @@ from surelock.decoding.loop import decode
 from surelock.model.language_model import LanguageModel
 from surelock.quality.commit_error import Shadow
 from surelock.trace import format as fmt
-from surelock.trace.frames import positions_of, read_trace
 from surelock.trace.lanes import Lane
 from surelock.trace.pieces import Pieces
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
-from surelock.trace.table import table
+from surelock.trace.table import positions_of, read_trace, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMPT = [3, 4, 5, 6]

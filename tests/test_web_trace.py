@@ -17,12 +17,11 @@ from test_javascript import needs_node, node
 import surelock
 from surelock.quality.commit_error import Shadow
 from surelock.record import record_run
-from surelock.trace.frames import positions_of, read_trace
 from surelock.trace.lanes import Lane
 from surelock.trace.pieces import running_text
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
-from surelock.trace.table import lane_cells
+from surelock.trace.table import lane_cells, positions_of, read_trace
 from surelock.trace.timing import clocked, paces, speed_of
 
 MANY = 40
@@ -159,7 +158,7 @@ def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(
         assert found["estimate"] == found["locked"] and 1 in found["locked"]
 
 
-def compare(document: dict[str, Any], trace: surelock.trace.frames.Trace, own: str, lane: dict[str, Any]) -> None:
+def compare(document: dict[str, Any], trace: surelock.trace.table.Trace, own: str, lane: dict[str, Any]) -> None:
     n = document["header"]["length"]
     steps, values, positions = (each[each.lane == own] for each in (trace.steps, trace.values, trace.positions))
     states = lane_cells(document, own).states.T

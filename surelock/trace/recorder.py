@@ -177,16 +177,13 @@ class Recorder:
             if exact:
                 entry["kl"], entry["confidence"] = short_numbers(kl), short_numbers(confidence)
             if tops:
-                entry["top"] = self._top_entry(*tops[record["step"]])
+                rows, ids, probs = tops[record["step"]]
+                at = to_runs(np.isin(np.arange(self.header["length"]), rows))
+                entry["top"] = {"at": at, "ids": ids.ravel().tolist(), "p": encode_bytes(probs)}
                 used.update(entry["top"]["ids"])
             used.update(self._tokens_of(record))
             records.append(entry)
         return {**self.start(), "pieces": self._pieces.of(used), "records": records}
-
-    def _top_entry(self, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> dict[str, Any]:
-        mask = np.zeros(self.header["length"], dtype=bool)
-        mask[rows] = True
-        return {"at": to_runs(mask), "ids": ids.ravel().tolist(), "p": encode_bytes(probs)}
 
     def _tokens_of(self, record: dict[str, Any]) -> list[int]:
         """The token ids that a record writes or guesses."""

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from surelock.trace.frames import read_trace
+from surelock.trace.table import read_trace
 from tests.browser.actions import exported, run_to_end, seek, settled, until, visit
 from tests.browser.server import App, serve
 from tests.browser.test_site import what_if

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from surelock.trace.frames import read_trace
+from surelock.trace.table import read_trace
 from tests.browser.actions import (
     arrive,
     draws,

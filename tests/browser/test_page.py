@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, Route, expect
 
-from surelock.trace.frames import read_trace
+from surelock.trace.table import read_trace
 from tests.browser.actions import (
     drawn_states,
     draws,

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from surelock.__main__ import main
 from surelock.places import ASSETS
-from surelock.trace.frames import read_trace
+from surelock.trace.table import read_trace
 from tests.browser.actions import PAIR, arrive, exported, seek, serious, until
 from tests.browser.hands import Mouse
 from tests.browser.server import files_of
