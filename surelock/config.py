@@ -36,7 +36,8 @@ class NetworkConfig:
     unused: int = 0  # rows that the file of the embedding has behind the vocabulary, and that are not read
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "head_size", "d_ff", "max_length"):
+        sizes = ["vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "head_size", "d_ff", "max_length"]
+        for name in sizes if self.block_size is None else [*sizes, "block_size"]:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
                 raise ValueError(f"{name} must be a whole number from 1 to {MOST}, not {value!r:.40}")
@@ -44,12 +45,9 @@ class NetworkConfig:
             raise ValueError(f"n_kv_heads ({self.n_kv_heads}) must divide n_heads ({self.n_heads})")
         if self.head_size % 2:
             raise ValueError(f"head_size must be even for rotary embeddings, not {self.head_size}")
-        size = self.block_size
-        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST):
-            raise ValueError(f"block_size must be a whole number from 1 to {MOST}, not {size!r:.40}")
-        if size is not None and self.shifted:
+        if self.block_size is not None and self.shifted:
             raise ValueError("block_size cannot be set in a shifted network")
-        if self.conv_layers and (self.shifted or size is not None):
+        if self.conv_layers and (self.shifted or self.block_size is not None):
             raise ValueError("conv_layers cannot be set in a shifted or block-causal network")
 
 

@@ -30,6 +30,7 @@ from surelock.model.int8 import check_weights, is_product
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network, empty_network
 from surelock.model.special_ids import special_ids
+from surelock.model.stored import Stored
 from surelock.model.tokenizer import DESCRIBED, FILE, SLOW, has_tokenizer, load_tokenizer
 from surelock.places import ASSETS, is_hub_id
 
@@ -88,9 +89,7 @@ def load(
     words = _tokenizer(tokenizer, family, directory, shape.vocab_size)
     ids = special_ids(config, shape.vocab_size, words, family, directory)
 
-    def network() -> Network:
-        return _load_network(shape, family, directory, target, dtype, device_map, weights)
-
+    network = partial(_load_network, shape, family, directory, target, dtype, device_map, weights)
     made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, network)
     if made is None:
         made = TorchEngine(network())
@@ -160,22 +159,19 @@ def _chosen(
 
 
 def _onnx_engine(
-    engine: str,
-    shape: NetworkConfig,
-    family: Family,
-    directory: Path,
-    network: Callable[[], Network],
+    engine: str, shape: NetworkConfig, family: Family, directory: Path, network: Callable[[], Network]
 ) -> Engine | None:
     """The ONNX engine; None if the engine is "auto" and no graph can read the checkpoint."""
-    from surelock.engines.graph import refusal
     from surelock.engines.onnx import OnnxEngine
 
     tensors = find_tensors(empty_network(shape), family, directory)
-    if why := refusal(tensors):
-        if engine == "auto":
-            return None
-        raise CheckpointError(f"{directory} cannot be computed by engine 'onnx': {why}; ask for engine 'torch'")
-    return OnnxEngine(shape, tensors, torch.get_num_threads(), network)
+    stored = (each for parts in tensors.values() for _, each in parts if isinstance(each, Stored))
+    if len({each.file.resolve().parent for each in stored}) == 1:
+        return OnnxEngine(shape, tensors, torch.get_num_threads(), network)
+    if engine == "auto":
+        return None
+    why = "its files lie in several folders, and it reads one"
+    raise CheckpointError(f"{directory} cannot be computed by engine 'onnx': {why}; ask for engine 'torch'")
 
 
 def check_name(name: str) -> None:

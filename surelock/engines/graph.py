@@ -22,14 +22,6 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 DTYPES = {"F64": TensorProto.DOUBLE, "F32": FLOAT, "F16": TensorProto.FLOAT16, "BF16": TensorProto.BFLOAT16}
 
 
-def refusal(tensors: Tensors) -> str | None:
-    """Return why a graph cannot read these tensors, as a clause; None if it can."""
-    every = [stored for parts in tensors.values() for _, stored in parts if isinstance(stored, Stored)]
-    if len({stored.file.resolve().parent for stored in every}) > 1:
-        return "its files lie in several folders, and it reads one"
-    return None
-
-
 class _Graph:
     """A graph under construction. Calling it adds a node and returns the name of the node's output."""
 

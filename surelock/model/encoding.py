@@ -107,6 +107,11 @@ class Encoder:
         check_growth(f"the tokenizer of {self.owner}", len(text), len(ids))
         return front + ids
 
+    def encode_turn(self, text: str) -> list[int]:
+        """Return the ids of a text as a user's turn, with thinking switched off. Raises as `encode` and `render`."""
+        turn = {"role": "user", "content": text}
+        return self.encode(self.render([turn], add_generation_prompt=True, enable_thinking=False), special=False)
+
     def with_blanks(self, text: str, mask_id: int) -> str:
         """Return a text as the `Rendering` with masks for its blanks, see `LanguageModel.encode`."""
         mask = self.tokenizer.added_tokens_decoder.get(mask_id)

@@ -299,86 +299,75 @@ def _block_tensors(prefix: str, names: Mapping[str, str]) -> dict[str, tuple[str
     }
 
 
-_OWN_NAMES = {
-    "embed.weight": ("model.transformer.wte.weight",),
-    "norm.weight": ("model.transformer.ln_f.weight",),
-    "head.weight": ("model.transformer.ff_out.weight",),
-    **_block_tensors(
-        "model.transformer.blocks.{i}",
-        {
-            "attn_norm.weight": "attn_norm",
-            "qkv.weight": "q_proj k_proj v_proj",
-            "qkv.bias": "q_proj k_proj v_proj",
-            "attn_out.weight": "attn_out",
-            "ff_norm.weight": "ff_norm",
-            "gate_up.weight": "ff_proj up_proj",
-            "ff_out.weight": "ff_out",
-        },
-    ),
-}
+def _layout(outside: tuple[str, str, str], prefix: str, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """All tensor names of a family. outside: embedding, norm and head. prefix, names: of a layer."""
+    around = zip(("embed.weight", "norm.weight", "head.weight"), outside, strict=True)
+    return {name: (tensor,) for name, tensor in around} | _block_tensors(prefix, names)
+
+
+_LLADA = _layout(
+    ("model.transformer.wte.weight", "model.transformer.ln_f.weight", "model.transformer.ff_out.weight"),
+    "model.transformer.blocks.{i}",
+    {
+        "attn_norm.weight": "attn_norm",
+        "qkv.weight": "q_proj k_proj v_proj",
+        "qkv.bias": "q_proj k_proj v_proj",
+        "attn_out.weight": "attn_out",
+        "ff_norm.weight": "ff_norm",
+        "gate_up.weight": "ff_proj up_proj",
+        "ff_out.weight": "ff_out",
+    },
+)
 _QKV = "self_attn.q_proj self_attn.k_proj self_attn.v_proj"
-_LLAMA = {
-    "embed.weight": ("model.embed_tokens.weight",),
-    "norm.weight": ("model.norm.weight",),
-    "head.weight": ("lm_head.weight",),
-    **_block_tensors(
-        "model.layers.{i}",
-        {
-            "attn_norm.weight": "input_layernorm",
-            "qkv.weight": _QKV,
-            "attn_out.weight": "self_attn.o_proj",
-            "ff_norm.weight": "post_attention_layernorm",
-            "gate_up.weight": "mlp.gate_proj mlp.up_proj",
-            "ff_out.weight": "mlp.down_proj",
-        },
-    ),
-}
+_LLAMA = _layout(
+    ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"),
+    "model.layers.{i}",
+    {
+        "attn_norm.weight": "input_layernorm",
+        "qkv.weight": _QKV,
+        "attn_out.weight": "self_attn.o_proj",
+        "ff_norm.weight": "post_attention_layernorm",
+        "gate_up.weight": "mlp.gate_proj mlp.up_proj",
+        "ff_out.weight": "mlp.down_proj",
+    },
+)
 _NORMS = {"q_norm.weight": "self_attn.q_norm", "k_norm.weight": "self_attn.k_norm"}
 _QWEN3 = _LLAMA | _block_tensors("model.layers.{i}", _NORMS)
 _QWEN2 = _LLAMA | _block_tensors("model.layers.{i}", {"qkv.bias": _QKV})
-_MDLM = {
-    "embed.weight": ("backbone.vocab_embed.embedding",),
-    "norm.weight": ("backbone.output_layer.norm_final.weight",),
-    "norm.bias": (),
-    "head.weight": ("backbone.output_layer.linear.weight",),
-    "head.bias": ("backbone.output_layer.linear.bias",),
-    **_block_tensors(
-        "backbone.blocks.{i}",
-        {
-            "attn_norm.weight": "norm1",
-            "attn_norm.bias": "",
-            "qkv.weight": "attn_qkv",
-            "attn_out.weight": "attn_out",
-            "ff_norm.weight": "norm2",
-            "ff_norm.bias": "",
-            "gate_up.weight": "mlp.0",
-            "gate_up.bias": "mlp.0",
-            "ff_out.weight": "mlp.2",
-            "ff_out.bias": "mlp.2",
-        },
-    ),
-}
-_LFM2 = {
-    "embed.weight": ("lfm2.embed_tokens.weight",),
-    "norm.weight": ("lfm2.embedding_norm.weight",),
-    "head.weight": ("lm_head.weight",),
-    **_block_tensors(
-        "lfm2.layers.{i}",
-        {
-            "attn_norm.weight": "operator_norm",
-            "qkv.weight": _QKV,
-            "q_norm.weight": "self_attn.q_layernorm",
-            "k_norm.weight": "self_attn.k_layernorm",
-            "attn_out.weight": "self_attn.out_proj",
-            "conv_in.weight": "conv.in_proj",
-            "conv.weight": "conv.conv",
-            "conv_out.weight": "conv.out_proj",
-            "ff_norm.weight": "ffn_norm",
-            "gate_up.weight": "feed_forward.w1 feed_forward.w3",
-            "ff_out.weight": "feed_forward.w2",
-        },
-    ),
-}
+_OUTPUT = "backbone.output_layer"
+_MDLM = _layout(
+    ("backbone.vocab_embed.embedding", f"{_OUTPUT}.norm_final.weight", f"{_OUTPUT}.linear.weight"),
+    "backbone.blocks.{i}",
+    {
+        "attn_norm.weight": "norm1",
+        "attn_norm.bias": "",
+        "qkv.weight": "attn_qkv",
+        "attn_out.weight": "attn_out",
+        "ff_norm.weight": "norm2",
+        "ff_norm.bias": "",
+        "gate_up.weight": "mlp.0",
+        "gate_up.bias": "mlp.0",
+        "ff_out.weight": "mlp.2",
+        "ff_out.bias": "mlp.2",
+    },
+) | {"norm.bias": (), "head.bias": (f"{_OUTPUT}.linear.bias",)}
+_LFM2 = _layout(
+    ("lfm2.embed_tokens.weight", "lfm2.embedding_norm.weight", "lm_head.weight"),
+    "lfm2.layers.{i}",
+    {
+        "attn_norm.weight": "operator_norm",
+        "qkv.weight": _QKV,
+        "q_norm.weight": "self_attn.q_layernorm",
+        "k_norm.weight": "self_attn.k_layernorm",
+        "attn_out.weight": "self_attn.out_proj",
+        "conv_in.weight": "conv.in_proj",
+        "conv.weight": "conv.conv",
+        "conv_out.weight": "conv.out_proj",
+        "ff_norm.weight": "ffn_norm",
+        "gate_up.weight": "feed_forward.w1 feed_forward.w3",
+        "ff_out.weight": "feed_forward.w2",
+    },
+)
 _read_qwen3 = partial(_read_qwen, qk_norm=True)
 _read_qwen2 = partial(_read_qwen, qkv_bias=True)
 
@@ -404,7 +393,7 @@ _of_mdlm = partial(
     tokenizer="openai-community/gpt2",
 )  # fmt: skip
 
-LLADA = Family("llada", "LLaDAModelLM", _OWN_NAMES, _read_llada)
+LLADA = Family("llada", "LLaDAModelLM", _LLADA, _read_llada)
 A2D_QWEN3 = Family("a2d-qwen3", "A2DQwen3LMHeadModel", _QWEN3, _read_qwen3, generation=_TINY_A2D, named=_SIBLINGS)
 FAMILIES = (
     LLADA,

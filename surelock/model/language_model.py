@@ -86,8 +86,7 @@ class LanguageModel:
             return encoder.encode(text)
         if not encoder.tokenizer.chat_template:
             raise ValueError(f"{self.name} has no chat template: use chat=False")
-        turn = {"role": "user", "content": text}
-        return encoder.encode(encoder.render([turn], add_generation_prompt=True, enable_thinking=False), special=False)
+        return encoder.encode_turn(text)
 
     @property
     def encoder(self) -> Encoder:

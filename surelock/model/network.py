@@ -143,17 +143,7 @@ class Network(nn.Module):
 
         These are the hidden states after the last norm; in a shifted network those of the position before.
         """
-        gqa, length = self.config.n_heads != self.config.n_kv_heads, tokens.shape[1]
-
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-            mask = sight(self.config, torch.arange(length, device=q.device), length)
-            return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=gqa).transpose(1, 2)
-
-        def rotary(device: torch.device) -> Rotary:
-            return rotary_table(self.config, length, self.dtype, device)
-
-        x = self.run(tokens, rotary, self._either(attend))
+        x = self._dense(tokens)
         return torch.cat((x[:, :1], x[:, :-1]), dim=1) if self.config.shifted else x
 
     def attention(self, tokens: Tensor, position: int) -> Tensor:
@@ -162,27 +152,33 @@ class Network(nn.Module):
 
         tokens: [1, N] int64. The shares sum to 1.
         """
-        row = max(0, position - self.config.shifted)
-        groups, length = self.config.n_heads // self.config.n_kv_heads, tokens.shape[1]
+        row, groups = max(0, position - self.config.shifted), self.config.n_heads // self.config.n_kv_heads
         weights: list[Tensor] = []
 
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            q, k, v = (x.transpose(1, 2) for x in (q, k.repeat_interleave(groups, 2), v.repeat_interleave(groups, 2)))
-            mask = sight(self.config, torch.arange(length, device=q.device), length)
-            scores = (q[0, :, row, None] @ k[0].mT).squeeze(1).float() / self.config.head_size**0.5
+        def look(q: Tensor, k: Tensor, mask: Tensor | None) -> None:
+            keys = k[0].repeat_interleave(groups, 0)
+            scores = (q[0, :, row, None] @ keys.mT).squeeze(1).float() / self.config.head_size**0.5
             scores = scores if mask is None else scores.masked_fill(~mask[row], -torch.inf)
             weights.append(scores.softmax(-1).mean(0).cpu())
-            return F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2)
+
+        self._dense(tokens, look)
+        return torch.stack(weights).mean(0)
+
+    def _dense(self, tokens: Tensor, look: Callable[[Tensor, Tensor, Tensor | None], None] | None = None) -> Tensor:
+        """All layers for all rows. look: is called with the queries, keys and mask of each layer that attends."""
+        gqa, length = self.config.n_heads != self.config.n_kv_heads, tokens.shape[1]
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+            mask = sight(self.config, torch.arange(length, device=q.device), length)
+            if look is not None:
+                look(q, k, mask)
+            return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=gqa).transpose(1, 2)
 
         def rotary(device: torch.device) -> Rotary:
             return rotary_table(self.config, length, self.dtype, device)
 
-        self.run(tokens, rotary, self._either(attend))
-        return torch.stack(weights).mean(0)
-
-    def _either(self, attend: Attend) -> Callable[[int], Attend]:
-        """What mixes the rows of each layer of a dense forward pass."""
-        return lambda layer: convolve if layer in self.config.conv_layers else attend
+        return self.run(tokens, rotary, lambda layer: convolve if layer in self.config.conv_layers else attend)
 
     def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """The head: hidden states [..., d_model] -> logits [..., vocab_size], written to `out` if given (2-D)."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from surelock.errors import CheckpointError, first_line, panics
 from surelock.model.families import read_json
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 FILE, DESCRIBED = "tokenizer.json", "tokenizer_config.json"
 SLOW = ("vocab.json", "merges.txt")  # Dream and DiffuCoder publish only these, of Qwen2's tokenizer
 _IMPORTING = Lock()  # while transformers is imported, a second thread would get the unfinished module
-Made = TypeVar("Made")
 
 
 def read_tokenizer(directory: Path) -> Tokenizer:
@@ -27,7 +27,20 @@ def read_tokenizer(directory: Path) -> Tokenizer:
     file = directory / FILE
     if not file.is_file():
         raise CheckpointError(f"{file} does not exist")
-    return tried(f"the tokenizer in {directory}", lambda: Tokenizer.from_file(str(file)))
+    with reading(f"the tokenizer in {directory}", Exception):
+        return Tokenizer.from_file(str(file))
+
+
+@contextmanager
+def reading(what: str, *errors: type[Exception]) -> Iterator[None]:
+    """A context in which these errors, and panics, are a CheckpointError, which begins with `what`.
+
+    Of libraries in Rust, Exception: they say all that is wrong with a file by this very class.
+    """
+    try:
+        yield
+    except (*errors, *panics()) as error:
+        raise CheckpointError(f"{what} cannot be read: {first_line(error)}") from error
 
 
 def has_tokenizer(directory: Path) -> bool:
@@ -51,22 +64,9 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
         read_tokenizer(directory)
     else:
         kind = Qwen2Tokenizer
-        tried(f"the tokenizer in {directory}", lambda: BPE.from_file(*map(str, slow)))
-    try:
+        with reading(f"the tokenizer in {directory}", Exception):
+            BPE.from_file(*map(str, slow))
+    with reading(f"the tokenizer in {directory}", OSError, TypeError, ValueError, LookupError, AttributeError):
         tokenizer = kind.from_pretrained(directory)
         tokenizer.decode(tokenizer("A word, two", split_special_tokens=True)["input_ids"])
-    except (OSError, TypeError, ValueError, LookupError, AttributeError, *panics()) as error:
-        raise _damaged(f"the tokenizer in {directory}", error) from error
     return tokenizer
-
-
-def tried(what: str, make: Callable[[], Made]) -> Made:
-    """Return what `make` returns. Raises CheckpointError, which begins with `what`, if it fails."""
-    try:
-        return make()
-    except (Exception, *panics()) as error:  # Rust says all that is wrong with a file by this very class
-        raise _damaged(what, error) from error
-
-
-def _damaged(what: str, error: BaseException) -> CheckpointError:
-    return CheckpointError(f"{what} cannot be read: {first_line(error)}")

@@ -96,10 +96,7 @@ def _is_written(character: str) -> bool:
 def _ids(encoder: Encoder, text: str, chat: bool = False) -> list[int]:
     """The ids of a text; none if it is refused, as it is in a request. Raises Expanded, and MemoryError."""
     try:
-        if not chat:
-            return encoder.encode(text)
-        turn = {"role": "user", "content": text}
-        return encoder.encode(encoder.render([turn], add_generation_prompt=True, enable_thinking=False), special=False)
+        return encoder.encode_turn(text) if chat else encoder.encode(text)
     except Expanded:
         raise
     except ValueError as error:

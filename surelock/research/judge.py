@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from surelock.errors import first_line
 from surelock.loading import check_name, find_device
 from surelock.model.encoding import encoding
-from surelock.model.tokenizer import tried
+from surelock.model.tokenizer import reading
 from surelock.research.runner import fingerprint
 
 # What transformers raises for damaged files, from a number of heads that is 0 to a list where a table should be.
@@ -61,8 +60,8 @@ class Judge:
         place, options = _place(name)
         dtype = "auto" if device.type == "cuda" else torch.float32
         try:
-            read = partial(AutoTokenizer.from_pretrained, place, trust_remote_code=False, **options)
-            tokenizer: Any = tried("its tokenizer or configuration", read)
+            with reading("its tokenizer or configuration", Exception):
+                tokenizer: Any = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
             options |= {"dtype": dtype, "use_safetensors": not options, "output_loading_info": True}
             loaded: Any = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **options)
             model, info = loaded
