@@ -17,8 +17,7 @@ from torch import Tensor
 
 import surelock
 from surelock.config import LLADA_8B
-from surelock.engines.cache import Rows
-from surelock.engines.inputs import around
+from surelock.engines.inputs import Rows, around
 from surelock.engines.torch import PackedForward
 from surelock.model.bound import conditional_bound
 from surelock.model.network import Network
@@ -96,32 +95,25 @@ class Packed:
         """
         positions = positions or [range(n) for n in self.lengths]
         starts = [sum(self.lengths[:b]) for b in range(len(self.lengths))]
-        rows = Rows(
-            torch.tensor([p for chosen in positions for p in chosen]),
-            torch.tensor([start + p for start, chosen in zip(starts, positions, strict=True) for p in chosen]),
-            [len(chosen) for chosen in positions],
-            self.lengths,
-            None,
-            *self._read(positions, read),
-        )
+        arrays = {
+            "tokens": [ids[p] for ids, chosen in zip(sequences, positions, strict=True) for p in chosen],
+            "positions": [p for chosen in positions for p in chosen],
+            "slots": [start + p for start, chosen in zip(starts, positions, strict=True) for p in chosen],
+        }
+        counts, read_counts = [len(chosen) for chosen in positions], []
         if self.network.config.conv_layers:
-            rows.around = torch.from_numpy(
-                around(rows.positions.numpy(), rows.slots.numpy(), rows.counts, self.lengths)
-            )
+            arrays["around"] = around(np.array(arrays["positions"]), np.array(arrays["slots"]), counts, self.lengths)
         if written is not None:
-            own = torch.isin(torch.arange(len(rows.slots)), torch.tensor(written))
-            rows.written = torch.where(own, rows.slots, sum(self.lengths))
-        tokens = torch.tensor([ids[p] for ids, chosen in zip(sequences, positions, strict=True) for p in chosen])
-        logits = self.network.logits(self.forward(tokens, rows))
-        return list(logits.split(rows.read_counts or rows.counts))
-
-    @staticmethod
-    def _read(positions: Sequence[Sequence[int]], read: Sequence[Sequence[int]] | None) -> tuple:
-        if read is None:
-            return ()
-        starts = accumulate((len(chosen) for chosen in positions), initial=0)
-        rows = [start + i for start, chosen in zip(starts, read, strict=False) for i in chosen]
-        return torch.tensor(rows), [len(chosen) for chosen in read]
+            arrays["written"] = [
+                slot if row in written else sum(self.lengths) for row, slot in enumerate(arrays["slots"])
+            ]
+        if read is not None:
+            firsts = accumulate(counts, initial=0)
+            arrays["read"] = [first + i for first, chosen in zip(firsts, read, strict=False) for i in chosen]
+            read_counts = [len(chosen) for chosen in read]
+        tensors = {name: torch.as_tensor(array, dtype=torch.int64) for name, array in arrays.items()}
+        logits = self.network.logits(self.forward(Rows(tensors, counts, self.lengths, read_counts)))
+        return list(logits.split(read_counts or counts))
 
 
 @pytest.fixture(params=sorted(LAYOUTS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
@@ -29,10 +29,6 @@ class Segments:
     seen: Tensor | None  # [S] int32, how many slots the rows of a segment attend to; None for all of their sequence
     most_rows: int  # at least the largest number of rows of a segment
     most_seen: int  # at least the largest number of slots that a segment attends to
-
-    def to(self, device: torch.device) -> Segments:
-        seen = None if self.seen is None else self.seen.to(device)
-        return replace(self, rows=self.rows.to(device), starts=self.starts.to(device), seen=seen)
 
 
 def varlen_attn(*tensors: Any, **more: Any) -> Tensor:

@@ -1,46 +1,19 @@
-"""The key/value cache of the torch engine, and the rows of a step.
+"""The key/value cache of the torch engine.
 
 The sequences of a batch lie one behind the other on a flat axis of `sum(lengths)` slots, without padding. Behind them
 lies a spare slot, to which no row attends: rows that write nothing write there.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
 from surelock.config import NetworkConfig
-from surelock.engines.attention import Segments, attend_segments, attend_sequences
+from surelock.engines.attention import attend_segments, attend_sequences
+from surelock.engines.inputs import Rows
 from surelock.model.network import sight
-
-
-@dataclass(slots=True)
-class Rows:
-    """The rows of one step, in the order of the flat axis."""
-
-    positions: Tensor  # [R] int64, the position of each row in its sequence
-    slots: Tensor  # [R] int64, its place on the flat axis
-    counts: list[int]
-    lengths: list[int]
-    written: Tensor | None = None  # [R] int64, where each row writes: its slot, or the spare one if it is probed
-    read: Tensor | None = None  # [K] int64, ascending, the row numbers whose posteriors are read; None for all
-    read_counts: list[int] = field(default_factory=list)  # the number of read rows of each sequence, if `read` is given
-    around: Tensor | None = None  # [R, 3] int64, the slots before, of and behind the row, for layers that convolve
-    segments: Segments | None = None  # of all rows; None where sequences are attended to one after the other
-    read_segments: Segments | None = None  # of the read rows, if both are given
-
-    def to(self, device: torch.device) -> "Rows":
-        if device == self.positions.device:
-            return self
-        names = ("positions", "slots", "written", "read", "around", "segments", "read_segments")
-        parts = {name: part.to(device) for name in names if (part := getattr(self, name)) is not None}
-        return replace(self, **parts)
-
-    def write(self, values: Tensor, table: Tensor) -> None:
-        """Write values [R, ...] into a table [slots + 1, ...] of the same device."""
-        table.index_copy_(0, self.slots if self.written is None else self.written, values)
 
 
 class KVCache:
@@ -77,14 +50,15 @@ class KVCache:
         A row attends to all slots of its sequence, in a block-causal network to those up to the end of its block.
         """
         keys, values = self.keys[layer], self.values[layer]
-        rows.write(k, keys)
-        rows.write(v, values)
-        read = None if len(q) == len(rows.slots) else rows.read
-        segments = rows.segments if read is None else rows.read_segments
-        if segments is not None:
+        _write(k, rows, keys)
+        _write(v, rows, values)
+        only_read = len(q) < len(k)
+        if (segments := rows.segments(only_read)) is not None:
             return attend_segments(q, keys, values, segments)
         keys, values = keys[:-1], values[:-1]
-        counts, positions = (rows.counts, rows.positions) if read is None else (rows.read_counts, rows.positions[read])
+        counts, positions = rows.counts, rows.arrays["positions"]
+        if only_read:
+            counts, positions = rows.read_counts, positions[rows.arrays["read"]]
         mask = sight(self._config, positions, max(rows.lengths))
         if len(set(counts)) == len(set(rows.lengths)) == 1:
             return attend_sequences(q, keys, values, len(counts), self._gqa, mask)
@@ -99,14 +73,20 @@ class KVCache:
         c: [Q, 1, d_model], of all rows or of the read ones. kept: [R, 1, d_model], of all rows.
         weight: [d_model, 1, 3].
         """
-        assert rows.around is not None
-        rows.write(kept, self.keys[layer])
-        around = rows.around if len(c) == len(rows.slots) else rows.around[rows.read]
+        _write(kept, rows, self.keys[layer])
+        around = rows.arrays["around"]
+        if len(c) < len(kept):
+            around = around[rows.arrays["read"]]
         return c * (self.keys[layer][around] * weight.permute(2, 1, 0)).sum(1)
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
         """Keep the hidden states [R, d_model] of the rows, and return those of the positions before them."""
         if self._hidden is None:
             self._hidden = hidden.new_zeros(len(self.keys[0]), hidden.shape[1])
-        rows.write(hidden, self._hidden)
-        return self._hidden[rows.slots - (rows.positions > 0).long()]
+        _write(hidden, rows, self._hidden)
+        return self._hidden[rows.arrays["slots"] - (rows.arrays["positions"] > 0).long()]
+
+
+def _write(values: Tensor, rows: Rows, table: Tensor) -> None:
+    """Write values [R, ...] of rows into a table [slots + 1, ...] of the same device."""
+    table.index_copy_(0, rows.arrays.get("written", rows.arrays["slots"]), values)

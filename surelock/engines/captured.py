@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from surelock.engines.cache import Rows
-from surelock.engines.inputs import Inputs
+from surelock.engines.inputs import Rows
 
 _STEP, _MOST = 64, 768  # rows of a graph: with more, launching takes less time than computing
 
@@ -55,17 +54,17 @@ class Graph:
 class CapturedForward:
     """The packed forward of a run whose rows are filled up to multiples of 64. forward: see `PackedForward`."""
 
-    def __init__(self, forward: Callable[[Tensor, Rows], Tensor]) -> None:
+    def __init__(self, forward: Callable[[Rows], Tensor]) -> None:
         self._forward = forward
         self._graphs: dict[int, Graph | None] = {}  # by the number of rows; None after the first step of so many
 
-    def __call__(self, inputs: Inputs, tensors: Mapping[str, Tensor]) -> Tensor:
+    def __call__(self, inputs: Rows, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return the hidden states of all rows. inputs: filled up. tensors: their arrays on the device."""
 
         def function(given: Mapping[str, Tensor]) -> Tensor:
-            return self._forward(given["tokens"], inputs.rows(given))
+            return self._forward(inputs.of(given))
 
-        given, rows = {name: tensors[name] for name in inputs.arrays}, len(tensors["tokens"])
+        given, rows = inputs.of(tensors).arrays, inputs.bucket
         if rows not in self._graphs:
             self._graphs[rows] = None
             return function(given)

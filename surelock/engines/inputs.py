@@ -1,62 +1,67 @@
 """What the layers of the torch engine get of a plan: arrays for the device, and numbers that stay on the host."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.config import NetworkConfig
 from surelock.decoding.step import Layout, Plan
 from surelock.engines.attention import Segments, segment_arrays
-from surelock.engines.cache import Rows
 
 
-@dataclass(slots=True)
-class Inputs:
-    """Inputs of the packed forward of a step, for all passes."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one step, for all passes, in the order of the flat axis.
 
-    arrays: dict[str, NDArray]  # `tokens` [R] int64, those of `Rows`, of `Segments`, and ("read_...") of read ones
-    counts: list[int]  # as in `Rows`
-    lengths: list[int]  # as in `Rows`
-    read_counts: list[int]  # as in `Rows`
+    arrays: of numpy, or tensors of a device. int64, but for those of `Segments`:
+        tokens, positions [R]: of each row, the position in its sequence; slots [R]: its place on the flat axis.
+        written [R]: where each row writes: its slot, or the spare one if it is probed. Missing: in their slots.
+        read [K]: ascending, the rows whose posteriors are read. Missing: all.
+        around [R, 3]: the slots before, of and behind the row, for layers that convolve.
+        rows, starts, seen: of `Segments`. Missing: sequences are attended to one after the other.
+        read_rows, read_starts, read_seen: the same of the read rows, if both are given.
+    """
+
+    arrays: Mapping[str, Any]
+    counts: list[int]  # the number of rows of each sequence
+    lengths: list[int]  # the number of positions of each sequence
+    read_counts: list[int] = field(default_factory=list)  # the number of read rows of each, if `read` is given
     bucket: int = 0  # the number of rows that they are filled up to; 0 if they are not
 
-    def rows(self, tensors: Mapping[str, Tensor]) -> Rows:
-        """Return the rows, of tensors of the arrays' names."""
+    def of(self, tensors: Mapping[str, Tensor]) -> Rows:
+        """Return the same rows with tensors of the arrays' names."""
+        return replace(self, arrays={name: tensors[name] for name in self.arrays})
 
-        def segments(prefix: str, counts: list[int]) -> Segments | None:
-            if f"{prefix}rows" not in tensors:
-                return None
-            edges, starts, seen = tensors[f"{prefix}rows"], tensors[f"{prefix}starts"], tensors.get(f"{prefix}seen")
-            return Segments(edges, starts, seen, self.bucket or max(counts), max(self.lengths))
+    def to(self, device: torch.device) -> Rows:
+        return self.of({name: tensor.to(device) for name, tensor in self.arrays.items()})
 
-        return Rows(
-            tensors["positions"],
-            tensors["slots"],
-            self.counts,
-            self.lengths,
-            tensors.get("written"),
-            tensors.get("read"),
-            self.read_counts,
-            tensors.get("around"),
-            segments("", self.counts),
-            segments("read_", self.read_counts),
-        )
+    def segments(self, read: bool) -> Segments | None:
+        """Return the segments of all rows or of the read ones."""
+        prefix, counts = ("read_", self.read_counts) if read else ("", self.counts)
+        if f"{prefix}rows" not in self.arrays:
+            return None
+        edges, starts = (self.arrays[f"{prefix}{name}"] for name in ("rows", "starts"))
+        return Segments(edges, starts, self.arrays.get(f"{prefix}seen"), self.bucket or max(counts), max(self.lengths))
 
 
 def around(
     positions: NDArray[np.int64], slots: NDArray[np.int64], counts: Sequence[int], lengths: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Return `Rows.around`. Beside the first and the last position of a sequence lies the zero of the cache."""
+    """Return `around` of `Rows`. Beside the first and the last position of a sequence lies the zero of the cache."""
     last, zero = np.repeat(lengths, counts) - 1, sum(lengths) + 1
     before, behind = np.where(positions > 0, slots - 1, zero), np.where(positions < last, slots + 1, zero)
     return np.stack((before, slots, behind), axis=1)
 
 
-def inputs_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, bucket: int = 0) -> Inputs:
-    """Return the inputs of a plan that has rows.
+def rows_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, bucket: int = 0) -> Rows:
+    """Return the rows of a plan that has rows.
 
     varlen: whether segments are attended to. Otherwise sequences are, one after the other where they differ.
     bucket: with segments, the number of rows to fill up with rows of no effect, which write to the spare slot; all rows
@@ -89,4 +94,4 @@ def inputs_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, b
     if varlen and read_counts:
         segments = segment_arrays(config, arrays["positions"][arrays["read"]], read_counts, lengths)
         arrays |= {f"read_{name}": array for name, array in segments.items()}
-    return Inputs(arrays, counts, lengths, read_counts, bucket)
+    return Rows(arrays, counts, lengths, read_counts, bucket)

@@ -1,31 +1,22 @@
 """The time of a step: the device is synchronised at both ends, and observation is excluded."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 
 class Stopwatch:
-    """Wall-clock seconds since `start`, without the time inside `excluded`.
+    """Wall-clock seconds since `start`, without the time inside `excluded`. device: the device to synchronise."""
 
-    device: the device to synchronise; None if every call is finished when it returns.
-    """
-
-    def __init__(self, device: torch.device | None = None) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._device = device
         self._start = self._excluded = 0.0
 
     def _now(self) -> float:
-        if self._device is not None and self._device.type == "cuda":
-            from torch import cuda
-
-            cuda.synchronize(self._device)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
         return time.perf_counter()
 
     def start(self) -> None:

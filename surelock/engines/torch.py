@@ -11,10 +11,10 @@ from torch import Tensor, from_numpy
 
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.attention import has_varlen
-from surelock.engines.cache import KVCache, Rows
+from surelock.engines.cache import KVCache
 from surelock.engines.captured import CapturedForward, bucket_of, captures
 from surelock.engines.fused import can_fuse, compiled_elementwise
-from surelock.engines.inputs import Inputs, inputs_of
+from surelock.engines.inputs import Rows, rows_of
 from surelock.engines.posterior import Reader
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.upload import upload
@@ -28,22 +28,23 @@ class PackedForward:
         self._tables: dict[torch.device, Rotary] = {}  # held, since captured graphs read them
         self.cache = KVCache(network.config, slots, network.dtype, self.devices, once)
 
-    def __call__(self, tokens: Tensor, rows: Rows) -> Tensor:
-        """Compute the rows of tokens [R] int64. Returns the hidden states [K, d_model] of the read rows.
+    def __call__(self, rows: Rows) -> Tensor:
+        """Compute rows. Returns the hidden states [K, d_model] of the read rows.
 
         They are the states after the last norm, from which the head makes logits; in a shifted network those of the
         positions before the rows, from the cache. Each layer writes the keys and values of the rows into the cache (not
         those of probed rows), and each row attends to all positions of its sequence. For rows that are not read the
         last layer computes keys and values alone.
         """
-        network, cache, devices = self.network, self.cache, self.devices
+        network, cache, devices, tokens = self.network, self.cache, self.devices, rows.arrays["tokens"]
         there = {device: rows.to(device) for device in dict.fromkeys(devices)}
 
         def rotary(device: torch.device) -> Rotary:
             if device not in self._tables:
                 self._tables[device] = rotary_table(network.config, max(rows.lengths), network.dtype, device)
             cos, sin = self._tables[device]
-            return cos[there[device].positions], sin[there[device].positions]
+            positions = there[device].arrays["positions"]
+            return cos[positions], sin[positions]
 
         def attend(layer: int) -> Attend:
             mix = cache.convolve if layer in network.config.conv_layers else cache.attend
@@ -53,8 +54,8 @@ class PackedForward:
             hidden = network.run(tokens, rotary, attend, None, self._elementwise)
             rows = rows.to(hidden.device)
             hidden = cache.before(rows, hidden)
-            return hidden if rows.read is None else hidden[rows.read]
-        read = there[devices[-1]].read
+            return hidden[rows.arrays["read"]] if "read" in rows.arrays else hidden
+        read = there[devices[-1]].arrays.get("read")
         only = None if read is None else lambda x: x[read]
         return network.run(tokens, rotary, attend, only, self._elementwise)
 
@@ -78,9 +79,9 @@ class Memory:
         self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
-    def inputs(self, plan: Plan) -> Inputs:
+    def inputs(self, plan: Plan) -> Rows:
         bucket = 0 if self.captured is None else bucket_of(self.layout.passes * len(plan.slots))
-        return inputs_of(self.packed.network.config, self.layout, plan, self._varlen, bucket)
+        return rows_of(self.packed.network.config, self.layout, plan, self._varlen, bucket)
 
 
 class TorchEngine:
@@ -141,7 +142,7 @@ class TorchEngine:
             found[from_numpy(known)] = self.network.logits(hidden).to("cpu", wide)
         return found.numpy()
 
-    def _forward(self, memory: Memory, plan: Plan, inputs: Inputs, tensors: Mapping[str, Tensor]) -> None:
+    def _forward(self, memory: Memory, plan: Plan, inputs: Rows, tensors: Mapping[str, Tensor]) -> None:
         """Run the packed forward of all passes, and keep the hidden states of the rows that are read."""
         if not len(plan.slots):
             return
@@ -150,7 +151,7 @@ class TorchEngine:
             found = memory.captured(inputs, tensors)[: passes * len(plan.slots)]
             both = found.unflatten(0, (passes, -1))[:, tensors["rows read"]]
         else:
-            both = memory.packed(tensors["tokens"], inputs.rows(tensors)).unflatten(0, (passes, -1))
+            both = memory.packed(inputs.of(tensors)).unflatten(0, (passes, -1))
         memory.hidden = both[0]
         if passes == 2:  # the head is linear, so guided states make guided logits
             wide, blind = both.to(torch.promote_types(both.dtype, torch.float32))
