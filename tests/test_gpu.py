@@ -24,7 +24,7 @@ from surelock.config import LLADA_8B
 from surelock.decoding.choices import Decoder
 from surelock.engines import attention, captured, fused, posterior
 from surelock.engines import torch as engine
-from surelock.engines.upload import pack, unpack
+from surelock.engines.inputs import pack, unpack
 from surelock.model import network
 from surelock.research.bench import counts
 from surelock.research.bench.schedule import RecordedLocks, stretch

@@ -12,10 +12,10 @@ from torch import Tensor
 from surelock.decoding.noise import Draws
 from surelock.decoding.step import Choice, Plan, Reading
 from surelock.engines import posterior
+from surelock.engines.inputs import upload
 from surelock.engines.look import chunk_rows, even
 from surelock.engines.posterior import Reader
 from surelock.engines.stopwatch import Stopwatch
-from surelock.engines.upload import upload
 from surelock.research.bench import counts
 
 VOCAB = 4096

@@ -1,4 +1,4 @@
-"""What the layers of the torch engine get of a plan: arrays for the device, and numbers that stay on the host."""
+"""What the layers of the torch engine get of a plan: arrays, which go to a device in one copy, and numbers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.config import NetworkConfig
-from surelock.decoding.step import Layout, Plan
+from surelock.decoding.step import Layout, Plan, Whole
 from surelock.engines.attention import Segments, segment_arrays
+
+_ALIGNED = 16  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,7 @@ class Rows:
         return Segments(edges, starts, self.arrays.get(f"{prefix}seen"), self.bucket or max(counts), max(self.lengths))
 
 
-def around(
-    positions: NDArray[np.int64], slots: NDArray[np.int64], counts: Sequence[int], lengths: Sequence[int]
-) -> NDArray[np.int64]:
+def around(positions: Whole, slots: Whole, counts: Sequence[int], lengths: Sequence[int]) -> Whole:
     """Return `around` of `Rows`. Beside the first and the last position of a sequence lies the zero of the cache."""
     last, zero = np.repeat(lengths, counts) - 1, sum(lengths) + 1
     before, behind = np.where(positions > 0, slots - 1, zero), np.where(positions < last, slots + 1, zero)
@@ -95,3 +95,33 @@ def rows_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, buc
         segments = segment_arrays(config, arrays["positions"][arrays["read"]], read_counts, lengths)
         arrays |= {f"read_{name}": array for name, array in segments.items()}
     return Rows(arrays, counts, lengths, read_counts, bucket)
+
+
+def upload(arrays: Mapping[str, NDArray], device: torch.device) -> dict[str, Tensor]:
+    """Copy arrays to a device, all of them at once. The host does not wait for the copy.
+
+    Returns tensors of the arrays' names, dtypes and shapes. On a CPU they share the memory of the arrays.
+    """
+    if device.type == "cpu":
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+    host, places = pack(arrays, pinned=device.type == "cuda")
+    return unpack(host.to(device, non_blocking=True), arrays, places)
+
+
+def pack(arrays: Mapping[str, NDArray], pinned: bool) -> tuple[Tensor, dict[str, slice]]:
+    """Return the bytes of arrays behind one another, [bytes] uint8, and the place of each. pinned: page-locked."""
+    places, stop = {}, 0
+    for name, array in arrays.items():
+        start = -(-stop // _ALIGNED) * _ALIGNED
+        stop = start + array.nbytes
+        places[name] = slice(start, stop)
+    host = torch.empty(stop, dtype=torch.uint8, pin_memory=pinned)
+    packed = host.numpy()
+    for name, array in arrays.items():
+        packed[places[name]] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return host, places
+
+
+def unpack(packed: Tensor, arrays: Mapping[str, NDArray], places: Mapping[str, slice]) -> dict[str, Tensor]:
+    dtypes = {name: torch.from_numpy(array[:0]).dtype for name, array in arrays.items()}
+    return {name: packed[place].view(dtypes[name]).view(arrays[name].shape) for name, place in places.items()}

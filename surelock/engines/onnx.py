@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from surelock.config import NetworkConfig
-from surelock.decoding.step import NO_ROWS, Layout, Plan, Reading
+from surelock.decoding.step import NO_ROWS, Flags, Layout, Plan, Reading, Whole
 from surelock.engines.graph import head_graph, head_name, posterior_graph, step_graph
 from surelock.engines.look import chunk_rows, even
 from surelock.memory import trim_memory
@@ -61,13 +61,7 @@ class Cache:
                     binding.bind_ortvalue_input(f"past_{kind}.{layer}", value)
                     binding.bind_ortvalue_output(f"present_{kind}.{layer}", value)
 
-    def forward(
-        self,
-        tokens: NDArray[np.int64],
-        positions: NDArray[np.int64],
-        probed: NDArray[np.bool_],
-        read: NDArray[np.int64],
-    ) -> NDArray[np.float32]:
+    def forward(self, tokens: Whole, positions: Whole, probed: Flags, read: Whole) -> NDArray[np.float32]:
         """Compute rows [R]. Returns the hidden states [K, d_model] that the logits of the rows `read` are of."""
         written = np.flatnonzero(~probed)
         inputs = {"tokens": tokens, "positions": positions, "written": written, "targets": positions[written]}
@@ -97,9 +91,9 @@ class Memory:
 
     caches: list[list[Cache]]  # for each pass, of each sequence
     log_p: NDArray[np.float32]  # [slots, V]
-    has: NDArray[np.bool_]  # [slots], whether `log_p` holds the slot's last posterior
+    has: Flags  # [slots], whether `log_p` holds the slot's last posterior
     logits: NDArray[np.float32] | None  # see `Engine.memory`
-    rows: NDArray[np.int64]  # [K], the rows of the plan that `hidden` is of
+    rows: Whole  # [K], the rows of the plan that `hidden` is of
     hidden: NDArray[np.float32]  # [K, d_model], guidance applied
 
 
@@ -110,7 +104,7 @@ class Chunk:
     memory: Memory
     plan: Plan
     reading: Reading
-    rows: NDArray[np.int64]
+    rows: Whole
     logits: NDArray[np.float32]
 
 
@@ -188,7 +182,7 @@ class OnnxEngine:
         reading.seconds = time.perf_counter() - begun - beside
         return reading
 
-    def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def logits(self, memory: Memory, rows: Whole) -> NDArray[np.float32]:
         known = np.isin(rows, memory.rows)
         found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
         if known.any():
@@ -197,7 +191,7 @@ class OnnxEngine:
             found[known] = logits
         return found
 
-    def _forward(self, memory: Memory, plan: Plan, read: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _forward(self, memory: Memory, plan: Plan, read: Whole) -> NDArray[np.float32]:
         """The hidden states [K, d_model] of the rows `read` after the last norm: the packed forward, by sequence."""
         passes = []
         for caches, tokens in zip(memory.caches, (plan.tokens, plan.blind), strict=False):
@@ -269,12 +263,7 @@ class OnnxEngine:
             reading.top_ids[rows], reading.top_probs[rows] = found
 
     def _follow(
-        self,
-        chunk: Chunk,
-        compares: NDArray[np.bool_],
-        keeps: NDArray[np.bool_],
-        outputs: list[str],
-        inputs: dict[str, NDArray],
+        self, chunk: Chunk, compares: Flags, keeps: Flags, outputs: list[str], inputs: dict[str, NDArray]
     ) -> list[Any]:
         """Run `posterior_graph`: compute KLs where `compares`, keep posteriors where `keeps`, and return `outputs`."""
         memory, slots = chunk.memory, chunk.plan.slots[chunk.rows]
@@ -291,7 +280,7 @@ class OnnxEngine:
         return others
 
 
-def _bias(plan: Plan, candidates: NDArray[np.int64], size: int) -> NDArray[np.float32]:
+def _bias(plan: Plan, candidates: Whole, size: int) -> NDArray[np.float32]:
     """What is added to the logits of candidates [K]: noise as of `choose_tokens`, -inf if banned; [K, V] or [1, V]."""
     bias = _banned(tuple(plan.choice.banned), size)
     if plan.choice.draws is not None and plan.choice.temperature > 0:

@@ -88,6 +88,8 @@ _SCORES: dict[str, Callable[[Tensor], Tensor]] = {
     "gap": lambda p: -p.topk(2, dim=-1).values.log().diff(dim=-1)[:, 0],
 }
 
+Diverge = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (rows, kept, slots, kept_lse) -> KLs
+
 
 @dataclass(slots=True)
 class _Found:
@@ -147,10 +149,11 @@ class Reader:
             raw = logits(part.start, part.stop, self._raw[: part.stop - part.start])
             for chunk in chunks:
                 few = raw[chunk.start - part.start : chunk.stop - part.start]
-                if fuses:
-                    self._read_fused(few, chunk, found, plan)
-                else:
-                    self._read(few, chunk, found, plan, reading)
+                read = self._read_fused if fuses else self._read
+                diverge = read(few, chunk, found, plan, reading)
+                for group in look.groups:  # what is observed first, before what is kept becomes another
+                    with self._watch.excluded() if group else nullcontext():
+                        self._follow(group, chunk, few, found, diverge)
         for group in look.groups:
             self._kept_lse[tensors[f"{group}kept_slots"]] = found.lse[tensors[f"{group}kept_rows"]]
             self._has[look.arrays[f"{group}kept_slots"]] = True
@@ -184,7 +187,8 @@ class Reader:
         plain = plain and not (choice.barred.size or choice.measures or plan.top_k)
         return self._fused and plain and worth_fusing(len(found.lse)) and can_fuse(self._raw.device)
 
-    def _read_fused(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan) -> None:
+    def _read_fused(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan, _: Reading) -> Diverge:
+        """As `_read`, by compiled functions."""
         values, tensors = found.values, found.tensors
         read, diverge = compiled()
         if self._banned is None:
@@ -197,12 +201,10 @@ class Reader:
         if which.start < which.stop:
             chosen = tensors["chosen"][which]
             values["tokens"][which], values["score"][which] = tokens[chosen], scores[chosen]
-        for group in found.look.groups:
-            with self._watch.excluded() if group else nullcontext():
-                self._follow(group, chunk, raw, found, partial(diverge, raw, lse))
+        return partial(diverge, raw, lse)
 
-    def _read(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan, reading: Reading) -> None:
-        """Read the posteriors of a chunk of the read rows. raw: [K, V], their logits."""
+    def _read(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan, reading: Reading) -> Diverge:
+        """Read the posteriors of a chunk of the read rows, and return their `divergences`. raw: [K, V], logits."""
         values, lse = found.values, found.lse[chunk]
         z = raw.to(lse.dtype)
         p = z.softmax(dim=-1)
@@ -220,21 +222,9 @@ class Reader:
                 rows, (probs, ids) = plan.read[chunk], p.topk(plan.top_k, dim=-1)
                 reading.top_ids[rows], reading.top_probs[rows] = ids.numpy(force=True), probs.numpy(force=True)
 
-        def diverge(rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor) -> Tensor:
-            return kl_divergence(p[rows], z[rows], lse[rows], kept[slots], kept_lse)
+        return lambda rows, kept, slots, kept_lse: kl_divergence(p[rows], z[rows], lse[rows], kept[slots], kept_lse)
 
-        for group in found.look.groups:  # what is observed first, before what is kept becomes another
-            with self._watch.excluded() if group else nullcontext():
-                self._follow(group, chunk, raw, found, diverge)
-
-    def _follow(
-        self,
-        group: str,
-        chunk: slice,
-        raw: Tensor,
-        found: _Found,
-        diverge: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
-    ) -> None:
+    def _follow(self, group: str, chunk: slice, raw: Tensor, found: _Found, diverge: Diverge) -> None:
         """Compute the KLs of the compared rows of a chunk by `divergences`, then keep posteriors."""
         if self._kept is None:
             return

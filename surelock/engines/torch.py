@@ -14,10 +14,9 @@ from surelock.engines.attention import has_varlen
 from surelock.engines.cache import KVCache
 from surelock.engines.captured import CapturedForward, bucket_of, captures
 from surelock.engines.fused import can_fuse, compiled_elementwise
-from surelock.engines.inputs import Rows, rows_of
+from surelock.engines.inputs import Rows, rows_of, upload
 from surelock.engines.posterior import Reader
 from surelock.engines.stopwatch import Stopwatch
-from surelock.engines.upload import upload
 from surelock.model.network import PLAIN, Attend, Block, Elementwise, Network, Rotary, rotary_table
 
 

@@ -69,7 +69,7 @@ def _try(directory: Path) -> Iterator[str]:
     texts = [f"{(run * _LENGTH)[:_LENGTH]}!" for run in _RUNS]
     found = [_ids(encoder, text) for text in texts]
     for codes in _parts(sys.maxunicode):
-        letters = [*filter(_is_written, map(chr, codes))]
+        letters = [each for each in map(chr, codes) if unicodedata.category(each) not in ("Cn", "Co", "Cs")]
         found.append(_ids(encoder, "".join(letters)))
         for letter, read in zip(letters, reader.encode_batch(letters, add_special_tokens=False), strict=True):
             check_growth(f"the tokenizer of {directory}", len(letter), len(read.ids))
@@ -87,10 +87,6 @@ def _try(directory: Path) -> Iterator[str]:
 
 def _parts(count: int) -> Iterator[range]:
     yield from (range(at, min(at + _LENGTH, count)) for at in range(0, count, _LENGTH))
-
-
-def _is_written(character: str) -> bool:
-    return unicodedata.category(character) not in ("Cn", "Co", "Cs")
 
 
 def _ids(encoder: Encoder, text: str, chat: bool = False) -> list[int]:
