@@ -1,36 +1,14 @@
 // The tables of rules and policies, and the plain forms of decoders, as surelock/decoding/choices.py has them.
 
-import { BlockCache, Both, BudgetRule, DelayedCache, EntropyCache, Everything, SelectRule } from "./compute.js";
-import { LockByAge, LockRule } from "./locking.js";
-import { OwnRule } from "./own.js";
-import {
-  EarlyFinish,
-  Entropy,
-  EntropyBound,
-  Klass,
-  LowConfidence,
-  Margin,
-  Random,
-  Remask,
-  Threshold,
-} from "./unmasking.js";
+import * as rules from "./compute.js";
+import * as locking from "./locking.js";
+import * as own from "./own.js";
+import * as policies from "./unmasking.js";
 
-const byKind = (...classes) => Object.fromEntries(classes.map((each) => [each.kind, each]));
-
-/** Every rule and every policy. A new one is a class in its file and a name here. */
-const RULES = [
-  Everything,
-  LockRule,
-  LockByAge,
-  SelectRule,
-  BudgetRule,
-  BlockCache,
-  DelayedCache,
-  EntropyCache,
-  OwnRule,
-];
-const POLICIES = [LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound, EarlyFinish, Remask];
-const [COMPUTE, UNMASK] = [byKind(...RULES), byKind(...POLICIES)];
+/** A table of the classes that have a kind: a new rule or policy is a class in its file. */
+const byKind = (...modules) =>
+  Object.fromEntries(modules.flatMap((each) => Object.values(each)).map((each) => [each.kind, each]));
+const [COMPUTE, UNMASK] = [byKind(rules, locking, own), byKind(policies)];
 
 /** {settings, compute, unmask, events} of a decoder's plain form, which is whole: every setting stands there. */
 export function readDecoder({ settings, compute, unmask, events = [] }) {
@@ -43,8 +21,8 @@ export function readDecoder({ settings, compute, unmask, events = [] }) {
 }
 
 function readCompute(plain) {
-  if (plain.kind !== Both.kind) return read(plain, COMPUTE);
-  return new Both({ lock: read(plain.lock, COMPUTE), select: read(plain.select, COMPUTE) });
+  if (plain.kind !== rules.Both.kind) return read(plain, COMPUTE);
+  return new rules.Both({ lock: read(plain.lock, COMPUTE), select: read(plain.select, COMPUTE) });
 }
 
 const read = ({ kind, ...settings }, table) => new table[kind](numbers(settings));

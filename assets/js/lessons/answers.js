@@ -87,10 +87,6 @@ function waits(trace, { lane }) {
   return locked.map((p) => lane.lockStep(p, last) - lane.unmaskStep(p, last)).sort((a, b) => a - b);
 }
 
-function restSteps(trace, question) {
-  return quantile(waits(trace, question), 0.5) || 0;
-}
-
 const errorOf = (lane) => lane.steps.at(-1).damage.mean;
 
 /** Of the words written, those that would have been others, had the step computed every position. */
@@ -211,7 +207,7 @@ const share = (counts, tell) => {
 export const ANSWERS = {
   written_next: { answer: writtenNext, because: surer },
   first_locked: { answer: firstLocked, because: locked },
-  rest_steps: { answer: restSteps, because: waited },
+  rest_steps: { answer: (...asked) => quantile(waits(...asked), 0.5) || 0, because: waited },
   leftmost_share: share(leftmostSteps, (are, of) => `It was so in ${are} of ${count(of, "step")}.`),
   still_share: share(stillRows, (are, of, { below }) => `${big(are)} of ${big(of)} rows moved by at most ${below}.`),
   changed_share: share(changedWords, (are, of) => `It was so at ${are} of ${count(of, "choice")}.`),
