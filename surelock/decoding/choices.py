@@ -10,7 +10,7 @@ two rules together. A missing setting has its default.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sized
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -91,14 +91,10 @@ def read_compute(plain: Any) -> ComputeRule:
 
 def rule_of(parts: list[Any], table: dict[str, type[ComputeRule]] = COMPUTE) -> ComputeRule:
     """Return the rule of one plain form, or of two. Raises ValueError for any other number. table: rules by kind."""
-    check_number(parts)
+    if len(parts) > 2:
+        raise ValueError(f"compute can be one rule or two together, not {len(parts)}")
     rules = [_read("compute", part, table) for part in parts]
     return Both(*rules) if len(rules) == 2 else rules[0]
-
-
-def check_number(rules: Sized) -> None:
-    if len(rules) > 2:
-        raise ValueError(f"compute can be one rule or two together, not {len(rules)}")
 
 
 def read_unmask(plain: Any) -> UnmaskPolicy:
@@ -178,9 +174,7 @@ def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:
     for name, kind in (("compute", compute), ("unmask", unmask)):
         if not isinstance(kind, str):
             raise ValueError(f"{name} must be the name of a kind, not {shown(kind)}")
-    rules = (compute or LockRule.kind).split("+")
-    check_number(rules)
-    return rules, unmask or LowConfidence.kind
+    return (compute or LockRule.kind).split("+"), unmask or LowConfidence.kind
 
 
 def check_owners(given: Mapping[str, Any], kinds: Container[str]) -> None:

@@ -310,14 +310,11 @@ class BudgetRule(ComputeRule):
         rank = np.full(len(slots), 2)
         rank[masks[: math.ceil(count / 3)]] = 1
         rank[~state.masked[slots] & (state.visible[slots] == 0)] = 0
-        worth = debt[slots] * self._nearness(slots, slots[masks[:CANDIDATES]])
+        worth = debt[slots]
+        if len(masks):
+            distance = np.abs(slots[:, None] - slots[masks[:CANDIDATES]]).min(axis=1)
+            worth *= FLOOR + np.exp(-distance / self.near)
         return np.sort(slots[np.lexsort((slots, -worth, rank))][:count])
-
-    def _nearness(self, slots: Slots, candidates: Slots) -> NDArray:
-        """The weights of the slots' debts, float64 in the shape of `slots`."""
-        if not len(candidates):
-            return np.ones(len(slots))
-        return FLOOR + np.exp(-np.abs(slots[:, None] - candidates).min(axis=1) / self.near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +327,7 @@ class Both(ComputeRule):
     """
 
     kind = "both"
+    locks = True
 
     lock: ComputeRule
     select: ComputeRule
@@ -352,10 +350,6 @@ class Both(ComputeRule):
     @property
     def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return f"{self.lock.label}, {self.select.label.lower()}"
-
-    @property
-    def locks(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return True
 
     @property
     def measures(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -46,15 +46,12 @@ class TotalsCounter:
         self._passes = 2 if guided else 1
         self._steps = self._tokens = self._taken_back = 0
         self._seconds = self._flops = self._baseline = 0.0
-        self._computed: NDArray = np.zeros((0, 0))
-        self._probed, self._present, self._due, self._running = (self._computed,) * 3 + (np.zeros(0),)
         self._last: Step | None = None
 
     def add(self, step: Step) -> None:
         if self._last is None:  # the first step computes every position that does not rest
             self._present = step.computed | step.resting
-            shape = step.computed.shape
-            self._computed, self._probed, self._due = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+            self._computed, self._probed, self._due = np.zeros((3, *step.computed.shape), dtype=np.int64)
             self._running = np.zeros(len(step.computed), dtype=np.int64)
         self._steps += 1
         self._taken_back += int(step.taken_back.sum())

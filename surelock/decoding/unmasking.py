@@ -163,11 +163,9 @@ class Threshold(UnmaskPolicy):
         return candidates.ranked[: max(1, above)]
 
 
-class _Stable:
-    """What `Klass` remembers of a run of `total` slots. steps: [total] int64, stable steps in a row."""
-
-    def __init__(self, total: int) -> None:
-        self.steps = np.zeros(total, dtype=int)
+def _stable_steps(total: int) -> NDArray[np.int64]:
+    """What `Klass` remembers: stable steps in a row of each slot."""
+    return np.zeros(total, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +218,13 @@ class Klass(UnmaskPolicy):
 
     def prepare(self, state: State, reading: Reading) -> None:
         """Count the passes in a row for which each position has been stable."""
-        still = state.memory(_Stable).steps
+        still = state.memory(_stable_steps)
         still[reading.slots] = np.where(reading.kl < self.kl, still[reading.slots] + 1, 0)
 
     def take(self, candidates: Candidates) -> NDArray[np.int64]:
         state, b = candidates.state, candidates.b
         if state.schedule.steps_in_block[b] >= self.history - 1:
-            still = state.memory(_Stable).steps[candidates.slots] >= self.history
+            still = state.memory(_stable_steps)[candidates.slots] >= self.history
             ready = np.flatnonzero(still & (candidates.score > self.confidence) & ~candidates.late)
             if len(ready):
                 return ready
@@ -267,6 +265,11 @@ class EntropyBound(UnmaskPolicy):
         return ranked[: max(1, int(within.sum()))]
 
 
+def _gap(default: float, third: str) -> Any:
+    label, help = f"{third.capitalize()} third", f"Mean gap of logits that ends the run in its {third} third."
+    return setting("number", default, label, help, low=0, offered=(0, 20, 0.5), flat=f"finish_{third}")
+
+
 @dataclass(frozen=True, slots=True)
 class EarlyFinish(UnmaskPolicy):
     """Commit all masked positions at once when the network is sure of its answer (Prophet, arXiv 2508.19982).
@@ -286,18 +289,9 @@ class EarlyFinish(UnmaskPolicy):
     early = True
     measures = ("gap",)
 
-    first: float = setting(
-        "number", 7.5, "First third", "Mean gap of logits that ends the run in its first third.", low=0,
-        offered=(0, 20, 0.5), flat="finish_first",
-    )  # fmt: skip
-    middle: float = setting(
-        "number", 5.0, "Middle third", "Mean gap of logits that ends the run in its middle third.", low=0,
-        offered=(0, 20, 0.5), flat="finish_middle",
-    )  # fmt: skip
-    last: float = setting(
-        "number", 2.5, "Last third", "Mean gap of logits that ends the run in its last third.", low=0,
-        offered=(0, 20, 0.5), flat="finish_last",
-    )  # fmt: skip
+    first: float = _gap(7.5, "first")
+    middle: float = _gap(5.0, "middle")
+    last: float = _gap(2.5, "last")
     answer: int = setting(
         "whole", 0, "Answer", "First of the five positions that must be sure, from 1 at the first mask on; 0 is all.",
         low=0, flat="finish_answer", advanced=True,
