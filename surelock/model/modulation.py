@@ -66,7 +66,7 @@ def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] 
 
 def _condition(config: NetworkConfig, files: Mapping[str, Stored]) -> Callable[[str], NDArray[np.float64]]:
     """A function that returns what a product makes of the constant vector."""
-    shapes = time_shapes(config, files[f"{_SECOND}.bias"].shape[0])
+    shapes = time_shapes(config, sum(files[f"{_SECOND}.bias"].shape[:1]))
 
     def checked(name: str) -> NDArray[np.float64]:
         if (shape := files[name].shape) != shapes[name]:
