@@ -61,17 +61,6 @@ def test_the_sum_is_transformers_own_loss(judge):
         assert scored(judge, prompt, text) == ((), 0)
 
 
-def test_padding_and_other_texts_change_nothing(judge, monkeypatch):
-    together, alone = judge.scores(PAIRS), [judge.scores([pair])[0] for pair in PAIRS]
-    monkeypatch.setattr("surelock.research.judge._BATCH_TOKENS", {"cpu": 40})
-    shapes, logits = [], Judge._logits
-    monkeypatch.setattr(Judge, "_logits", lambda self, ids: shapes.append(ids.shape) or logits(self, ids))
-    for scores in (together, judge.scores(PAIRS), judge.scores(PAIRS[::-1])[::-1]):
-        for one, other in zip(alone, scores, strict=True):
-            assert one.nats == pytest.approx(other.nats, rel=1e-4)
-    assert [tuple(each) for each in shapes] == 2 * [(3, 10), (2, 19)], "as many as fit, of similar lengths"
-
-
 def test_the_first_token_counts_where_something_stands_before_it(judge):
     without = scored(judge, "", "The sun was warm.")
     assert without.characters == len(" sun was warm.")

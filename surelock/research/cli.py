@@ -149,7 +149,7 @@ def command(arguments: argparse.Namespace) -> str:
     """The command that repeats this run. Paths of data and model are as they were given."""
     words = ["python", "-m", "surelock", "experiment", arguments.name, "--model", arguments.model]
     words += ["--quick"] if arguments.preset == "quick" else ["--preset", arguments.preset or "stories"]
-    for flag in ("engine", "judge", "device", "dtype", "threads", "out"):
+    for flag in ("tokenizer", "engine", "judge", "device", "dtype", "threads", "out"):
         if (value := getattr(arguments, flag)) not in (None, "torch"):
             words += [f"--{flag}", str(value)]
     for value in arguments.data:

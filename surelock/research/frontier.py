@@ -21,7 +21,7 @@ from surelock.model.machine import processor
 from surelock.quality.commit_error import Shadow
 from surelock.research import estimates, judged
 from surelock.research.bench.timing import load_of_cores
-from surelock.research.experiment import Experiment, Texts
+from surelock.research.experiment import Experiment
 from surelock.research.lab import Lab
 from surelock.research.runner import RECOMMENDED, Cell, Record
 
@@ -86,12 +86,6 @@ def _cells(
 
 
 _LONG = {"blocks of 32": {"gen_length": 256, "block_length": 32}, "whole canvas": {"gen_length": 256}}
-_SHORT = {"short": {"gen_length": 12}}
-_GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells(range(32, 96), 8, 8),
-    "paper": _cells(range(80), 4, 8, _LONG, source="mt_bench"),
-    "quick": _cells(range(2), 2, 1, _SHORT),
-}
 
 
 def _measure(lab: Lab, cell: Cell) -> Record:
@@ -218,10 +212,6 @@ def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
     return figures
 
 
-def _texts(lab: Lab, record: Record) -> Texts:
-    return {} if "timed" in record["cell"] else judged.texts_of_tokens(lab, record)
-
-
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
     """What a judge makes of each rule's texts beside the baseline's, on the openings that it has read of all rules."""
     read: dict[tuple[str, str], dict[int, judged.Scores]] = defaultdict(dict)
@@ -251,10 +241,14 @@ openings. errs: less or more than SureLock at the 95 % level (Student's t), corr
 may leave out masked rows, the others may not. seconds: processor seconds of one text, the median over `timed` openings
 on which the rules took turns; time: their share of those of every position. On one thread (`--threads 1`) they are the
 seconds of a quiet machine; other work lengthens them, less than the time that passes.""",
-    grids=_GRIDS,
+    grids={
+        "stories": _cells(range(32, 96), 8, 8),
+        "paper": _cells(range(80), 4, 8, _LONG, source="mt_bench"),
+        "quick": _cells(range(2), 2, 1, {"short": {"gen_length": 12}}),
+    },
     measure=_measure,
     table=_table,
-    texts=_texts,
+    texts=lambda lab, record: {} if "timed" in record["cell"] else judged.texts_of_tokens(lab, record),
     judge_table=_judge_table,
     judge_note=judged.NOTE,
 )

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from torch.nn.utils.rnn import pad_sequence
 
 from surelock.errors import first_line
 from surelock.loading import check_name, find_device
@@ -26,7 +25,6 @@ _DAMAGES = (
     OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError, RuntimeError,
     SafetensorError, StrictDataclassError,
 )  # fmt: skip
-_BATCH_TOKENS = {"cpu": 2**10, "cuda": 2**14}
 
 
 class Score(NamedTuple):
@@ -85,11 +83,7 @@ class Judge:
         Raises ValueError for a text that exceeds it by itself, and for one that the tokenizer cannot read.
         """
         jobs = [self._encode(*pair) for pair in pairs]
-        nats: list[tuple[float, ...]] = [()] * len(jobs)
-        for batch in self._batches(jobs):
-            for number, counted in zip(batch, self._nats([jobs[number] for number in batch]), strict=True):
-                nats[number] = counted
-        return [self._score(text, ids, counted) for (_, text), (_, ids), counted in zip(pairs, jobs, nats, strict=True)]
+        return [self._score(text, *job) for (_, text), job in zip(pairs, jobs, strict=True)]
 
     def _tokens(self, text: str, whole: bool = False) -> list[int]:
         """Token ids of a text; text that spells a special token is text. whole: add the tokenizer's special tokens."""
@@ -99,9 +93,14 @@ class Judge:
             raise ValueError(f"the judge {self.name!r} has {known} tokens, its tokenizer knows others")
         return ids
 
-    def _score(self, text: str, ids: list[int], nats: tuple[float, ...]) -> Score:
+    def _score(self, text: str, given: list[int], ids: list[int]) -> Score:
+        """Score a text by one forward pass on the tokens of its prompt, `given`, and its own."""
+        start, row = max(1, len(given)), torch.tensor([*given, *ids], device=self.model.device)
+        if not len(row[start:]):
+            return Score((), 0)
+        nats = F.cross_entropy(self._logits(row[None])[0, start - 1 : -1].float(), row[start:], reduction="none")
         left_out = self.tokenizer.decode(ids[: len(ids) - len(nats)])
-        return Score(nats, max(0, len(text) - len(left_out)))
+        return Score(tuple(nats.tolist()), max(0, len(text) - len(left_out)))
 
     def _encode(self, prompt: str, text: str) -> tuple[list[int], list[int]]:
         given = self._tokens(prompt, whole=True)
@@ -111,28 +110,6 @@ class Judge:
         if len(ids) > most:
             raise ValueError(f"the judge {self.name!r} reads {most} tokens at most, the text has {len(ids)}")
         return given[max(0, len(given) + len(ids) - most) :], ids
-
-    def _batches(self, jobs: list[tuple[list[int], list[int]]]) -> list[list[int]]:
-        """Job numbers in batches of similar lengths, without jobs that have no token to count."""
-        most = _BATCH_TOKENS.get(self.model.device.type, _BATCH_TOKENS["cpu"])
-        lengths = {i: len(given) + len(ids) for i, (given, ids) in enumerate(jobs) if ids and len(given) + len(ids) > 1}
-        batches: list[list[int]] = []
-        for number in sorted(lengths, key=lambda i: lengths[i]):
-            if not batches or (len(batches[-1]) + 1) * lengths[number] > most:
-                batches.append([])
-            batches[-1].append(number)
-        return batches
-
-    def _nats(self, jobs: list[tuple[list[int], list[int]]]) -> list[tuple[float, ...]]:
-        """-log p of the counted tokens of each job: one forward pass, padded on the right, where no token looks."""
-        ids = pad_sequence([torch.tensor([*given, *written]) for given, written in jobs], batch_first=True)
-        found = []
-        for z, row, (given, written) in zip(self._logits(ids), ids.to(self.model.device), jobs, strict=True):
-            stop = len(given) + len(written)
-            start = max(1, len(given))
-            nats = F.cross_entropy(z[start - 1 : stop - 1].float(), row[start:stop], reduction="none")
-            found.append(tuple(nats.tolist()))
-        return found
 
     @torch.inference_mode()
     def _logits(self, ids: torch.Tensor) -> torch.Tensor:

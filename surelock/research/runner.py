@@ -77,7 +77,9 @@ def finished(directory: Path) -> dict[str, Record]:
     for file in _files(directory):
         for number, line in enumerate(_whole_lines(file), start=1):
             try:
-                record = _read(line)
+                record = json.loads(line)
+                if not all(isinstance(record[part], dict) for part in ("setup", "cell", "result")):
+                    raise TypeError("setup, cell and result must be objects")
                 records[key_of(record["setup"], record["cell"])] = record
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise ValueError(f"{file}, line {number} is not the record of a cell: {error!r}") from error
@@ -86,13 +88,6 @@ def finished(directory: Path) -> dict[str, Record]:
 
 def _files(directory: Path) -> list[Path]:
     return sorted([*directory.glob("cells*.jsonl"), *directory.glob("cells.jsonl.xz")])
-
-
-def _read(line: bytes) -> Record:
-    record = json.loads(line)
-    if not all(isinstance(record[part], dict) for part in ("setup", "cell", "result")):
-        raise TypeError("setup, cell and result must be objects")
-    return record
 
 
 def _whole_lines(file: Path) -> list[bytes]:

@@ -58,11 +58,6 @@ def read(folder: str) -> Any:
     return frame.where(frame.notna(), "").replace(EVERY, "baseline")
 
 
-def named(preset: str) -> str:
-    """The name of a preset in the documents, where the decoder that computes every position is the baseline."""
-    return "baseline" if preset == "everything" else PRESETS[preset].name
-
-
 def written(form: str, row: dict[str, Any]) -> str:
     """A cell; empty where a figure is missing in its row."""
     names = re.findall(r"\{(\w+)", form)
@@ -172,8 +167,9 @@ def laptop() -> str:
 
 def browser() -> str:
     """Of each decoder alone in a browser, beside the baseline."""
+    names = {key: preset.name for key, preset in PRESETS.items()} | {"everything": "baseline"}
     rows = [
-        found | {"length": length, "decoder": named(preset), "ratio": found["flops"] / found["baseline_flops"]}
+        found | {"length": length, "decoder": names[preset], "ratio": found["flops"] / found["baseline_flops"]}
         for line in printed("browser", "browser")
         for length, lanes in line["alone"].items()
         for preset, found in lanes.items()

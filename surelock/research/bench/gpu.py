@@ -3,7 +3,7 @@
 The weights are random and made on the device. Each part is printed and written to OUT/gpu.jsonl as soon as it is
 measured, in the order of its worth, so that little is lost when time is up:
 
-- rates of the device, and which kernels a step launches; nothing in a layer waits for the device;
+- which kernels a step launches; nothing in a layer waits for the device;
 - a step with every row computed, and one with half of the rows locked, for each size and each way to launch it;
 - whole runs that commit and lock as recorded of the embedded model, stretched to the size.
 """
@@ -42,14 +42,10 @@ from surelock.research.bench.prediction import predicted
 from surelock.research.bench.random_weights import SHAPES, random_model
 from surelock.research.bench.schedule import stretch
 from surelock.research.bench.subject import prompts_for, setup_of
-from surelock.research.bench.timing import Figures, timed
+from surelock.research.bench.timing import Figures
 
-#: Ways to launch a step: attributes of the engine.
-MODES = {
-    "plain": {"graphs": False, "fused": False},
-    "graphs": {"graphs": True, "fused": False},
-    "compiled": {"graphs": True, "fused": True},  # as the engine does by itself
-}
+#: Ways to launch a step: the engine's `graphs` and `fused`. It launches "compiled" by itself.
+MODES = {"plain": (False, False), "graphs": (True, False), "compiled": (True, True)}
 RUN_SIZES = ((256, 1), *SIZES[1:])
 
 
@@ -99,22 +95,14 @@ def run(arguments: argparse.Namespace) -> Figures:
         line = {"part": name, **found, **setup, "at": round(time.monotonic() - begun, 1)}
         with file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(line) + "\n")
-        print(f"{line['at']:6.1f} s  {name}: {shown(found)}", file=sys.stderr, flush=True)
+        print(f"{line['at']:6.1f} s  {name}: {json.dumps(found)[:400]}", file=sys.stderr, flush=True)
         written += 1
     return {"benchmark": "gpu", **setup, "parts": written, "kept": str(file)}
-
-
-def shown(found: Figures) -> str:
-    """A line for a reader; the whole is in the file."""
-    if "predicted_ms" in found:
-        return "predicted {predicted_ms:.2f} ms, measured {measured_ms:.2f} ms ({kernels} kernels)".format(**found)
-    return json.dumps(found)[:400]
 
 
 def parts(lm: LanguageModel, arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figures]]]:
     """Yield the name of each part and what measures it, in the order of their worth."""
     engine, sizes, modes = cast("TorchEngine", lm.engine), arguments.size or SIZES, arguments.mode or MODES
-    yield "rates", lambda: device_rates(lm)
     for gen_length, batch in sizes:
         for locked in (False, True):
             plan = plan_of(engine, gen_length, batch, locked)
@@ -142,29 +130,6 @@ def usable(engine: TorchEngine, mode: str, plan: Plan) -> bool:
 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
-_SIZES = {"cuda": (2**32, 8192), "cpu": (2**24, 256)}  # bytes to copy, side of the square product
-
-
-def device_rates(lm: LanguageModel) -> Figures:
-    """Measure the copy bandwidth (read and written), the rate of matrix products, and the time to launch a kernel."""
-    device, weight = lm.device, lm.network.head_weight
-    size, side = _SIZES.get(device.type, _SIZES["cpu"])
-    source = torch.ones(size, dtype=torch.uint8, device=device)
-    target, small = torch.empty_like(source), torch.zeros(1, device=device)
-    a, b = torch.randn(2, side, side, dtype=weight.dtype, device=device)
-
-    def launches() -> None:
-        for _ in range(1000):
-            small.add_(1)
-
-    calls = {"copy": lambda: target.copy_(source), "product": lambda: a @ b, "launch": launches}
-    took = {name: float(np.median([timed(device, call)[0] for _ in range(10)])) for name, call in calls.items()}
-    return {
-        "copy_tb_s": 2 * size / took["copy"] / 1e12,
-        "matmul_tflop_s": 2 * side**3 / took["product"] / 1e12,
-        "launch_us": took["launch"] * 1e3,
-    }
-
 
 @contextmanager
 def no_waiting(engine: TorchEngine) -> Iterator[None]:
@@ -185,7 +150,7 @@ def no_waiting(engine: TorchEngine) -> Iterator[None]:
 def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plain") -> Figures:
     """The kernels of a step, as the device counts them beside ours; raises RuntimeError if attention is not flash."""
     layout, step = plan
-    set_mode(engine, mode)
+    engine.graphs, engine.fused = MODES[mode]
     memory = engine.memory(layout)
     for _ in range(2):
         engine.read(memory, step)
@@ -207,15 +172,10 @@ def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plai
     return found
 
 
-def set_mode(engine: TorchEngine, mode: str) -> None:
-    for name, value in MODES[mode].items():
-        setattr(engine, name, value)
-
-
 def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: int) -> Figures:
     """The median time of a step, computed again and again, beside the prediction."""
     layout, step = plan
-    set_mode(engine, mode)
+    engine.graphs, engine.fused = MODES[mode]
     memory = engine.memory(layout)
     begun = time.perf_counter()
     warm = [engine.read(memory, step).seconds for _ in range(4)]  # compiles, captures
