@@ -24,7 +24,7 @@ COMMANDS = {
     "record": ("record a race of decoders as a trace or a page that replays it", "record:add_arguments"),
     "flops": ("algorithmic FLOPs of the baseline for a network's shape", "decoding.flops:add_flops_arguments"),
     "bench": {
-        "decode": ("time a decoder beside the baseline", "research.bench.decode:add_arguments"),
+        "decode": ("time a decoder beside the baseline", "bench.decode:add_arguments"),
         "llada": ("time SureLock, the baseline and LLaDA's own loop", "research.bench.llada:add_arguments"),
         "gpu": ("a step of LLaDA-8B's shape on a GPU, predicted and measured", "research.bench.gpu:add_arguments"),
         "counts": ("what a step asks of a GPU, counted without one", "research.bench.counts:add_arguments"),

@@ -12,12 +12,12 @@ from checkpoints import write_llada
 import surelock
 from surelock import DecodeSettings, Everything, LockRule
 from surelock.__main__ import main
+from surelock.bench.random_weights import SHAPES, write_random
+from surelock.bench.timing import refusal
 from surelock.decoding.loop import decode
 from surelock.engines import onnx
 from surelock.research.bench import llada
 from surelock.research.bench.llada import llada_generate, plain_llama
-from surelock.research.bench.random_weights import SHAPES, write_random
-from surelock.research.bench.timing import refusal
 
 CPU = torch.device("cpu")
 

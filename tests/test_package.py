@@ -59,9 +59,9 @@ def test_it_decodes_as_the_checkout_does(commands: Path, tmp_path: Path) -> None
     same = subprocess.run(here, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert json.loads(done.stdout.splitlines()[-1])["text"] == json.loads(same.splitlines()[-1])["text"]
     assert run(commands, tmp_path, "--version").stdout == f"surelock {surelock.__version__}\n"
-    research = run(commands, tmp_path, "bench", "decode")
-    where = "run `python -m surelock bench decode` in a clone of the repository"
-    sentence = f"surelock: `surelock bench decode` is research, which is not installed: {where}\n"
+    research = run(commands, tmp_path, "bench", "llada")
+    where = "run `python -m surelock bench llada` in a clone of the repository"
+    sentence = f"surelock: `surelock bench llada` is research, which is not installed: {where}\n"
     assert (research.returncode, research.stderr) == (2, sentence)
 
 

@@ -15,6 +15,7 @@ from test_adapter import llada_loop
 
 import surelock
 from surelock import CheckpointError, loading
+from surelock.bench.random_weights import SHAPES
 from surelock.browser_parts import browser_parts
 from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
@@ -23,7 +24,6 @@ from surelock.model import families
 from surelock.model.families import family_of
 from surelock.model.network import empty_network
 from surelock.record import record_run
-from surelock.research.bench.random_weights import SHAPES
 from surelock.trace.format import compact_json
 from surelock.trace.lanes import beside_every_position
 from surelock.trace.replay import replay_html

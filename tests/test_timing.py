@@ -10,13 +10,13 @@ from labs import HandClock, IdsLab
 
 import surelock
 from surelock import DecodeSettings, Everything, LockRule
+from surelock.bench import decode as bench
 from surelock.decoding import loop
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.engines import stopwatch
 from surelock.engines.posterior import Reader
 from surelock.research import speed
-from surelock.research.bench import decode as bench
 from surelock.research.runner import grid
 
 CPU = torch.device("cpu")

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from surelock.bench.timing import load_of_cores
 from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.compute import BlockCache, Changes, ComputeRule, DelayedCache
 from surelock.decoding.locking import LockingRule
@@ -20,7 +21,6 @@ from surelock.decoding.rules import COMPUTE
 from surelock.model.machine import processor
 from surelock.quality.commit_error import Shadow
 from surelock.research import estimates, judged
-from surelock.research.bench.timing import load_of_cores
 from surelock.research.experiment import Experiment
 from surelock.research.lab import Lab
 from surelock.research.runner import RECOMMENDED, Cell, Record

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from surelock.bench.timing import load_of_cores, summary
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.model.machine import device_name
-from surelock.research.bench.timing import load_of_cores, summary
 from surelock.research.experiment import Experiment, row
 from surelock.research.lab import Lab, decoder_of
 from surelock.research.runner import PAPER, Cell, Record, grid

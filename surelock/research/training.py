@@ -27,6 +27,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from surelock.bench.random_weights import llada_config
 from surelock.config import NetworkConfig
 from surelock.errors import first_line
 from surelock.loading import find_device, load
@@ -36,7 +37,6 @@ from surelock.model.families import LLADA
 from surelock.model.machine import set_threads
 from surelock.model.network import Network
 from surelock.model.tokenizer import read_tokenizer
-from surelock.research.bench.random_weights import llada_config
 
 EOS, MASK = "<|endoftext|>", "<|mask|>"
 EOS_ID, MASK_ID = 0, 1

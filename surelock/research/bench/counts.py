@@ -21,11 +21,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from surelock.bench.timing import Figures
 from surelock.config import LLADA_8B, NetworkConfig
 from surelock.decoding.step import Choice, Layout, Plan
 from surelock.engines.torch import TorchEngine
 from surelock.model.network import empty_network
-from surelock.research.bench.timing import Figures
 
 #: (generated, batch), each after a prompt of PROMPT tokens.
 SIZES = ((64, 1), (256, 4), (1024, 8))

@@ -23,6 +23,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from surelock.bench.random_weights import SHAPES, random_model
+from surelock.bench.subject import prompts_for, setup_of
+from surelock.bench.timing import Figures
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Everything
 from surelock.decoding.locking import LockRule
@@ -39,10 +42,7 @@ from surelock.model.language_model import LanguageModel
 from surelock.places import ASSETS
 from surelock.research.bench.counts import PROMPT, SIZES, count_step, meta_engine, plan_of
 from surelock.research.bench.prediction import predicted
-from surelock.research.bench.random_weights import SHAPES, random_model
 from surelock.research.bench.schedule import stretch
-from surelock.research.bench.subject import prompts_for, setup_of
-from surelock.research.bench.timing import Figures
 
 #: Ways to launch a step: the engine's `graphs` and `fused`. It launches "compiled" by itself.
 MODES = {"plain": (False, False), "graphs": (True, False), "compiled": (True, True)}

@@ -21,6 +21,8 @@ from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from surelock.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
+from surelock.bench.timing import Figures, load_of_cores, summary, timed
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import BudgetRule, ComputeRule, Everything
 from surelock.decoding.locking import LockRule
@@ -30,8 +32,6 @@ from surelock.model.checkpoint import row_counts
 from surelock.model.families import QWEN_KEYS, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
-from surelock.research.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
-from surelock.research.bench.timing import Figures, load_of_cores, summary, timed
 from surelock.research.lab import weights_of
 
 #: How many times as fast ours are as LLaDA's, and as "speedup" the locked one as the unlocked one.

@@ -12,12 +12,12 @@ import json
 from collections import defaultdict
 from functools import cache
 
+from surelock.bench.timing import Figures
 from surelock.config import NetworkConfig
 from surelock.engines.captured import bucket_of
 from surelock.engines.fused import worth_fusing
 from surelock.places import ASSETS
 from surelock.research.bench.counts import SIZES, Counts, Kernel, count_step, meta_engine, plan_of
-from surelock.research.bench.timing import Figures
 
 BANDWIDTH = 3.0e12  # bytes/s, read and written, that an H100 reaches
 FLOPS = 594e12  # of its bfloat16 products

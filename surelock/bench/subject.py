@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from surelock.bench.random_weights import SHAPES, random_model, write_random
+from surelock.bench.timing import Figures
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
@@ -18,8 +20,6 @@ from surelock.engines.flags import add_model_flags
 from surelock.loading import find_device, load_by, read_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import device_name, processor, set_threads
-from surelock.research.bench.random_weights import SHAPES, random_model, write_random
-from surelock.research.bench.timing import Figures
 
 MOST = 10_000  # the largest number of repeats, of sequences and of tokens of a prompt
 OPENINGS = (

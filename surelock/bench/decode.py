@@ -11,6 +11,8 @@ from dataclasses import replace
 import numpy as np
 from tqdm import tqdm
 
+from surelock.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
+from surelock.bench.timing import Figures, load_of_cores, summary, timed
 from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.compute import Everything
 from surelock.decoding.flags import add_choice_flags, read_choices
@@ -21,8 +23,6 @@ from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import peak_memory
-from surelock.research.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
-from surelock.research.bench.timing import Figures, load_of_cores, summary, timed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
