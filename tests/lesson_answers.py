@@ -2,8 +2,6 @@
 
 import json
 import math
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from test_javascript import node
@@ -13,10 +11,7 @@ Document = dict[str, Any]  # a trace
 
 def answers(run: Document, asked: list[dict[str, Any]]) -> list[Any]:
     """Of each of {"is": name, parameters} the answer."""
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.json"
-        trace.write_text(json.dumps(run), "utf-8")
-        return json.loads(node("tests/js/answers-of.js", given=json.dumps({"trace": str(trace), "asked": asked})))
+    return json.loads(node("tests/js/answers-of.js", given=json.dumps({"run": run, "asked": asked})))
 
 
 def answer(run: Document, asked: dict[str, Any]) -> Any:

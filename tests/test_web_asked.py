@@ -1,7 +1,6 @@
 """What the form asks for, read in JavaScript as the server reads it: the same lanes, the same refusals."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 from test_javascript import needs_node, node
@@ -66,17 +65,16 @@ BRANCH = {"id": "a", "name": "A", "settings": to_plain(DecodeSettings(gen_length
 BRANCH |= {"compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}, "events": []}
 
 
-def read_in_node(forms: list[dict[str, Any]], folder: Path) -> list[Any]:
-    (folder / "forms.json").write_text(json.dumps({"described": describe(), "forms": forms}))
-    return json.loads(node("tests/js/asked.js", folder / "forms.json"))
+def read_in_node(forms: list[dict[str, Any]]) -> list[Any]:
+    return json.loads(node("tests/js/asked.js", given=json.dumps({"described": describe(), "forms": forms})))
 
 
 @needs_node
-def test_a_branch_is_made_whole_or_refused_as_on_the_server(tmp_path: Path) -> None:
+def test_a_branch_is_made_whole_or_refused_as_on_the_server() -> None:
     """A trace from elsewhere reaches the decoder by a what-if: a billion steps, unchecked, would end the tab."""
     lanes = [BRANCH | odd for odd in ODD_LANES]
     forms = [{"model": "stories", "prompt": "A", "prompt_tokens": [5, 6], "lanes": [lane]} for lane in lanes]
-    for lane, found in zip(lanes, read_in_node(forms, tmp_path), strict=True):
+    for lane, found in zip(lanes, read_in_node(forms), strict=True):
         try:
             expected = [read.to_plain() for read in read_lanes([lane], None)]
         except ValueError:
@@ -86,7 +84,7 @@ def test_a_branch_is_made_whole_or_refused_as_on_the_server(tmp_path: Path) -> N
 
 
 @needs_node
-def test_a_form_is_read_as_the_server_reads_it(stories: Any, tmp_path: Path) -> None:
+def test_a_form_is_read_as_the_server_reads_it(stories: Any) -> None:
     forms = [FORM | {"lanes": LANES} | change for change in CHANGES]
-    for form, found in zip(forms, read_in_node(forms, tmp_path), strict=True):
+    for form, found in zip(forms, read_in_node(forms), strict=True):
         assert found == json.loads(json.dumps(in_python(stories, form))), form

@@ -3,7 +3,6 @@
 import base64
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -96,7 +95,7 @@ def check_records(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> N
 
 @pytest.mark.parametrize("names", [NAMES[i : i + 4] for i in range(0, len(NAMES), 4)], ids="-".join)
 def test_a_race_in_javascript_tells_what_one_in_python_does(
-    stories: Any, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stories: Any, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit_error, "_ROWS", {"cpu": 1})  # as there, a step at a time
     lm = replace(stories, ends=(*stories.ends, 300))
@@ -113,9 +112,7 @@ def test_a_race_in_javascript_tells_what_one_in_python_does(
         "readings": engine.readings,
         "asked": asked,
     }
-    file = tmp_path / "race.json"
-    file.write_text(json.dumps(vectors))
-    found = SimpleNamespace(**json.loads(node("tests/js/races.js", file)))
+    found = SimpleNamespace(**json.loads(node("tests/js/races.js", given=json.dumps(vectors))))
 
     assert found.messages[0] == messages[0] and len(found.messages) == len(messages)
     for mine, other in zip(messages[1:], found.messages[1:], strict=True):

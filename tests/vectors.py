@@ -1,13 +1,10 @@
 """Random runs as vectors: each plan, a made-up reading and the step that comes of it, for the JavaScript to repeat.
 
-`python tests/vectors.py FILE [CASES]` writes them as JSON. Arrays come as base64 of their bytes: nothing is rounded.
+Arrays come as base64 of their bytes: nothing is rounded.
 """
 
-import json
-import sys
 from base64 import b64encode
 from dataclasses import asdict, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -229,7 +226,3 @@ def vectors(count: int) -> list[dict[str, Any]]:
             seed(number)(drawn(given(cases(pair=pair, canvases=canvases))(collect)))()
     collect(budget_set_again())
     return found
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(json.dumps(vectors(int(sys.argv[2]) if len(sys.argv) > 2 else 300)))

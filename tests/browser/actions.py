@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Frame, Page
 
 from surelock.trace.replay import replay_html
 from tests.browser.server import ROOT
@@ -103,7 +103,7 @@ def shows(page: Page, step: int) -> None:
     until(page, f"Number(surelock.stage.root.dataset.step) === {step}")
 
 
-def until(page: Page, condition: str, seconds: float = 30) -> None:
+def until(page: Page | Frame, condition: str, seconds: float = 30) -> None:
     """Until an expression is true; unlike wait_for_function it does so in a page that forbids eval, too."""
     end = time.monotonic() + seconds
     while not page.evaluate(f"() => Boolean({condition})"):

@@ -1,4 +1,4 @@
-"""Measure decoding in the page's worker: ``python -m tests.browser.measure here`` prints one JSON line last.
+"""Measure decoding in the page's worker: ``python -m tests.browser.measure`` prints one JSON line.
 
 Each decoder runs alone, in turn with the others; the medians of their steps' seconds count. Before that come the first
 steps of a first and of a second visit, after it the page's frames.
@@ -157,7 +157,8 @@ def here(repeats: int, lengths: tuple[int, ...] = (128, 256)) -> dict[str, Any]:
         before = first_step(next(pages)), first_step(tab := next(pages))
         tab.wait_for_function("surelock.live.run.over", timeout=120_000)
         result: dict[str, Any] = {
-            **stamp("browser", browser),
+            **{"benchmark": "browser", "browser": f"Chromium {browser.version}", "processor": processor()},
+            "measured": datetime.now(UTC).date().isoformat(),
             "first_step_s": {"first_visit": before[0], "second_visit": before[1]},
             "alone": {},
             "tab_mb": {},
@@ -170,22 +171,10 @@ def here(repeats: int, lengths: tuple[int, ...] = (128, 256)) -> dict[str, Any]:
     return result
 
 
-def stamp(benchmark: str, browser: Browser) -> dict[str, str]:
-    told = {"benchmark": benchmark, "browser": f"Chromium {browser.version}", "processor": processor()}
-    return {**told, "measured": datetime.now(UTC).date().isoformat()}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what a browser does.")
-    parser.add_argument("what", choices=("here",))
     parser.add_argument("--repeats", type=int, default=5, help="runs of each")
-    parser.add_argument("--out", type=Path, help="append the JSON line to this file")
-    given = parser.parse_args()
-    line = json.dumps(here(given.repeats))
-    if given.out:
-        with given.out.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
-    print(line)
+    print(json.dumps(here(parser.parse_args().repeats)))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from playwright.sync_api import Frame, Page
 import surelock
 from surelock.trace.format import TraceError
 from surelock.trace.replay import replay_html
+from tests.browser.actions import until
 from tests.browser.server import ROOT, App
 from tests.browser.test_hostile import hostile_trace
 
@@ -20,20 +21,16 @@ SEEN = f"() => [...document.querySelectorAll('{AROUND}')].filter((node) => node.
 REACHES = "() => { try { return Boolean(parent.document); } catch { return false; } }"
 
 
+STANDS = "Number(window.surelock?.stage.root.dataset.step ?? -1) >= 0"
+
+
 def framed(page: Page, tmp_path: Path, source: str) -> Frame:
     """The stage of a page in a frame of another page, once it shows a step."""
     slide = tmp_path / "slide.html"
     slide.write_text(f'<iframe src="{source}" width="1280" height="720"></iframe>')
     page.goto(slide.as_uri())
-    return shown(page, page.frames[1])
-
-
-def shown(page: Page, frame: Frame) -> Frame:
-    for _ in range(600):
-        if frame.evaluate("Number(window.surelock?.stage.root.dataset.step ?? -1) >= 0"):
-            return frame
-        page.wait_for_timeout(50)
-    raise AssertionError("nothing is shown in the frame")
+    until(page.frames[1], STANDS)
+    return page.frames[1]
 
 
 def test_the_page_in_a_frame(page: Page, app: App, tmp_path: Path) -> None:
@@ -56,7 +53,7 @@ def test_a_replay_in_a_frame(page: Page, tmp_path: Path) -> None:
     assert frame.evaluate("document.body.classList.contains('sl-embed')") and frame.evaluate(SEEN) == 0
     assert frame.inner_text(".sl-step-label") == "step 128 / 128" and frame.locator("canvas.sl-grid").count() == 2
     page.goto((tmp_path / "replay.html").as_uri())
-    shown(page, page.main_frame)
+    until(page, STANDS)
     assert not page.evaluate("document.body.classList.contains('sl-embed')") and page.evaluate(SEEN) > 2
     page.click("role=tab[name='Runs']")
     assert page.locator("button:has-text('Show')").count() > 0 and page.locator("text=Use these settings").count() == 0
@@ -71,9 +68,10 @@ def test_a_trace_in_a_notebook(page: Page, tmp_path: Path) -> None:
     path.write_text(f"<!doctype html><meta charset=utf-8><body>{html}", encoding="utf-8")
     page.context.set_offline(True)
     page.goto(path.as_uri())
-    frames = [shown(page, frame) for frame in page.frames[1:]]
+    frames = page.frames[1:]
     assert len(frames) == 2
     for frame in frames:
+        until(frame, STANDS)
         assert frame.evaluate("[origin, window.hit ?? null]") == ["null", None] and not frame.evaluate(REACHES)
         frame.evaluate("surelock.stage.timeline.seek(100)")
         frame.wait_for_selector(".sl-stage[data-step='100']")

@@ -1,9 +1,9 @@
-// What the form asks for, read as where no server does: node tests/js/asked.js FILE. Prints of each of its `forms` the
-// lanes, or the sentence of a refusal.
+// What the form asks for, read as where no server does: `node tests/js/asked.js` prints of each of its
+// input's `forms` the lanes, or the sentence of a refusal.
 
 import { readFileSync } from "node:fs";
 
-const { described, forms } = JSON.parse(readFileSync(process.argv[2], "utf8"));
+const { described, forms } = JSON.parse(readFileSync(0, "utf8"));
 globalThis.document = { getElementById: () => ({ textContent: JSON.stringify(described) }) };
 const { wholeRequest } = await import("../../assets/js/run/asked.js");
 

@@ -20,6 +20,8 @@ const LESSONS = ["1-unmasking", "7-own-rule"].map((name, i) => ({
   number: i + 1,
   ...JSON.parse(read(`assets/lessons/${name}.json`)),
 }));
+/** The recorded run. */
+export const STORIES = JSON.parse(read("assets/runs/stories.json"));
 const NAMES = ["document", "location", "history", "navigator", "sessionStorage", "Node", "MouseEvent", "KeyboardEvent"];
 NAMES.push("MutationObserver", "DOMException", "Event", "HTMLElement", "innerHeight", "innerWidth", "scrollY");
 const FUNCTIONS = ["addEventListener", "removeEventListener", "dispatchEvent", "scrollBy"];

@@ -5,7 +5,7 @@ import { laneClock } from "../../assets/js/stage/clock.js";
 import { narrate } from "../../assets/js/stage/narrator.js";
 import { chapters } from "../../assets/js/trace/chapters.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, joined, RANDOM, raceOf, shown, small } from "./small.js";
+import { every, joined, RANDOM, raceOf, shown, small } from "./small.js";
 
 /** `small`, whose first lane takes 1 s a step and whose second takes these. */
 function raced(...seconds) {
@@ -37,10 +37,12 @@ test("the cursor counts the slowest clocked lane's steps by the clock, and the o
   const races = [fc.array(seconds, { minLength: 1, maxLength: 4 }), fc.nat(4), fc.boolean()];
   const check = (lists, apart, byClock) => {
     const document = raceOf(
-      lists.map((list, i) => [
-        decoder(`${i}`, `${i}`, { kind: "everything" }),
-        list.map((each) => ({ seconds: each })),
-      ]),
+      lists.map((list, i) =>
+        every(
+          `${i}`,
+          list.map((seconds) => ({ seconds })),
+        ),
+      ),
     );
     const ids = lists.map((_, i) => `${i}`);
     document.header.timed_together = [{ lanes: ids.filter((_, i) => i + 1 !== apart) }];
@@ -100,7 +102,7 @@ test("chapters are in order of the cursor's steps, each told at its step", () =>
 
 test("of several who are through the first is the one with the shortest time, and none where that is too close to tell", () => {
   const firsts = (...seconds) => {
-    const lane = (own, i) => [decoder(`${i}`, `${i}`, { kind: "everything" }), new Array(16).fill({ seconds: own })];
+    const lane = (own, i) => every(`${i}`, new Array(16).fill({ seconds: own }));
     const trace = shown(Trace.parse(raceOf(seconds.map(lane))), { byClock: true });
     return trace.lanes.map((each) => laneClock(trace, each, 15)[0].startsWith("first: "));
   };

@@ -1,15 +1,12 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import test from "node:test";
 import fc from "fast-check";
 import { Drawer } from "../../assets/js/cause/drawer.js";
 import { lookedAt } from "../../assets/js/cause/inspector.js";
 import { page } from "../../assets/js/run/state.js";
 import { Cells } from "../../assets/js/stage/cells.js";
-import { open } from "./browser.js";
+import { open, STORIES } from "./browser.js";
 import { numbers, RANDOM } from "./small.js";
-
-const STORIES = JSON.parse(readFileSync(new URL("../../assets/runs/stories.json", import.meta.url), "utf-8"));
 
 test("the progress of a lane goes with its own trace, and with no other", () => {
   const [own, other] = [{}, {}];

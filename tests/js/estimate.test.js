@@ -3,7 +3,7 @@ import test from "node:test";
 import { lockRule, locksAt } from "../../assets/js/trace/estimate.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { VALUES } from "../../assets/js/trace/values.js";
-import { decoder, pairs, raceOf } from "./small.js";
+import { decoder, every, pairs, raceOf } from "./small.js";
 
 /** The step in which each position would lock first, Infinity where none. */
 function first(lane, epsilon, full) {
@@ -120,12 +120,7 @@ test("what the record cannot tell is not estimated", () => {
 
 test("a KL is shown on a log scale, and each scale says what its ends mean", () => {
   const trace = Trace.parse(
-    raceOf([
-      [
-        decoder("b", "B", { kind: "everything" }),
-        [{ kl: [1e-4, 1e-9, 1e-8, 9] }, { computed: [0, 1], kl: [0.01], confidence: [0.5] }],
-      ],
-    ]),
+    raceOf([every("b", [{ kl: [1e-4, 1e-9, 1e-8, 9] }, { computed: [0, 1], kl: [0.01], confidence: [0.5] }])]),
   );
   const round = (values) => [...values].map((x) => Number(x.toFixed(4)));
   assert.deepEqual(round(VALUES.kl.of(trace, trace.lanes[0], 0)), [0.5, 0, 0, 1]);

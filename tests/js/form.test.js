@@ -5,9 +5,9 @@ import test from "node:test";
 import fc from "fast-check";
 import { open } from "./browser.js";
 import { DESCRIBED, PRESETS } from "./described.js";
-import { decoder, numbers, RANDOM, raceOf } from "./small.js";
+import { every, numbers, RANDOM, raceOf } from "./small.js";
 
-const RECORDED = raceOf([[decoder("a", "All", { kind: "everything" }), [{}]]]);
+const RECORDED = raceOf([every("All", [{}])]);
 const NAMES = ["Mine", "SureLock", "  ", "x".repeat(90), "Lock by age 12"];
 
 async function edits(list) {

@@ -7,7 +7,7 @@ import { layout } from "../../assets/js/stage/layout.js";
 import { Raster } from "../../assets/js/stage/raster.js";
 import { cellText } from "../../assets/js/stage/spoken.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { base64, decoder, raceOf, shown, small } from "./small.js";
+import { base64, every, raceOf, shown, small } from "./small.js";
 
 test("cells are laid out in the columns that fit, with their words up to a length or when they are scrolled", () => {
   const told = (...how) => {
@@ -187,9 +187,7 @@ test("each look of a cell is another one, and what looks as before is not drawn"
 
 test("a guess stands faintly in a masked cell that the step computed, the stronger the likelier, and in no other", (t) => {
   const guess = base64(12, 0, 11, 0); // of positions 2 and 3, before the step writes 2
-  const made = raceOf([
-    [decoder("a", "All", { kind: "everything" }), [{ unmasked: [[2, 12]], guess }, { unmasked: [] }]],
-  ]);
+  const made = raceOf([every("All", [{ unmasked: [[2, 12]], guess }, { unmasked: [] }])]);
   made.records[0].confidence = [1, 1, 0.9, 0.6];
   const trace = Trace.parse(made);
   const [lane] = trace.lanes;

@@ -6,7 +6,7 @@ import { heading, stepsAfter, told } from "../../assets/js/export/poster.js";
 import { narrate, verdict } from "../../assets/js/stage/narrator.js";
 import { summary } from "../../assets/js/stage/spoken.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, longer, pairs, raceOf, record, shown, small } from "./small.js";
+import { decoder, every, longer, pairs, raceOf, record, shown, small } from "./small.js";
 
 /** `small` or such a document, its second lane's steps of this length, with commit errors where they are given. */
 function raced({ seconds = 0.5, errors = null, records = small().records, document = { ...small(), records } } = {}) {
@@ -112,11 +112,8 @@ test("by the clock each sentence has its lane's own step, and says whose", () =>
 
 test("of several who are through the time is the first one's, and all who are through or still work are named", () => {
   const raced = (...seconds) => {
-    const lane = (id, own) => [
-      decoder(id, id.toUpperCase(), { kind: "everything" }),
-      [0, 1, 2].map((t) => ({ seconds: own, unmasked: t ? [] : [[2, 12]] })),
-    ];
-    return shown(Trace.parse(raceOf(["a", "b", "c"].map((id, i) => lane(id, seconds[i])))), { byClock: true });
+    const steps = (own) => [0, 1, 2].map((t) => ({ seconds: own, unmasked: t ? [] : [[2, 12]] }));
+    return shown(Trace.parse(raceOf(seconds.map((own, i) => every("ABC"[i], steps(own))))), { byClock: true });
   };
   assert.equal(narrate(raced(1, 0.6, 0.3), 1), "“B” and “C” have finished after 0.90 s; “A” is still at work.");
   assert.equal(narrate(raced(1, 0.3, 0.6), 1), "“B” and “C” have finished after 0.90 s; “A” is still at work.");
@@ -145,32 +142,23 @@ test("after the rule was changed by hand nothing is said to have come to rest", 
 });
 
 test("the verdict of several lanes is the work of each beside the reference", () => {
-  const lane = (id, flops) => [
-    decoder(id, id.toUpperCase(), { kind: "everything" }),
-    flops.map((each) => ({ flops: each })),
-  ];
-  const trace = Trace.parse(raceOf([lane("a", [100, 100]), lane("b", [100, 50]), lane("c", [30, 10])]));
+  const work = { A: [100, 100], B: [100, 50], C: [30, 10] };
+  const steps = (list) => list.map((flops) => ({ flops }));
+  const trace = Trace.parse(raceOf(Object.entries(work).map(([id, list]) => every(id, steps(list)))));
   assert.equal(verdict(trace), "“B” did 75 % of the work. “C” did 20 % of the work.");
 });
 
 test("by the clock a lane that has not finished its first step is still all blanks", () => {
-  const lane = (id, seconds) => [
-    decoder(id, id, { kind: "everything" }),
-    [0, 1, 2].map((t) => ({ seconds: seconds[t] })),
-  ];
-  const trace = shown(Trace.parse(raceOf([lane("a", [1, 1, 1]), lane("b", [1.5, 0.1, 0.1])])), {
-    byClock: true,
-  });
+  const steps = (...list) => list.map((seconds) => ({ seconds }));
+  const lanes = [every("a", steps(1, 1, 1)), every("b", steps(1.5, 0.1, 0.1))];
+  const trace = shown(Trace.parse(raceOf(lanes)), { byClock: true });
   assert.match(narrate(trace, 0), /^After the prompt/);
 });
 
 test("a summary tells of each lane beside the reference, of those that have begun", () => {
   const wrote = { unmasked: pairs(2, 12, 3, 12), locked: [2] };
-  const lane = (id, seconds, more = {}) => [
-    decoder(id, id.toUpperCase(), { kind: "everything" }),
-    [{ seconds, ...wrote, ...more }, { seconds }],
-  ];
-  const trace = Trace.parse(raceOf([lane("a", 1), lane("b", 1, { flops: 50 }), lane("c", 3)]));
+  const lane = (id, seconds, more = {}) => every(id, [{ seconds, ...wrote, ...more }, { seconds }]);
+  const trace = Trace.parse(raceOf([lane("A", 1), lane("B", 1, { flops: 50 }), lane("C", 3)]));
   trace.lanes[1].steps[0].damage = { changed: 1, commits: 2, mean: 0.5 };
   const b =
     "B: 1 of 4 tokens locked, 50 % of the computation of A so far, 1 of 2 choices changed by skipping rows, the same text.";

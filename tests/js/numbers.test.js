@@ -3,11 +3,10 @@ import test from "node:test";
 
 import { mostWork } from "../../assets/js/stage/numbers.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, raceOf, shown } from "./small.js";
+import { every, raceOf, shown } from "./small.js";
 
 /** Lanes of so many steps of 100 FLOPs each, were every position computed. */
-const race = (...steps) =>
-  raceOf(steps.map((count, i) => [decoder(`${i}`, `${i}`, { kind: "everything" }), new Array(count).fill({})]));
+const race = (...steps) => raceOf(steps.map((count, i) => every(`${i}`, new Array(count).fill({}))));
 
 test("while a run comes the whole is what is asked for, not what is there", () => {
   const document = race(8, 4);

@@ -40,7 +40,6 @@ function decoded(code) {
   return steps;
 }
 
-const _PLAIN = { settings: SETTINGS, compute: { kind: "everything" }, unmask: { kind: "low_confidence" } };
 const places = (flags) => [...flags.keys()].filter((i) => flags[i]);
 
 test("rows chooses what a step computes, after what locks; what they are given is what the run knows", () => {

@@ -1,5 +1,5 @@
-// Repeats the race of a file that tests/test_web_race.py wrote, on its readings: node tests/js/races.js FILE. Prints
-// the stream's messages, the document and the likely tokens that were asked for.
+// Repeats the race of tests/test_web_race.py, on its readings: `node tests/js/races.js` prints the stream's
+// messages, the document and the likely tokens that were asked for.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -7,7 +7,7 @@ import { race } from "../../assets/js/decode/race.js";
 import { Recorder } from "../../assets/js/decode/recorder.js";
 import { unpacked } from "./packed.js";
 
-const { shape, header, pieces, readings, asked } = JSON.parse(readFileSync(process.argv[2], "utf8"));
+const { shape, header, pieces, readings, asked } = JSON.parse(readFileSync(0, "utf8"));
 
 let now = 0;
 globalThis.performance = { now: () => ++now }; // planning takes a millisecond, and so does deciding

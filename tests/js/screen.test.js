@@ -1,14 +1,11 @@
 // What stands on the screen, where a visitor looks for it.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import test from "node:test";
 import { Curves } from "../../assets/js/cause/curves.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { open, settled } from "./browser.js";
-import { decoder, raceOf, small } from "./small.js";
-
-const STORIES = JSON.parse(readFileSync(new URL("../../assets/runs/stories.json", import.meta.url), "utf-8"));
+import { open, STORIES, settled } from "./browser.js";
+import { every, raceOf, small } from "./small.js";
 
 test("Settings opens and closes the form, and Escape closes it", async () => {
   const { find, key, document } = await open();
@@ -151,8 +148,7 @@ test("the curves are drawn in the width that they have by now, of the lanes that
   for (const { plot } of curves.plots) Object.defineProperty(plot, "clientWidth", { value: 333 });
   await curves.draw();
   assert.deepEqual([...new Set(widths.slice(before))], [333]);
-  const everything = (id) => [decoder(id, id, { kind: "everything" }), [{}]];
-  const three = raceOf(["a", "b", "c"].map(everything));
+  const three = raceOf(["a", "b", "c"].map((id) => every(id, [{}])));
   three.header.timed_together = [{ lanes: ["b", "c"] }];
   curves.load(Trace.parse(three));
   curves.show(["b", "c"]);

@@ -31,6 +31,9 @@ export const decoder = (id, name, compute, more = {}) => ({
   ...more,
 });
 
+/** A lane that computes everything, and its steps, as `raceOf` takes them. */
+export const every = (id, steps, more) => [decoder(id, id, { kind: "everything" }, more), steps];
+
 const top = { at: [1, 1], ids: [5, 6, 7, 8, 9], p: base64(255, 51, 0, 0, 0) };
 const two = { computed: [0, 1, 3, 1], kl: [0, 0], confidence: [1, 1], seconds: 0.5, flops: 60 };
 const three = { computed: [1, 3], kl: [0.5, 0.5, 0.5], confidence: [0.5, 0.5, 0.5], seconds: 0.5, flops: 80 };

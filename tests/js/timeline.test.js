@@ -5,7 +5,7 @@ import { page } from "../../assets/js/run/state.js";
 import { Timeline } from "../../assets/js/stage/timeline.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { onPage } from "./page.js";
-import { decoder, raceOf, small } from "./small.js";
+import { every, raceOf, small } from "./small.js";
 
 /** A timeline without its controls, at a step of three. */
 function at(step, more = {}) {
@@ -128,11 +128,10 @@ test("a play ends with the run, or where it is paused", (t) => {
 
 test("a run takes nine seconds, at three to thirty steps a second, by the speed that is chosen", (t) => {
   const pass = onPage(t);
-  const decoders = [decoder("a", "All", { kind: "everything" })];
   const after = (count, speed, seconds) => {
     const moved = [];
     const line = new Timeline({ onMove: (step) => moved.push(step), onPlaying() {} });
-    line.trace = Trace.parse(raceOf(decoders.map((each) => [each, new Array(count).fill({})])));
+    line.trace = Trace.parse(raceOf([every("All", new Array(count).fill({}))]));
     line.speed.value = `${speed}`;
     line.play();
     pass(seconds);
@@ -160,8 +159,7 @@ test("a play rests for a moment at its stops, each told once it is shown, and go
       return 2500;
     },
   });
-  const decoders = [decoder("a", "All", { kind: "everything" })];
-  line.trace = Trace.parse(raceOf(decoders.map((each) => [each, new Array(100).fill({})])));
+  line.trace = Trace.parse(raceOf([every("All", new Array(100).fill({}))]));
   line.speed.value = "1";
   line.play({ stops: [2] });
   pass(2.4);

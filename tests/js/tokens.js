@@ -1,14 +1,14 @@
-// Encodes texts and shows all pieces: node tests/js/tokens.js FOLDER FILE. FOLDER holds a model's tokenizer, FILE
+// Encodes texts and shows all pieces: `node tests/js/tokens.js FOLDER`. FOLDER holds a model's tokenizer, the input
 // {texts, size} as JSON.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { TextTokenizer } from "../../assets/js/decode/tokenizer.js";
 
-const [folder, file] = process.argv.slice(2);
+const [folder] = process.argv.slice(2);
 const read = (...parts) => JSON.parse(readFileSync(join(...parts), "utf8"));
 const tokenizer = new TextTokenizer(read(folder, "tokenizer.json"), read(folder, "tokenizer_config.json"));
-const { texts, size } = read(file);
+const { texts, size } = JSON.parse(readFileSync(0, "utf8"));
 const ids = Array.from({ length: size }, (_, id) => id);
 const encoded = {
   ids: texts.map((text) => tokenizer.encode(text)),

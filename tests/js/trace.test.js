@@ -4,7 +4,7 @@ import test from "node:test";
 import { sameText } from "../../assets/js/dom.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, joined, raceOf, record, shown, small } from "./small.js";
+import { decoder, every, joined, raceOf, record, shown, small } from "./small.js";
 
 const trace = readTrace(small());
 const [, locks] = trace.lanes;
@@ -126,14 +126,13 @@ test("a trace says which engine computed its lanes and where they were timed; a 
   assert.equal(one.toDocument().header.lanes[2].engine, undefined);
 });
 
-const everything = (id, steps, more) => [decoder(id, id, { kind: "everything" }, more), steps];
 const made = (sides, more) => readTrace(raceOf(sides, more));
 /** Lanes whose steps take so long, shown by the clock. */
 const timed = (...lists) =>
   shown(
     made(
       lists.map((list, i) =>
-        everything(
+        every(
           "abc"[i],
           list.map((seconds) => ({ seconds })),
         ),
@@ -143,7 +142,7 @@ const timed = (...lists) =>
   );
 
 test("a text of which nothing was to be written is open", () => {
-  const whole = made([everything("a", [{}]), everything("b", [{}])], { prompt: [2, 3, 4, 5] });
+  const whole = made([every("a", [{}]), every("b", [{}])], { prompt: [2, 3, 4, 5] });
   assert.deepEqual(whole.sameText(...whole.lanes, 0), { words: 0, whole: false, open: true });
 });
 
@@ -157,7 +156,7 @@ test("a step without commit errors or regret leaves those after it without a sum
   const wrote = { unmasked: [[2, 12]] };
   const damage = (first) =>
     made([
-      everything("a", [
+      every("a", [
         { ...wrote, ...first },
         { unmasked: [[3, 13]], commit_error: [0.5], regret: 0.25 },
       ]),

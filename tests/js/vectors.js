@@ -1,5 +1,4 @@
-// Repeats the runs of a file that tests/vectors.py wrote: node tests/js/vectors.js FILE. Every plan and every step must
-// be equal to the last bit. Prints how many of each there were.
+// Repeats the runs of tests/vectors.py: `node tests/js/vectors.js`. Every plan and every step must be equal to the last bit. Prints how many of each there were.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -60,7 +59,7 @@ function repeat({ shape, prompt, decoder, observe, top_k, turns, refused }, numb
   assert.equal(run.plan(), null, `case ${number} goes on`);
 }
 
-const vectors = JSON.parse(readFileSync(process.argv[2], "utf8"));
+const vectors = JSON.parse(readFileSync(0, "utf8"));
 let turns = 0;
 for (const [number, vector] of vectors.entries()) {
   turns += vector.turns.length;

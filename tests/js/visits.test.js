@@ -1,13 +1,11 @@
 // What a visitor does again on one page: a second run in a lesson, a file that was damaged and comes corrected.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import test from "node:test";
 import fc from "fast-check";
-import { open, settled } from "./browser.js";
+import { open, STORIES, settled } from "./browser.js";
 import { numbers, RANDOM, small } from "./small.js";
 
-const STORIES = JSON.parse(readFileSync(new URL("../../assets/runs/stories.json", import.meta.url), "utf-8"));
 const STOP = Math.ceil(0.15 * STORIES.header.steps) - 1; // where the lesson's page about runs stops, see assets/lessons/
 
 /** In a lesson runs of one's own are made, come, end, fail and are left for the recorded one, in any order. */
