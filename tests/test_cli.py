@@ -288,6 +288,7 @@ def test_an_interruption_keeps_what_is_done(capsys, tmp_path, prompts, monkeypat
         ("p.txt", None, "surelock: No such file or directory: 'p.txt'\n"),
         ("p.jsonl", b'{"prompt": "a", "temprature": 1}', "'temprature' is no setting: did you mean 'temperature'?"),
         ("p.jsonl", b'{"prompt": "a", "steps": 99}', "prompt 1: steps (99) must be at most gen_length (12)"),
+        ("p.jsonl", b'{"prompt": "a"}\n{"prompt": "a __", "gen_length": 0, "steps": 9}', "prompt 2 has 2 masks"),
         ("p.jsonl", b'{"prompt": "a", "id": 2}\n{"prompt": "b"}', "has two prompts of the id '2'"),
         ("p.jsonl", b'{"prompt": "a", "compute": "os:path"}', "compute must be one of"),
     ],

@@ -120,7 +120,7 @@ def _task(lm: LanguageModel, prompt: Prompt, number: int, given: dict[str, Any],
         tokens = lm.encode(prompt.text, **how)
         decode(lm, [tokens], **decoder.keywords())  # what it cannot decode is refused at the call
     except ValueError as error:
-        why = re.sub("^prompt 0 ", f"prompt {prompt.id} ", str(error))
+        why = re.sub(r"\bprompt 0\b", f"prompt {prompt.id}", str(error), count=1)
         raise ValueError(f"prompt {prompt.id}: {why}" if prompt.given and why == str(error) else why) from error
     head = {"id": prompt.id, "model": lm.name, "prompt": prompt.text, **how, "settings": to_flat(decoder)}
     return Task(prompt, tokens, decoder, head)
