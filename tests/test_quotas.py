@@ -66,10 +66,11 @@ def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--max-length 31", "--max-length must"),
+        ("--max-length 31", "--max-length must be from 32 to 8192"),
+        ("--max-length 8193", "--max-length must be from 32 to 8192"),
         ("--max-length 32 --queue-size 0", "--queue-size must be at least 1"),
         ("--queue-size 1 --port -1", "--port must be from 0 to 65535"),
-        ("--port 0 --keep-mb 0", "--keep-mb must be a number above 0, not 0"),
+        ("--max-length 8192 --port 0 --keep-mb 0", "--keep-mb must be a number above 0, not 0"),
         ("--port 65535 --run-seconds inf", "--run-seconds must be a number above 0, not inf"),
     ],
 )

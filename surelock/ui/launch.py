@@ -23,7 +23,7 @@ from surelock.ui.endpoint import Calls, admit
 from surelock.ui.environment import read_environment
 from surelock.ui.gate import API, LOOPBACK, Gate
 from surelock.ui.layout import build
-from surelock.ui.limits import Limits, room
+from surelock.ui.limits import MOST_SIDE, Limits, room
 from surelock.ui.log import calm
 from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.queue import Queue
@@ -95,8 +95,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     """Build the page, start loading the model, and serve until stopped. refuse: ends the process with a message."""
-    if given.max_length < 32:
-        refuse("--max-length must be at least 32")
+    if not 32 <= given.max_length <= MOST_SIDE:
+        refuse(f"--max-length must be from 32 to {MOST_SIDE}, the most positions of a trace")
     if given.queue_size < 1:
         refuse("--queue-size must be at least 1")
     if given.port is not None and not 0 <= given.port < 65536:

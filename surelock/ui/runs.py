@@ -189,7 +189,7 @@ class Runs:
         return run
 
     def make_room(self, race: Race) -> None:
-        """Drop the races that have been idle longest until all fit the budget with a new one that begins."""
+        """Drop the races that have been idle longest until all fit the budget with one that begins: it has a reader."""
         races: dict[Race, float] = {}
         for run in self._runs.values():
             races[run.race] = max(run.touched, races.get(run.race, 0.0))
@@ -197,7 +197,7 @@ class Runs:
         for each in sorted(races, key=races.__getitem__):
             if used <= self.limits.keep_mb * 1e6:
                 break
-            if not each.readers and each is not race:
+            if not each.readers:
                 used -= each.bytes
                 for run in [run for run in self._runs.values() if run.race is each]:
                     self._drop(run)
