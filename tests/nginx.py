@@ -2,15 +2,12 @@
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
-
-from tests.browser.server import ROOT, App, free_port
+from tests.browser.server import ROOT, App, answers, free_port
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin")
 
@@ -33,15 +30,7 @@ def front(app: App, folder: Path, **changes: str) -> Iterator[App]:
     run = f"daemon off; pid {folder}/pid; error_log {folder}/error.log;"
     process = subprocess.Popen([str(NGINX), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", run])
     try:
-        until = time.monotonic() + 20
-        while process.poll() is None:
-            try:
-                httpx.get(f"http://127.0.0.1:{port}/surelock/models/stories/state", timeout=10)
-                break
-            except httpx.TransportError:
-                assert time.monotonic() < until, "nginx does not answer"
-                time.sleep(0.05)
-        assert process.poll() is None, (folder / "error.log").read_text()
+        answers(f"http://127.0.0.1:{port}/surelock/models/stories/state", process)
         yield replace(app, url=f"http://127.0.0.1:{port}")
     finally:
         process.terminate()

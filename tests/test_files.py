@@ -10,9 +10,7 @@ import pytest
 
 from surelock.__main__ import main
 from surelock.files import write_bytes, write_files
-from tests.browser.server import serve
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.browser.server import ROOT, serve
 
 
 def recorded(out: Path) -> int:

@@ -16,10 +16,9 @@ import httpx
 import pytest
 
 import surelock
-from tests.browser.server import serve
+from tests.browser.server import ROOT, serve
 
 pytestmark = pytest.mark.long
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")

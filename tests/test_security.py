@@ -11,12 +11,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.browser.server import App
+from tests.browser.server import ROOT, App
 from tests.browser.visitor import Visitor
 from tests.soak.abuse import FILES, GIVEN_AWAY, PARAMETERS, ROUTES, raw_get, wrongly_refused
 from tests.soak.visits import HOWS, visits
 
-ROOT = Path(__file__).resolve().parents[1]
 ADDRESSES = ("", "config", "theme.css", "manifest.json", "openapi.json", "monitoring", "nonsense", "surelock/x")
 ADDRESSES += ("gradio_api/info", "gradio_api/openapi.json", "gradio_api/app_id", "gradio_api/nonsense")
 OWN_FILES = [str(ROOT / name) for name in ("app.py", "requirements.txt", "assets/stories/config.json", ".git/config")]

@@ -163,7 +163,7 @@ def test_the_blocks_offered_are_all_that_are_valid(length: int, steps: int) -> N
 
 
 #: Of (length, steps, wanted) the block length: at least half of the wanted one, else one block. As in
-#: tests/js/schedule.test.js.
+#: tests/js/blanks.test.js.
 BLOCKS = [(128, 128, 32, 32), (127, 127, 32, 127), (254, 254, 32, 254), (61, 61, 32, 61), (100, 100, 32, 25),
           (48, 48, 32, 24), (48, 6, 32, 24), (34, 34, 32, 17), (30, 30, 32, 30), (62, 62, 31, 31), (62, 62, 61, 31),
           (62, 62, 30, 62), (64, 2, 16, 64), (9, 9, 1, 1)]  # fmt: skip

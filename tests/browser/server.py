@@ -55,6 +55,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def answers(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a process that was started answers there."""
+    begun = time.monotonic()
+    while True:
+        try:
+            if httpx.get(url, timeout=30).status_code == 200:
+                return
+        except httpx.TransportError as error:  # not listening yet, or just beginning to
+            if process.poll() is not None or time.monotonic() - begun > 90:
+                raise RuntimeError(f"{process.args} did not start") from error
+            time.sleep(0.05)
+
+
 @contextmanager
 def serve(
     *arguments: str,
@@ -68,20 +81,12 @@ def serve(
     output: Any = log.open("wb") if log else subprocess.DEVNULL
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False", "HF_TOKEN": SECRET}
     environment["GRADIO_SERVER_PORT"] = str(port)
-    begun = time.monotonic()
     process = subprocess.Popen(
         [*command, *arguments], cwd=cwd, env=environment, stdout=output, stderr=subprocess.STDOUT
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        while True:
-            try:
-                if httpx.get(f"{url}/", timeout=30).status_code == 200:
-                    break
-            except httpx.TransportError as error:  # not listening yet, or just beginning to
-                if process.poll() is not None or time.monotonic() - begun > 90:
-                    raise RuntimeError("app.py did not start") from error
-                time.sleep(0.05)
+        answers(f"{url}/", process)
         yield App(url, process, log)
     finally:
         process.terminate()

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { fit, wantsOf } from "../../assets/js/form/schedule.js";
+import { blockSaid, fit, wantsOf } from "../../assets/js/form/schedule.js";
 import { blanksOf, toWrite, withBlanks } from "../../assets/js/trace/blanks.js";
 
 test("what a run will write is said in a sentence", () => {
@@ -26,4 +26,23 @@ test("beside blanks, steps and blocks that follow the length are those of all ma
   const none = fit({ gen_length: 0, steps: 40, block_length: 8 }, 512);
   assert.deepEqual(values("a __", none.gen_length, none.steps, none.block_length).steps, null);
   assert.deepEqual(wantsOf(none), { gen_length: 0, steps: null, block_length: null });
+});
+
+test("a block is at least half of the wanted one, else the text is one block, and it is said", () => {
+  const found = (length, steps, wanted) => {
+    const fitted = fit({ gen_length: length, steps, block_length: wanted }, 512);
+    return [fitted.block_length, blockSaid(wanted, fitted).split(" ")[0]];
+  };
+  const cases = [
+    [128, 128, 32, 32, ""],
+    [127, 127, 32, 127, "One"],
+    [254, 254, 32, 254, "One"],
+    [100, 100, 32, 25, "Changed"],
+    [48, 6, 32, 24, "Changed"],
+    [62, 62, 61, 31, "Changed"],
+    [62, 62, 30, 62, "One"],
+    [9, 9, 1, 1, ""],
+    [9, 9, null, 9, ""],
+  ];
+  for (const [length, steps, wanted, ...right] of cases) assert.deepEqual(found(length, steps, wanted), right);
 });

@@ -5,7 +5,7 @@ import { laneClock } from "../../assets/js/stage/clock.js";
 import { narrate } from "../../assets/js/stage/narrator.js";
 import { chapters } from "../../assets/js/trace/chapters.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { every, joined, RANDOM, raceOf, shown, small } from "./small.js";
+import { every, joined, lasting, RANDOM, raceOf, shown, small } from "./small.js";
 
 /** `small`, whose first lane takes 1 s a step and whose second takes these. */
 function raced(...seconds) {
@@ -36,14 +36,7 @@ test("the cursor counts the slowest clocked lane's steps by the clock, and the o
   const seconds = fc.array(fc.constantFrom(0, 0.125, 0.25, 0.5, 1, 3), { minLength: 1, maxLength: 6 });
   const races = [fc.array(seconds, { minLength: 1, maxLength: 4 }), fc.nat(4), fc.boolean()];
   const check = (lists, apart, byClock) => {
-    const document = raceOf(
-      lists.map((list, i) =>
-        every(
-          `${i}`,
-          list.map((seconds) => ({ seconds })),
-        ),
-      ),
-    );
+    const document = raceOf(lists.map((list, i) => every(`${i}`, lasting(...list))));
     const ids = lists.map((_, i) => `${i}`);
     document.header.timed_together = [{ lanes: ids.filter((_, i) => i + 1 !== apart) }];
     const { race, lanes } = shown(Trace.parse(document), { byClock });

@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { Gauges } from "../../assets/js/stage/gauges.js";
+import { mostWork } from "../../assets/js/stage/numbers.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { onPage } from "./page.js";
-import { small } from "./small.js";
+import { every, raceOf, shown, small } from "./small.js";
 
 test("four gauges tell of each lane beside the reference, in a number, a note and a bar", (t) => {
   onPage(t);
@@ -45,4 +46,26 @@ test("four gauges tell of each lane beside the reference, in a number, a note an
     ["2.00 s | on this machine | 1"],
     ["1 | of 2, commit error 0.38 nats, regret 0.3 | 0.5"],
   ]);
+});
+
+/** Lanes of so many steps of 100 FLOPs each, were every position computed. */
+const race = (...steps) => raceOf(steps.map((count, i) => every(`${i}`, new Array(count).fill({}))));
+
+test("while a run comes the whole is what is asked for, not what is there", () => {
+  const document = race(8, 4);
+  const trace = shown(new Trace(document), { live: true });
+  assert.equal(mostWork(trace), 1, "before the first step");
+  for (const record of document.records.slice(0, 2)) trace.append(record);
+  assert.equal(mostWork(trace), 800);
+  for (const record of document.records.slice(2, 6)) trace.append(record);
+  assert.equal(mostWork(trace), 800, "it stays while the work grows");
+  const lane = trace.lanes[1];
+  lane.masked.fill(0);
+  assert.ok(lane.endsAt(lane.count - 1), "nothing is left to write");
+  lane.decoder.unmask = { kind: "remask" };
+  assert.deepEqual(
+    [lane.most, lane.endsAt(lane.count - 1), lane.endsAt(7)],
+    [8, false, true],
+    "what is taken back is written anew in as many steps more",
+  );
 });

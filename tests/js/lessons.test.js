@@ -1,19 +1,20 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import test from "node:test";
 import { ANSWERS, answer, because, holds, misfit, named, stepOf } from "../../assets/js/lessons/answers.js";
 import { besides, inWords } from "../../assets/js/lessons/questions.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, raceOf } from "./small.js";
+import { decoder, raceOf, read } from "./small.js";
 
-const assets = new URL("../../assets/", import.meta.url);
-const read = (path) => JSON.parse(readFileSync(new URL(path, assets), "utf-8"));
-const lessons = readdirSync(new URL("lessons/", assets))
+const lessons = readdirSync(new URL("../../assets/lessons/", import.meta.url))
   .filter((file) => /^\d/.test(file))
-  .map((file) => read(`lessons/${file}`))
+  .map((file) => read(`assets/lessons/${file}`))
   .sort((a, b) => a.number - b.number);
 const runs = new Map(
-  [...new Set(lessons.map(({ run }) => run.recorded))].map((name) => [name, Trace.parse(read(`runs/${name}.json`))]),
+  [...new Set(lessons.map(({ run }) => run.recorded))].map((name) => [
+    name,
+    Trace.parse(read(`assets/runs/${name}.json`)),
+  ]),
 );
 const nameOf = (p) => `cell ${p}`;
 
@@ -179,7 +180,7 @@ test("predictions are counted in words, and judged to the number that is close e
 });
 
 test("a lane that a lesson points at has the name that it has on this run", () => {
-  const trace = Trace.parse(read("runs/stories.json"));
+  const trace = Trace.parse(read("assets/runs/stories.json"));
   trace.lanes[0].name = "All $& of it";
   assert.equal(named("under “{reference}”, for “{subject}”", trace), "under “All $& of it”, for “SureLock”");
 });
@@ -272,6 +273,6 @@ test("the gauges are not said to show errors: they count", () => {
 });
 
 test("the schema names the answers that there are", () => {
-  const { $defs } = read("lessons/schema.json");
+  const { $defs } = read("assets/lessons/schema.json");
   assert.deepEqual([...$defs.answer.properties.is.enum].sort(), Object.keys(ANSWERS).sort());
 });

@@ -6,7 +6,7 @@ import { heading, stepsAfter, told } from "../../assets/js/export/poster.js";
 import { narrate, verdict } from "../../assets/js/stage/narrator.js";
 import { summary } from "../../assets/js/stage/spoken.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, every, longer, pairs, raceOf, record, shown, small } from "./small.js";
+import { decoder, every, lasting, longer, pairs, raceOf, record, shown, small } from "./small.js";
 
 /** `small` or such a document, its second lane's steps of this length, with commit errors where they are given. */
 function raced({ seconds = 0.5, errors = null, records = small().records, document = { ...small(), records } } = {}) {
@@ -149,8 +149,7 @@ test("the verdict of several lanes is the work of each beside the reference", ()
 });
 
 test("by the clock a lane that has not finished its first step is still all blanks", () => {
-  const steps = (...list) => list.map((seconds) => ({ seconds }));
-  const lanes = [every("a", steps(1, 1, 1)), every("b", steps(1.5, 0.1, 0.1))];
+  const lanes = [every("a", lasting(1, 1, 1)), every("b", lasting(1.5, 0.1, 0.1))];
   const trace = shown(Trace.parse(raceOf(lanes)), { byClock: true });
   assert.match(narrate(trace, 0), /^After the prompt/);
 });

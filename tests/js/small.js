@@ -1,5 +1,6 @@
 // Whole trace documents of four positions, two of them prompt, and three steps; and random sequences.
 
+import { readFileSync } from "node:fs";
 import fc from "fast-check";
 
 /** How random sequences are drawn: SEED=2 npm test draws others, SHRINK=1 makes one that fails as short as can be. */
@@ -8,6 +9,9 @@ export const RANDOM = { seed: Number(process.env.SEED ?? 48), endOnFailure: !pro
 /** A list of numbers that a test makes its moves of. */
 export const numbers = (maxLength) =>
   fc.array(fc.nat(9999), { minLength: process.env.SHRINK ? 1 : maxLength >> 1, maxLength, size: "max" });
+
+/** A JSON file, by its path in the repository. */
+export const read = (path) => JSON.parse(readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8"));
 
 export const base64 = (...bytes) => btoa(String.fromCharCode(...bytes));
 
@@ -33,6 +37,9 @@ export const decoder = (id, name, compute, more = {}) => ({
 
 /** A lane that computes everything, and its steps, as `raceOf` takes them. */
 export const every = (id, steps, more) => [decoder(id, id, { kind: "everything" }, more), steps];
+
+/** Steps that take so many seconds each. */
+export const lasting = (...list) => list.map((seconds) => ({ seconds }));
 
 const top = { at: [1, 1], ids: [5, 6, 7, 8, 9], p: base64(255, 51, 0, 0, 0) };
 const two = { computed: [0, 1, 3, 1], kl: [0, 0], confidence: [1, 1], seconds: 0.5, flops: 60 };

@@ -2,7 +2,6 @@
 // sentences.js): over twelve traces all of them are true, and add up.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import test from "node:test";
 import { heading } from "../../assets/js/export/poster.js";
 import { toCsv } from "../../assets/js/export/share.js";
@@ -16,9 +15,8 @@ import { chapters, moments } from "../../assets/js/trace/chapters.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
 import { results } from "../../assets/js/trace/results.js";
 import { holds, numbersIn, reading, same } from "./sentences.js";
-import { byHand, decoder, longer, pairs, raceOf, small } from "./small.js";
+import { byHand, decoder, longer, pairs, raceOf, read, small } from "./small.js";
 
-const read = (path) => JSON.parse(readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8"));
 const aged = (rule, unlocked = []) =>
   raceOf(
     [

@@ -4,7 +4,7 @@ import test from "node:test";
 import { sameText } from "../../assets/js/dom.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, every, joined, raceOf, record, shown, small } from "./small.js";
+import { decoder, every, joined, lasting, raceOf, record, shown, small } from "./small.js";
 
 const trace = readTrace(small());
 const [, locks] = trace.lanes;
@@ -128,18 +128,7 @@ test("a trace says which engine computed its lanes and where they were timed; a 
 
 const made = (sides, more) => readTrace(raceOf(sides, more));
 /** Lanes whose steps take so long, shown by the clock. */
-const timed = (...lists) =>
-  shown(
-    made(
-      lists.map((list, i) =>
-        every(
-          "abc"[i],
-          list.map((seconds) => ({ seconds })),
-        ),
-      ),
-    ),
-    { byClock: true },
-  );
+const timed = (...lists) => shown(made(lists.map((list, i) => every("abc"[i], lasting(...list)))), { byClock: true });
 
 test("a text of which nothing was to be written is open", () => {
   const whole = made([every("a", [{}]), every("b", [{}])], { prompt: [2, 3, 4, 5] });
