@@ -129,7 +129,7 @@ def test_who_waits_hears_after_a_while_though_nothing_changes(monkeypatch: pytes
         with queue.place("a", "a"), queue.place("b", "b") as mine:
             reports = mine.waits()
             told = [await anext(reports), await asyncio.wait_for(anext(reports), 5)]
-            queue.leave(mine)
+            queue.finished("b")
             return [*told, await anext(reports, "left")]
 
     monkeypatch.setattr(Queue.change, "__defaults__", (0.05,))

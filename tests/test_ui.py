@@ -28,7 +28,7 @@ from surelock.trace.recorder import Recorder, make_header
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
-from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_shared
+from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_request, read_shared
 from surelock.ui.schedule import Wants, fit
 from surelock.ui.serving import _Files, first_parts, page_head, routes
 
@@ -105,6 +105,13 @@ def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
     ):
         with pytest.raises(ValueError, match=said):
             read_branch(lm, "tiny", {"prompt_tokens": [3, 4], "lanes": [lane]} | change, 64)
+
+
+def test_requests_that_differ_in_a_value_have_other_keys(models: Any) -> None:
+    asked = {"model": "stories", "prompt": "Tom", "chat": True, "lanes": [LANE], **DEFAULTS}
+    other: list[dict[str, Any]] = [{"prompt": "Ben"}, {"chat": False}, {"seed": 1}, {"lanes": [LANE | {"name": "B"}]}]
+    keys = [read_request(models, asked | each, 128).key for each in ({}, *other, dict(reversed(asked.items())))]
+    assert keys[-1] == keys[0] and len({*keys}) == 1 + len(other)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from starlette.types import Scope
 
 
 def is_address(name: str) -> bool:
-    """Return whether a host name is a numeric address."""
     try:
         ip_address(name)
     except ValueError:

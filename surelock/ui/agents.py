@@ -47,11 +47,9 @@ class Agents:
             return [TextContent(type="text", text=json.dumps(last))]
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Return the context within which requests are answered."""
         return self._manager.run()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
         body = scope[BODY]
         if isinstance(body, dict) and body.get("method") == "tools/call":
             try:

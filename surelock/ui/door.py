@@ -51,18 +51,15 @@ class Door:
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """The routes, which come before Gradio's."""
-        label, run = "/surelock/models/{label:path}/state", f"{RUNS}/{{id}}"
-        posts: Mapping[str, Any] = {
-            RUNS: self.open,
-            f"{run}/stop": self.stop,
-            "/surelock/token": self.token,
-            "/surelock/attended": self.attended,
-        }
-        gets = {f"{run}/events": self.events, f"{run}/trace": self.trace, f"{run}/top": self.top, label: self.state}
         return [
-            *(Route(path, each, methods=["POST"]) for path, each in posts.items()),
-            *(Route(path, each) for path, each in gets.items()),
+            Route(RUNS, self.open, methods=["POST"]),
+            Route(f"{RUNS}/{{id}}/events", self.events),
+            Route(f"{RUNS}/{{id}}/stop", self.stop, methods=["POST"]),
+            Route(f"{RUNS}/{{id}}/trace", self.trace),
+            Route(f"{RUNS}/{{id}}/top", self.top),
+            Route("/surelock/models/{label:path}/state", self.state),
+            Route("/surelock/token", self.token, methods=["POST"]),
+            Route("/surelock/attended", self.attended, methods=["POST"]),
         ]
 
     async def open(self, request: Request) -> Response:
@@ -187,7 +184,6 @@ class Door:
 
 
 def _given(request: Request) -> Mapping[str, Any]:
-    """The values of a request by name."""
     body = request.scope[BODY]
     return body if isinstance(body, Mapping) else {}
 

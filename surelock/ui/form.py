@@ -111,11 +111,9 @@ class Form:
         self._connect()
 
     def about(self, label: str) -> str:
-        """Return the badge of a model, as HTML."""
         return f'<p class="sl-model-badge">{escape(self.models.about(label)).replace("$", "&#36;")}</p>'
 
     def suits(self, label: str) -> dict[str, Any]:
-        """Return the settings that suit a model, in the flat form."""
         return {**self.models.recommended(label), **OPENING.get(label, {})}
 
     def _field(self, name: str, start: Mapping[str, Any]) -> Any:

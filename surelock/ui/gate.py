@@ -12,6 +12,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,14 +33,14 @@ TAKEN = {
         rf"|{API}/(info/?|app_id/?|theme\.css|startup-events|queue/data|call/(v2/)?decode/{PLAIN})"
     ),
     "POST": re.compile(
-        rf"{API}/(queue/join|run/predict|cancel|reset|call/(v2/)?decode|upload)/?"
+        rf"{API}/(queue/join|run/predict|cancel|reset|call/(v2/)?decode)/?"
         rf"|/surelock/(runs|runs/{PLAIN}/stop|token|attended)"
     ),
 }
 TAKEN["HEAD"] = TAKEN["GET"]
 AGENTS = re.compile(rf"{API}/mcp/?")  # calls of agents, with --mcp; they have no streams
-#: Their bodies are not read: an upload is refused by a route of its own, and to stop needs no words.
-UNREAD = re.compile(rf"{API}/upload/?|/surelock/runs/{PLAIN}/stop")
+UPLOAD = re.compile(rf"{API}/upload/?")
+STOP = re.compile(rf"/surelock/runs/{PLAIN}/stop")  # its body is not read: to stop needs no words
 
 MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a tenth
 MOST_BODIES, MOST_BODIES_OF_ONE = 2**26, 2**24  # bytes that arrive or wait for an answer, of all clients and of one
@@ -100,7 +101,6 @@ class Gate:
         self._open: Counter[str] = Counter()  # requests that are not answered yet, by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or refuse it."""
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
@@ -113,7 +113,7 @@ class Gate:
             self._check(scope)
             if self._open[client] > MOST_REQUESTS:
                 raise Refused(429, "Too many requests of one address are open; close some pages.")
-            if scope["method"] == "POST" and not UNREAD.fullmatch(scope["path"]):
+            if scope["method"] == "POST" and not STOP.fullmatch(scope["path"]):
                 body = await self._read(scope, receive, content)
                 receive = _again(bytes(content), receive)
             scope = {**scope, "headers": _cheap(scope["headers"]), BODY: body, "state": state}
@@ -133,13 +133,15 @@ class Gate:
     def _check(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]
         host, origin = _name(f"//{headers.get('host', '')}"), headers.get("origin")
-        if not (is_address(host) or self._goes_by(host, PUBLIC_NAMES)):
+        if not (is_address(host) or _goes_by(host, {*self.names, *PUBLIC_NAMES})):
             raise Refused(421, "This server does not go by that name; --allow-host adds one.")
         if "transfer-encoding" in headers:  # pieces of a byte each would keep the server busy for a minute
             raise Refused(411, "A body comes whole, with its length (content-length).")
-        if origin is not None and is_local(host) and not self._goes_by(_name(origin), (host,)):
+        if origin is not None and is_local(host) and not _goes_by(_name(origin), self.names) and _name(origin) != host:
             # On a public server any page or script may call: requests carry no rights.
             raise Refused(403, "Pages of other sites may not call a server on this machine.")
+        if scope["method"] == "POST" and UPLOAD.fullmatch(path):
+            raise Refused(403, "This page takes no uploads: traces are opened in the browser.")
         if self.agents and AGENTS.fullmatch(path):
             if scope["method"] != "POST":
                 raise Refused(405, "Agents call by POST; no stream is open for them.")
@@ -175,9 +177,6 @@ class Gate:
             if self._bodies[client] > MOST_BODIES_OF_ONE or self._bodies.total() > MOST_BODIES:
                 raise Refused(503, "Too much is being sent at once. Try again in a moment.")
 
-    def _goes_by(self, name: str, others: Collection[str]) -> bool:
-        return "*" in self.names or any(_matches(name, each) for each in (*self.names, *others))
-
 
 def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
     """Return the names of this server: the machine's, a Space's, and the allowed ones.
@@ -207,8 +206,8 @@ def _name(url: str) -> str:
         return ""
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return name.endswith(pattern[1:]) if pattern.startswith("*.") else name == pattern
+def _goes_by(name: str, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(name, each) for each in patterns)
 
 
 def _with_headers(send: Send, state: Mapping[str, Any]) -> Send:
@@ -280,13 +279,9 @@ def _check_body(body: Any) -> None:
 
 
 def _again(content: bytes, receive: Receive) -> Receive:
-    sent = False
+    whole: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def again() -> Message:
-        nonlocal sent
-        if sent:
-            return await receive()
-        sent = True
-        return {"type": "http.request", "body": content, "more_body": False}
+        return whole.pop() if whole else await receive()
 
     return again

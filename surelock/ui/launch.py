@@ -37,7 +37,6 @@ FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the argument parser of app.py."""
     about = "Watch a masked diffusion language model decode with and without SureLock."
     made = Parser(prog="app.py", description=about)
     add_page_arguments(made)

@@ -105,7 +105,6 @@ def read_text(name: str, text: str) -> Any:
 
 
 def _read_lanes(link: Link, query: Mapping[str, str]) -> None:
-    """Read the lanes of the link."""
     if "lanes" not in query:
         return
     try:

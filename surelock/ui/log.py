@@ -36,7 +36,6 @@ class Calm(logging.Filter):
         self._lines: deque[float] = deque([-SECONDS] * MOST_LINES, maxlen=MOST_LINES)  # the times of the last ones
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is written."""
         now, text = time.monotonic(), _text(record)
         error = record.exc_info[1] if record.exc_info else None
         if ADVICE in text:

@@ -24,7 +24,6 @@ _ABOUT = (
     "The model is very small (5.9 million parameters) and writes children's stories: clumsy text comes from the model, "
     "not from the decoder."
 )
-_EMBEDDED_FILES = ASSETS / EMBEDDED
 
 
 class NotReady(ValueError):
@@ -77,11 +76,9 @@ class Models:
 
     @property
     def labels(self) -> list[str]:
-        """The labels, in the order of the command line."""
         return list(self._names)
 
     def about(self, label: str) -> str:
-        """Return a sentence about the model."""
         return _ABOUT if self._names.get(label) == EMBEDDED else f"The model is {label}."
 
     def start_loading(self, label: str) -> None:
@@ -141,7 +138,7 @@ class Models:
         if label in self._loaded:
             return dict(self._loaded[label].generation)
         name = self._names.get(label, "")
-        directory = _EMBEDDED_FILES if name == EMBEDDED else Path(name)
+        directory = ASSETS / EMBEDDED if name == EMBEDDED else Path(name)
         try:
             if not (directory / CONFIG).is_file():
                 return {}

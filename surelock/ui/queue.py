@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -68,7 +68,9 @@ class Queue:
         try:
             yield place
         finally:
-            self.leave(place)
+            entry.readers.remove(place)
+            if not entry.readers and self._entries.get(job) is entry:
+                self.finished(job)
 
     def check(self, client: str, script: bool, job: object = None) -> None:
         """Raise QueueFull if a client has no place for a job. None is a new one."""
@@ -85,14 +87,6 @@ class Queue:
             raise QueueFull(of_one, client=True)
         if len(waiting) >= most:
             raise QueueFull(most, client=False)
-
-    def leave(self, place: Place) -> None:
-        """Give up a place. Without readers a job leaves the queue, and the device."""
-        entry = self._entries.get(place.job)
-        if entry is not None and place in entry.readers:
-            entry.readers.remove(place)
-            if not entry.readers:
-                self.finished(place.job)
 
     def finished(self, job: object) -> None:
         """Take a job off the queue, and off the device: it computes nothing more."""
@@ -123,12 +117,9 @@ class Queue:
 
     async def change(self, seconds: float = STATUS_SECONDS) -> None:
         """Wait until a job has left the queue, at most some seconds."""
-        changed = self._changed
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await changed.wait()
-        except TimeoutError:
-            pass
+                await self._changed.wait()
 
     def wake(self) -> None:
         """Let everyone who waits look again."""

@@ -34,7 +34,7 @@ class Job:
 
     prompt: its text, None if unknown.
     chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
-    asked: the key of the request that it was read from, see `key_of`; None if there was none.
+    key: of the request that it was read from: jobs of the same key have the same result.
     """
 
     label: str
@@ -42,16 +42,11 @@ class Job:
     tokens: list[int]
     lanes: tuple[Lane, ...]
     chat: bool | None = None
-    asked: str | None = None
+    key: str = ""
 
     @property
     def gen_length(self) -> int:
         return self.lanes[0].decoder.settings.gen_length
-
-    @property
-    def key(self) -> str:
-        """The key of the request, or a hash of all fields: jobs with the same key have the same result."""
-        return self.asked or sha256(repr(self).encode()).hexdigest()
 
 
 def read_request(models: Models, asked: Any, most: int) -> Job:
@@ -71,15 +66,7 @@ def read_request(models: Models, asked: Any, most: int) -> Job:
         shared = read_shared({name: asked.get(name) for name, _ in described(DecodeSettings)})
         lanes = read_lanes(lanes_in(asked.get("lanes")), shared)
         job = read_job(lm, label, asked.get("prompt"), bool(asked.get("chat", True)), lanes, longest)
-    return replace(job, asked=key_of(asked))
-
-
-def key_of(asked: Any) -> str | None:
-    """Return the key of a request: equal requests are for the same job. None for what is no request.
-
-    The request is not read, since that would hold up the server: a long prompt has ten thousand tokens.
-    """
-    return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest() if isinstance(asked, Mapping) else None
+    return replace(job, key=sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest())
 
 
 def lanes_in(value: Any) -> Any:
@@ -146,24 +133,19 @@ def read_job(
 
     Raises ValueError, one sentence.
     """
-    check_prompt(prompt)
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ValueError("prompt is empty: write a few words for the model to continue.")
+    check_characters(prompt)
     tokens = prompt_tokens(lm, prompt, chat, blanks)
     job = Job(label, prompt, tokens, tuple(lanes), chat=chat if has_chat(lm) else None)
-    check_length(job, most)
-    check_runs(lm, job)
+    check_job(lm, job, most)
     return job
 
 
-def check_prompt(prompt: Any) -> None:
-    """Raise ValueError, one sentence, for a prompt that is empty or too long."""
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise ValueError("prompt is empty: write a few words for the model to continue.")
+def check_characters(prompt: str) -> None:
+    """Raise ValueError for a prompt of more than MOST_CHARACTERS."""
     if len(prompt) > MOST_CHARACTERS:
-        raise ValueError(_too_long(prompt))
-
-
-def _too_long(prompt: str) -> str:
-    return f"prompt is too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
+        raise ValueError(f"prompt is too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here.")
 
 
 def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: int) -> Job:
@@ -177,21 +159,13 @@ def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: i
     tokens, prompt = asked.get("prompt_tokens"), asked.get("prompt")
     if not isinstance(tokens, list) or not tokens or not all(type(token) is int and token >= 0 for token in tokens):
         raise ValueError("prompt_tokens must be a list of token ids.")
-    lanes = read_lanes(asked.get("lanes"), None)
-    if isinstance(prompt, str) and len(prompt) > MOST_CHARACTERS:
-        raise ValueError(_too_long(prompt))
-    chat = asked.get("chat")
-    job = Job(
-        label,
-        prompt if isinstance(prompt, str) else None,
-        tokens,
-        tuple(lanes),
-        chat if isinstance(chat, bool) else None,
-    )
-    check_length(job, most)
     if any(token >= lm.config.vocab_size for token in tokens):
         raise ValueError(f"prompt_tokens do not belong to the model {label}: it has fewer tokens.")
-    check_runs(lm, job)
+    prompt = prompt if isinstance(prompt, str) else None
+    check_characters(prompt or "")
+    chat = asked["chat"] if isinstance(asked.get("chat"), bool) else None
+    job = Job(label, prompt, tokens, tuple(read_lanes(asked.get("lanes"), None)), chat)
+    check_job(lm, job, most)
     return job
 
 
@@ -225,16 +199,14 @@ def _in_time(lm: LanguageModel, encode: Callable[[], Encoded]) -> Encoded:
         raise ValueError(f"prompt takes the tokenizer more than {ENCODING_SECONDS:g} s; try another one.") from None
 
 
-def check_length(job: Job, most: int) -> None:
-    """Raise ValueError if prompt and generated part together exceed `most` positions."""
+def check_job(lm: LanguageModel, job: Job, most: int) -> None:
+    """Raise ValueError for more than `most` positions, for a prompt that leaves nothing to write, and for settings and
+    events that no run can have.
+    """
     total = len(job.tokens) + job.gen_length
     if total > most:
         sizes = f"{len(job.tokens)} tokens and {job.gen_length} to generate make {total}"
         raise ValueError(f"prompt is too long: {sizes}; at most {most} positions fit here.")
-
-
-def check_runs(lm: LanguageModel, job: Job) -> None:
-    """Raise ValueError for a prompt that leaves nothing to write, or settings and events that no run can have."""
     if not job.gen_length and lm.mask_id not in job.tokens:
         raise ValueError("prompt has no blank and gen_length is 0: leave a blank (__), or set a length.")
     for lane in job.lanes:
@@ -242,7 +214,6 @@ def check_runs(lm: LanguageModel, job: Job) -> None:
 
 
 def has_chat(lm: LanguageModel) -> bool:
-    """Return whether the tokenizer of the model has a chat template."""
     return bool(getattr(lm.tokenizer, "chat_template", None))
 
 

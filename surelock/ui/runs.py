@@ -52,7 +52,6 @@ class Run:
 
     @property
     def idle(self) -> bool:
-        """Whether it has no open stream."""
         return self._stream is None
 
     @property

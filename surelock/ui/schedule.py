@@ -44,7 +44,6 @@ class Wants:
 
     @property
     def text(self) -> str:
-        """Itself as JSON."""
         return json.dumps([self.gen_length, self.steps, self.block_length])
 
     def with_field(self, name: str, value: Any, length: int) -> Wants:

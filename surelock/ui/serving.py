@@ -1,4 +1,4 @@
-"""Answers beside Gradio's: the files of the page, the refusal of uploads, and of a failure.
+"""Answers beside Gradio's: the files of the page, and that of a failure.
 
 Files are compressed once for all visitors, and the gate hands answers over piece by piece. Gradio compresses files for
 every visit, which takes a third of a second of the cores that decode.
@@ -65,7 +65,6 @@ class KeptAnswers:
         self._app, self._kept, self._making = app, dict[object, list[Message]](), asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request."""
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or scope["path"] not in ("/", "/config"):
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
@@ -152,10 +151,6 @@ def _shell(request: Request) -> Response:  # in a thread: making it takes a seco
     return Response(text, media_type="text/plain", headers=headers)
 
 
-async def _no_upload(request: Request) -> Response:
-    return JSONResponse({"detail": "This page takes no uploads: traces are opened in the browser."}, 403)
-
-
 def model_files() -> tuple[str, ...]:
     """Return the names of the files of the embedded model that a browser needs to decode."""
     described = json.loads((ASSETS / EMBEDDED / "browser.json").read_text("utf-8"))
@@ -163,13 +158,12 @@ def model_files() -> tuple[str, ...]:
 
 
 def routes() -> list[BaseRoute]:
-    """Return the routes that come before Gradio's: files under /surelock/, Gradio's modules, the refusal of uploads."""
+    """Return the routes that come before Gradio's: files under /surelock/, and Gradio's modules."""
     mounts: list[BaseRoute] = [Mount(f"/{PREFIX}/{folder}", _Files(ASSETS / folder, _ASK_AGAIN)) for folder in SERVED]
     mounts.append(Mount(f"/{PREFIX}/{EMBEDDED}", _Files(ASSETS / EMBEDDED, _ASK_AGAIN, model_files())))
     mounts.append(Mount("/assets", _Files(Path(BUILD_PATH_LIB), _FOR_GOOD)))
-    uploads = [Route(f"/gradio_api/upload{end}", _no_upload, methods=["POST"]) for end in ("", "/")]
     answers = {"plotly.min.js": _plotly, SHELL: _shell, "scripts/worker.js": _worker}
-    return [*(Route(f"/{PREFIX}/{name}", answer) for name, answer in answers.items()), *uploads, *mounts]
+    return [*(Route(f"/{PREFIX}/{name}", answer) for name, answer in answers.items()), *mounts]
 
 
 def first_parts() -> list[str]:

@@ -130,7 +130,6 @@ def _data() -> str:
 
 
 def add_site_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `surelock site`, and set the parser's `run`."""
     add = parser.add_mutually_exclusive_group(required=True).add_argument
     add("directory", nargs="?", type=Path, metavar="DIR", help="write the page into this folder")
     one = "write it as one file, which works from a disk without a network"

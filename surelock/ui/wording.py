@@ -8,22 +8,16 @@ _LABELS = {"prompt": "Prompt", "lanes": "Lanes", "compute": "Computes", "unmask"
 _NONE = re.compile(r", or None for [^,;]*|, or one per sequence")
 
 
-def labels() -> dict[str, str]:
-    """Return the label of every name that a message can begin with. Shared settings come before those of a rule."""
-    found = dict(_LABELS)
-    for flat, each in flat_settings().items():
-        found.setdefault(flat, each.setting.label)
-        found.setdefault(each.name, each.setting.label)
-    return found
-
-
 def in_words(problem: str) -> str:
     """Return a message in the words of the page.
 
     Names with an underscore are replaced everywhere. Other names are also plain words, so they are replaced only at the
     beginning.
     """
-    known = labels()
+    known = dict(_LABELS)
+    for flat, each in flat_settings().items():  # shared settings come before those of a rule
+        known.setdefault(flat, each.setting.label)
+        known.setdefault(each.name, each.setting.label)
     first, *rest = re.split(r"(?<=\w)\b", problem, maxsplit=1)
     text = known.get(first, first) + "".join(rest)
     text = re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: known.get(found[0], found[0]), text)

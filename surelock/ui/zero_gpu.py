@@ -39,7 +39,6 @@ _SENTENCES = re.compile(r"(?<!vs)\.\s+")
 
 
 def on_zero_gpu() -> bool:
-    """Return whether this is a ZeroGPU Space."""
     return bool(os.environ.get("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
 
 
