@@ -118,7 +118,7 @@ def test_a_prompt_fits_while_the_shortest_answers_do(form: Form, lm: surelock.La
     try:
         for tokens, longest in ((33, 24), (40, 24), (41, 16), (48, 16)):
             assert about("5 " * tokens) == (f"{tokens} tokens of the 64 that fit here.", longest)
-        assert about("5 " * 49) == ("49 tokens of the 64 that fit here with the answer: shorten it.", 16)
+        assert about("5 " * 49) == ("Too long: 49 tokens; at most 64 fit here, 16 of them for the answer.", 16)
         assert about("x" * MOST_CHARACTERS)[0] == "" and about("x" * (MOST_CHARACTERS + 1))[0].startswith("Too long")
     finally:
         form.models._loaded.clear()

@@ -4,4 +4,5 @@ import "./stage/stage.js";
 import "./run/files.js";
 import "./run/tab.js";
 import "./decode/store.js";
+import "./trace/blanks.js";
 import "./trace/trace.js";

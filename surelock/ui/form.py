@@ -282,8 +282,9 @@ def _measured(prompt: str, tokens: Sequence[int] | None, most: int) -> tuple[str
         return "", f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
     if tokens is None:
         return "", ""
-    length = f"{len(tokens)} tokens of the {most} that fit here"
-    return (f"{length}.", "") if len(tokens) + 2 * LEAST <= most else ("", f"{length} with the answer: shorten it.")
+    if len(tokens) + 2 * LEAST <= most:
+        return f"{len(tokens)} tokens of the {most} that fit here.", ""
+    return "", f"Too long: {len(tokens)} tokens; at most {most} fit here, {2 * LEAST} of them for the answer."
 
 
 def _lanes(wanted: Any, presets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

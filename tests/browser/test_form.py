@@ -64,7 +64,7 @@ def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: 
     page.click(".sl-control-stop")
     page.fill("#sl-prompt textarea", "dog " * 501)
     for note in page.locator(".sl-writes").all():
-        expect(note).to_have_text("503 tokens of the 512 that fit here with the answer: shorten it.")
+        expect(note).to_have_text("Too long: 503 tokens; at most 512 fit here, 16 of them for the answer.")
     page.fill("#sl-prompt textarea", "A red hen sat")
     expect(page.locator("#sl-gen-length input[type=range]")).to_have_attribute("max", "504")
     expect(page.locator(".sl-model-badge")).to_contain_text("writes children's stories")

@@ -135,7 +135,7 @@ def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folde
     note = page.locator(".sl-prompt-box .sl-writes")
     for prompt, warning in (
         ("Жили-были", "expect nonsense."),
-        ("dog " * 1010, "of the 1024 that fit here with the answer"),
+        ("dog " * 1010, "at most 1024 fit here, 16 of them for the answer."),
     ):
         page.fill(".sl-prompt-box textarea", prompt)
         expect(note).to_contain_text(warning)

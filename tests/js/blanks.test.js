@@ -13,6 +13,7 @@ test("what a run will write is said in a sentence", () => {
       8,
       "8 tokens will follow. For a blank, type two underscores or more (__): one for each of its tokens.",
     ],
+    [" \n", 8, "Prompt is empty: write a few words for the model to continue."],
     ["Once", 0, "Nothing to write: leave a blank (__), or set a length."],
   ])
     assert.equal(toWrite(prompt, length), told);

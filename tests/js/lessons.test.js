@@ -46,20 +46,7 @@ test("the answers count what they say", () => {
   assert.equal(own("rest_steps", {}, steps.slice(0, 4)), 2, "of 1, 2 and 2");
   assert.equal(own("rest_steps", {}, [{ unmasked: write(2), locked: [2] }]), 0);
   assert.equal(own("rest_steps", {}, [{ unmasked: write(2) }]), 0, "where nothing locks");
-  const long = [
-    { unmasked: write(2, 3, 4) },
-    { locked: [4] },
-    {},
-    {},
-    {},
-    {},
-    {},
-    {},
-    {},
-    {},
-    { locked: [2] },
-    { locked: [3] },
-  ];
+  const long = [{ unmasked: write(2, 3, 4) }, { locked: [4] }, ...Array(8).fill({}), { locked: [2] }, { locked: [3] }];
   assert.equal(own("rest_steps", {}, long), 10, "of 10, 11 and 1");
   assert.equal(own("after_end_share"), 0.5);
   assert.equal(own("after_end_share", {}, [{ unmasked: [[2, 0]] }]), 1);
@@ -201,6 +188,8 @@ test("the reason of an answer is the numbers that it follows from", () => {
   assert.match(why("stories", "still_share", { below: 0.0005 }), /^[\d,]+ of [\d,]+ rows moved by at most 0.0005\.$/);
   assert.equal(why("stories", "flops_saved"), "“SureLock” did 55 % of the FLOPs of “Every token”.");
   assert.equal(why("stories", "saved_more"), "“SureLock” saved 45 % of the FLOPs and 22 % of the time.");
+  const rested = "Of 110 tokens that locked the quickest waited 2 steps, the slowest 89 steps.";
+  assert.equal(why("stories", "rest_steps"), rested);
   assert.match(why("stories", "after_end_share"), /does not end/);
   assert.equal(why("too-early", "changed_share", { lane: "letter" }), "It was so at 27 of 32 choices.");
   assert.match(why("too-early", "error_ratio", { lane: "letter", beside: "seen" }), /are 1.8 and 0.064 nats/);

@@ -222,9 +222,8 @@ const asks = {
     const { tokenizer, shape } = await assembled();
     const [tokens, pieces, most] = [tokenizer.encode(text, shape.mask_id), new Pieces(), shape.network.max_length];
     pieces.add(tokenizer.pieces(tokens));
-    const length = `${tokens.length} tokens of the ${most} that fit here`;
-    const tooLong = tokens.length + LEAST_ANSWER > most ? `${length} with the answer: shorten it.` : "";
-    return { foreign: pieces.isForeign(tokens), tooLong };
+    const sentence = `Too long: ${tokens.length} tokens; at most ${most} fit here, ${LEAST_ANSWER} of them for the answer.`;
+    return { foreign: pieces.isForeign(tokens), tooLong: tokens.length + LEAST_ANSWER > most ? sentence : "" };
   },
 
   /** [[position, share], ...]: what a position of these tokens (-1: masked) attends to most, as

@@ -15,7 +15,8 @@ const SCRIPTS = "script-src 'unsafe-inline';";
 const DECODES = "script-src 'unsafe-inline' blob: 'wasm-unsafe-eval'; worker-src blob:;";
 
 const HINTS = {
-  trace: "Everything, at full precision. It opens here again, and in Python with surelock.read_trace.",
+  trace:
+    "Everything, at full precision while the run is kept. It opens here again, and in Python with surelock.read_trace.",
   csv: "One row per lane, step and token.",
   replay: "One file that plays this run with no server and no network.",
   decodes: "The same with the decoder inside, about 23 MB: What if works in it, with no network either.",

@@ -184,8 +184,8 @@ function locked(_, { lane }, { right, missed, nameOf }) {
 function waited(trace, question) {
   const steps = waits(trace, question);
   if (!steps.length) return "No token locked.";
-  const [first, last] = [steps[0], steps.at(-1)].map((n) => count(n, "step"));
-  return `Of ${count(steps.length, "token")} that locked the first waited ${first}, the last ${last}.`;
+  const [least, most] = [steps[0], steps.at(-1)].map((n) => count(n, "step"));
+  return `Of ${count(steps.length, "token")} that locked the quickest waited ${least}, the slowest ${most}.`;
 }
 
 function costsOf(lanes) {

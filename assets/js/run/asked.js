@@ -1,6 +1,7 @@
 // What the form asks for, whole and checked, for a decoder that has no server to check it: its settings' descriptions
 // are the library's, and the refusals are those of surelock/ui/request.py in the words of the page.
 
+import { EMPTY } from "../trace/blanks.js";
 import { described } from "../trace/described.js";
 
 const MOST_CHARACTERS = 20_000;
@@ -73,7 +74,7 @@ export const overlong = ({ length }) =>
  * {model, prompt, lanes, setting: value, ...}. Throws a RangeError, one sentence. */
 export function wholeRequest({ model, prompt, prompt_tokens, chat, lanes, ...values }) {
   if (prompt_tokens) return { model, prompt, prompt_tokens, lanes: lanes.map(wholeLane) };
-  if (!prompt?.trim()) throw new RangeError("Prompt is empty: write a few words for the model to continue.");
+  if (!prompt?.trim()) throw new RangeError(EMPTY);
   if (overlong(prompt)) throw new RangeError(`Prompt is too long: ${overlong(prompt)}`);
   const settings = settingsOf(values);
   const whole = ({ id, name, compute, unmask }) => ({ id, name, compute, unmask, settings, events: [], parent: null });

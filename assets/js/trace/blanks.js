@@ -5,6 +5,9 @@ import { count } from "../dom.js";
 export const BLANK = String.raw`(?<![\p{L}\p{N}_\\])_{2,}(?![\p{L}\p{N}_\\])`;
 const LISTED = 4;
 
+/** Of a prompt without a word: the sentence with which a run refuses it. */
+export const EMPTY = "Prompt is empty: write a few words for the model to continue.";
+
 /** Of each blank of a text the number of its tokens. */
 export const blanksOf = (text) => Array.from(text.matchAll(new RegExp(BLANK, "gu")), ([blank]) => blank.length);
 
@@ -12,6 +15,7 @@ export const blanksOf = (text) => Array.from(text.matchAll(new RegExp(BLANK, "gu
 export function toWrite(prompt, length) {
   const blanks = blanksOf(prompt);
   const follows = `${count(length, "token")} will follow. For a blank, type two underscores or more (__): one for each of its tokens.`;
+  if (!prompt.trim()) return EMPTY;
   if (!blanks.length) return length ? follows : "Nothing to write: leave a blank (__), or set a length.";
   const all = blanks.reduce((sum, size) => sum + size, 0);
   const sizes = [blanks.slice(0, -1).join(", "), blanks.at(-1)].filter(Boolean).join(" and ");
