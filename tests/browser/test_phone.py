@@ -100,6 +100,10 @@ def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
     run, prompt = phone.locator(".sl-action-run"), phone.locator(".sl-action-prompt")
     prompt.tap()
     until(phone, "document.activeElement.matches('.sl-prompt-box textarea')")
+    phone.locator(".sl-prompt-foot >> text=Settings").tap()
+    expect(phone.locator(".sidebar.open .sl-lane-preset").first).to_be_in_viewport()
+    phone.locator(".sidebar .toggle-button").tap()
+    expect(phone.locator(".sidebar.open")).to_have_count(0)
     prompt.tap()
     expect(phone.locator(".sl-prompt-box")).to_be_hidden()
     expect(phone.locator(".sidebar .toggle-button")).to_be_hidden()  # it would cover what is scrolled beneath it

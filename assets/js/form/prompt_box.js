@@ -3,7 +3,7 @@
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
-import { pressRun, writesLine } from "./controls.js";
+import { pressRun, toggleSidebar, writesLine } from "./controls.js";
 
 const CHIP = 42; // characters of an opening on its chip
 
@@ -14,7 +14,8 @@ export function promptBox() {
   const chips = h("div.sl-chips", { role: "group", "aria-label": "Openings" });
   const knows = h("span");
   const run = h("button.sl-prompt-run", { onclick: () => pressRun() }, "Run");
-  const foot = h("div.sl-prompt-foot", knows, run);
+  const settings = h("button.sl-small.sl-phone-only", { onclick: toggleSidebar }, "Settings"); // the bar has no room
+  const foot = h("div.sl-prompt-foot", knows, settings, run);
   const node = h("div.sl-prompt-box", { hidden: true }, field, writesLine(), chips, foot);
   const put = (text) => {
     const prompt = document.querySelector("#sl-prompt textarea");
