@@ -27,9 +27,13 @@ DECODERS = {
     "selection": {"compute": surelock.LockRule(epsilon=0.05) & surelock.SelectRule(0.5)},
     "several at once": {"compute": surelock.BlockCache(), "unmask": surelock.Threshold(0.3)},
     "by hand": {
-        "events": (surelock.Event(2, "lock", 1), surelock.Event(4, "write", 12, 9), surelock.Event(5, "mask", 12))
+        "compute": surelock.LockByAge(3),  # it locks anew in the step that unlocks
+        "events": (
+            surelock.Event(2, "lock", 1), surelock.Event(4, "write", 12, 9), surelock.Event(5, "mask", 12),
+            surelock.Event(12, "unlock", 1),
+        ),
     },
-}
+}  # fmt: skip
 
 
 def saved(name: str) -> dict[str, Any]:

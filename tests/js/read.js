@@ -36,7 +36,7 @@ function laneOf(trace, lane) {
     kl: steps.map((t) => finite(lane.kl.subarray(t * lane.n, (t + 1) * lane.n))),
     confidence: steps.map((t) => finite(lane.confidence.subarray(t * lane.n, (t + 1) * lane.n))),
     guesses: steps.map((t) => Array.from(lane.guesses.subarray(t * lane.n, (t + 1) * lane.n))),
-    after: [last, 0, last >> 1].map((t) => [t, after(lane, t)]),
+    after: [last, 0, last >> 1, last >> 2].map((t) => [t, after(lane, t)]),
     steps: lane.steps.map(({ computed, lockedCount, unmasked }) => [computed, lockedCount, unmasked.length]),
     damage: ["nats", "regret", "commits", "changed"].map((name) =>
       lane.steps.map((step) => step.damage?.[name] ?? null),
