@@ -199,7 +199,7 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     (R, "together they point upwards", lambda: all(own.mean() > 0 for own in pooled().values())),
     (R, "in four repeats", lambda: {len(r["result"]["tps_ratios"]) for r in records("runtime")} == {4}),
     (R, "gains most at its end", lambda: (table("runtime").eval("step_ratio_last / step_ratio_first") > 1.8).all()),
-    (R, "not told", lambda: not any(r["result"]["refused"] for r in records("runtime") + records("selection"))),
+    (R, "is refused", lambda: not any(r["result"]["refused"] for r in records("runtime") + records("selection"))),
     (R, "Computing a share of the rows costs that share", lambda: selection("flops_ratio").between(0.8, 0.81).all()),
     (R, "selection alone costs more than it saves", lambda: (selection("tps_ratio") < 1).all()),
     (R, "All changes point upwards", lambda: min(f["bits_change"].min() for f in both("epsilon")) > 0),
