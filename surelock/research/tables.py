@@ -190,7 +190,7 @@ def plain(name: str, digits: int = 2) -> str:
 OWN = {"FLOPs": "{flops_ratio:.3f}x", "bits, own bound": change("bits_change")}
 JUDGED = {"bits, judge": change("judge_bits_change"), "Gen.-PPL": plain("judge_gen_ppl_ratio") + " times"}
 KEPT = {"tokens kept": "{equal:.0%}"}
-COST = {"rows": "{rows:.2f}", "commit error": plain("error", 4), "of SureLock's": plain("over_surelock")}
+COST = {"rows": "{rows:.2f}", "commit error": plain("error", 4), "error / SureLock's": plain("over_surelock")}
 SHOWN = ["baseline", "SureLock", "by age", "by chance", "budget", "dual cache", "entropy cache"]
 TABLES: dict[str, Callable[[], str]] = {
     "readme": Table("frontier", {"decoder": "{rule}"} | COST, f"setting == 'recorded run' and rule in {SHOWN}"),
