@@ -122,10 +122,16 @@ def test_a_recording_is_computed_again_as_it_is_and_what_if_goes_on_from_it(
     assert page.evaluate(f"({COMMITS})(surelock.live.run.trace)") == recorded
 
 
+LATE = """() => {
+  const { browser } = surelock.source, measured = browser.measured.bind(browser);
+  browser.measured = (text) => text === "late" ? new Promise((then) => { window.answer = then; }) : measured(text);
+}"""
+
+
 def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folder: str) -> None:
-    page.goto(f"{folder}?gen_length=24&steps=24&block_length=8&prompt=A+dog&model=other")
+    page.goto(f"{folder}?gen_length=24&steps=24&block_length=8&prompt=Жили-были&model=other")
     until(page, "window.surelock?.stage.trace")
-    assert page.input_value("#sl-prompt textarea") == "A dog"
+    assert page.input_value("#sl-prompt textarea") == "Жили-были"
     assert page.get_attribute("#sl-gen-length input", "aria-valuetext") == "24"
     assert page.input_value("#sl-block-length select") == "8"
     run(page)
@@ -133,12 +139,16 @@ def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folde
     assert page.evaluate("surelock.live.run.trace.count") == 24
     page.click(".sl-action-prompt")
     note = page.locator(".sl-prompt-box .sl-writes")
-    for prompt, warning in (
-        ("Жили-были", "expect nonsense."),
-        ("dog " * 1010, "at most 1024 fit here, 16 of them for the answer."),
-    ):
-        page.fill(".sl-prompt-box textarea", prompt)
-        expect(note).to_contain_text(warning)
+    expect(page.locator(".sl-prompt-box textarea")).to_have_value("Жили-были")
+    expect(note).to_contain_text("expect nonsense.")
+    page.evaluate(LATE)
+    page.fill(".sl-prompt-box textarea", "late")
+    until(page, "window.answer")
+    page.fill(".sl-prompt-box textarea", "dog ___ " * 505)
+    too_long = "2022 tokens; at most 1024 fit here, 16 of them for the answer."
+    expect(note).to_contain_text(too_long)
+    page.evaluate("answer({ foreign: false, tooLong: '' })")
+    expect(note).to_contain_text(too_long)
 
 
 OWN = {"name": "Mine", "compute": {"kind": "own"}, "unmask": {"kind": "entropy"}}

@@ -63,7 +63,7 @@ export class Arriving {
     const still = step !== undefined && asksForRecorded(settings);
     const play = !still && !reducedMotion(); // where motion is not wanted, it stands at its end
     const trace = embeddedLanes(page.now.recorded);
-    page.set({ prompt: promptOf(trace) });
+    page.set({ prompt: page.now.prompt || promptOf(trace) }); // a form that came first holds a link's
     this.stage.show(trace, { play, label: "A recorded run:" });
   }
 }

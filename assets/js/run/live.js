@@ -98,7 +98,11 @@ export function begin({ root, source, fill, refuses }) {
     });
   arriving.arrive();
   page.set({ live });
-  const measure = throttle(async () => page.set(await source.browser.measured(page.now.prompt)), TYPING_MS);
+  const measure = throttle(async () => {
+    const { prompt } = page.now;
+    const found = await source.browser.measured(prompt);
+    if (prompt === page.now.prompt) page.set(found); // not an answer that comes late
+  }, TYPING_MS);
   if (!page.now.sources.includes("server")) page.follow(["prompt", "decoder"], measure);
   const chosen = tab.get("source");
   if (page.now.sources.includes(chosen)) page.set({ source: chosen });
