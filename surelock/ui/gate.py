@@ -12,7 +12,6 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -207,7 +206,7 @@ def _name(url: str) -> str:
 
 
 def _goes_by(name: str, patterns: Collection[str]) -> bool:
-    return any(fnmatchcase(name, each) for each in patterns)
+    return any(each in ("*", name) or (each.startswith("*.") and name.endswith(each[1:])) for each in patterns)
 
 
 def _with_headers(send: Send, state: Mapping[str, Any]) -> Send:
