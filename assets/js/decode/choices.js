@@ -5,9 +5,14 @@ import * as locking from "./locking.js";
 import * as own from "./own.js";
 import * as policies from "./unmasking.js";
 
-/** A table of the classes that have a kind: a new rule or policy is a class in its file. */
+/** A table of the classes that have a kind, but for the pair of two: a new rule or policy is a class in its file. */
 const byKind = (...modules) =>
-  Object.fromEntries(modules.flatMap((each) => Object.values(each)).map((each) => [each.kind, each]));
+  Object.fromEntries(
+    modules
+      .flatMap((each) => Object.values(each))
+      .filter(({ kind }) => kind && kind !== rules.Both.kind)
+      .map((each) => [each.kind, each]),
+  );
 const [COMPUTE, UNMASK] = [byKind(rules, locking, own), byKind(policies)];
 
 /** {settings, compute, unmask, events} of a decoder's plain form, which is whole: every setting stands there. */
