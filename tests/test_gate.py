@@ -131,8 +131,7 @@ def test_names_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Starlette(routes=[Route("/", _echo)], middleware=[Middleware(Gate, allow_hosts=["*.class.example", "lab*"])])
     client = TestClient(app)
     assert client.get("/", headers={"host": "a.class.example"}).status_code == 200
-    for other in ("class.example.org", "lab1"):  # only a whole domain has a pattern
-        assert client.get("/", headers={"host": other}).status_code == 421
+    assert {client.get("/", headers={"host": each}).status_code for each in ("class.example.org", "lab1")} == {421}
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://6.6.6.6", "https://x.hf.space", "x"])
