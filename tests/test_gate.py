@@ -128,10 +128,10 @@ def test_names_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     given = launch.parser().parse_args([])
     assert {"lab.example", "other.example"} <= own_names(given.allow_host)
     assert "mine.example" in own_names(["Mine.example"])
-    app = Starlette(routes=[Route("/", _echo)], middleware=[Middleware(Gate, allow_hosts=["*.class.example", "lab*"])])
-    client = TestClient(app)
-    assert client.get("/", headers={"host": "a.class.example"}).status_code == 200
-    assert {client.get("/", headers={"host": each}).status_code for each in ("class.example.org", "lab1")} == {421}
+    gate = Middleware(Gate, allow_hosts=["*.class.example", "lab", "lab*"])
+    client = TestClient(Starlette(routes=[Route("/", _echo)], middleware=[gate]))
+    hosts = ("a.class.example", "class.example.org", "lab1", "grab")
+    assert [client.get("/", headers={"host": each}).status_code for each in hosts] == [200, 421, 421, 421]
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://6.6.6.6", "https://x.hf.space", "x"])
