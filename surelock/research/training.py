@@ -11,8 +11,8 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -21,8 +21,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from huggingface_hub import save_torch_state_dict
-from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
@@ -31,77 +30,63 @@ from surelock.bench.random_weights import llada_config
 from surelock.config import NetworkConfig
 from surelock.errors import first_line
 from surelock.loading import find_device, load
-from surelock.model.bound import conditional_bound, draw_masks, stratified_counts
+from surelock.model.bound import conditional_bound
 from surelock.model.checkpoint import row_counts
 from surelock.model.families import LLADA
 from surelock.model.machine import set_threads
 from surelock.model.network import Network
 from surelock.model.tokenizer import read_tokenizer
+from surelock.research.corpus import (
+    EOS,
+    EOS_ID,
+    MASK,
+    MASK_ID,
+    Corpus,
+    Ids,
+    draw_masks,
+    encode,
+    generator_of,
+    make_batch,
+    prompt_lengths,
+    read_stories,
+    stratified_counts,
+    train_tokenizer,
+    training_stories,
+)
+from surelock.research.muon import Muon, direct
 
-EOS, MASK = "<|endoftext|>", "<|mask|>"
-EOS_ID, MASK_ID = 0, 1
 MODEL, STATE, LOG = "model", "state.pt", "log.jsonl"
 MAX_LENGTH = 1024
 _LOG_EVERY, _MOST_PARAMETERS = 20, 10**9
 _SHARD, _WINDOW = 9 * 2**20, 256  # bytes of a file, tokens of a validation
-_DECAY = 0.02  # decoupled, of the matrices, per unit of learning rate
+_DECAY = 0.05  # decoupled, of the matrices, per unit of learning rate
+_MOST = 10**6 - 1
 
+#: Name, default, the least and the largest value, meaning.
+_FLAGS = (
+    ("steps", 2000, 1, _MOST, "length of the schedule"),
+    ("seconds", 0.0, 0, 10**7, "length of the schedule by the clock, in place of --steps; 0 is none"),
+    ("window", 256, 1, MAX_LENGTH, "tokens of a training window"),
+    ("batch-tokens", 12288, 1, _MOST, "tokens per step"),
+    ("pieces", 4096, 1, _MOST, "entries of a new tokenizer"),
+    ("d-model", 256, 1, _MOST, "width of a new network"),
+    ("layers", 6, 1, _MOST, "blocks of a new network"),
+    ("heads", 4, 1, _MOST, "attention heads of a new network"),
+    ("ffn", 704, 1, _MOST, "feed-forward width of a new network"),
+    ("renamed", 0, 0, 100, "copies of the stories of --data, with other names for their characters"),
+    ("share", 0.3, 0, 0.99, "share of the windows that are from --also"),
+    ("until", 0.55, 0, 1, "share of the schedule in which some are"),
+    ("evaluate-every", 500, 1, _MOST, "steps between validations"),
+    ("evaluate-draws", 8, 2, _MOST, "masks per window in a validation, an even number"),
+    ("seed", 0, 0, 2**63 - 1, "of weights, names, order and masks"),
+    ("prompted", 0.0, 0, 1, "share of windows with a beginning, of random length, that is never masked"),
+    ("muon-rate", 0.015, 0, 10, "peak learning rate of the matrices"),
+    ("adam-rate", 3e-3, 0, 10, "peak learning rate of embedding and norms"),
+    ("warm-up", 0.02, 0, 1, "share of the schedule in which the learning rate rises"),
+    ("flat", 0.4, 0, 1, "share of the schedule after which it falls, to zero"),
+)
 
-def read_stories(path: str | Path) -> list[str]:
-    """The stories of a UTF-8 text file, each closed by `<|endoftext|>`. Raises ValueError when there are none."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read as text: {error}") from error
-    if not (stories := [story.strip() for story in text.split(EOS) if story.strip()]):
-        raise ValueError(f"{path} holds no story")
-    return stories
-
-
-class Corpus:
-    """Stories as a stream of tokens, shuffled anew in each epoch; a batch is a pure function of (seed, step)."""
-
-    def __init__(self, stories: Iterable[Sequence[int]], seed: int, length: int, rows: int) -> None:
-        """stories: token ids without EOS. length: of a window. rows: windows in a batch."""
-        self.stories = [np.array([*story, EOS_ID], dtype=np.int32) for story in stories]
-        self.seed, self.length, self.rows, self.tokens = seed, length, rows, sum(map(len, self.stories))
-        self._shuffled = lru_cache(maxsize=2)(self._shuffle)
-
-    def _shuffle(self, epoch: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """All tokens of an epoch in shuffled order of the stories, and where each story starts."""
-        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.stories))
-        lengths = np.array([len(self.stories[i]) for i in order])
-        return np.concatenate([self.stories[i] for i in order]), np.cumsum(lengths) - lengths
-
-    def batch(self, step: int) -> NDArray[np.int64]:
-        """[rows, length]: every other window starts where a story starts, the others tile the stream.
-
-        A model that is to continue openings must know them at position 0, and tiling alone hardly ever shows one there.
-        """
-        windows = []
-        for index in range(step * self.rows, (step + 1) * self.rows):
-            if index % 2:
-                epoch, begin = divmod(index // 2 * self.length, self.tokens)
-            else:
-                epoch, story = divmod(index // 2, len(self.stories))
-                begin = int(self._shuffled(epoch)[1][story])
-            windows.append(self._shuffled(epoch)[0].take(range(begin, begin + self.length), mode="wrap"))
-        return np.stack(windows).astype(np.int64)
-
-
-def prompt_lengths(rng: np.random.Generator, rows: int, length: int, share: float) -> NDArray[np.int64]:
-    """[rows]: uniform on 0..length - 1 in a random `share` of the rows, 0 in the others."""
-    return np.where(rng.random(rows) < share, rng.integers(0, length, rows), 0)
-
-
-def make_batch(windows: NDArray[np.int64], masks: NDArray[np.bool_], mask_id: int) -> tuple[Tensor, ...]:
-    """The masked windows [B, N]; of each of the K masks its place among the B * N, its token and its weight.
-
-    sum(weight * nats) estimates the bound in nats a token: (1/N) (N/k) sum over the k masked, the mean over windows.
-    """
-    weights = np.broadcast_to(1 / (masks.sum(axis=1, keepdims=True) * len(windows)), masks.shape)
-    made = np.where(masks, mask_id, windows), np.flatnonzero(masks), windows[masks], weights[masks].astype(np.float32)
-    return tuple(map(torch.from_numpy, made))
+Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def batch_loss(network: Network, noisy: Tensor, index: Tensor, target: Tensor, weight: Tensor) -> Tensor:
@@ -111,7 +96,7 @@ def batch_loss(network: Network, noisy: Tensor, index: Tensor, target: Tensor, w
 
 
 def evaluate(
-    network: Network, stories: Sequence[Sequence[int]], characters: int, *, draws: int = 16, seed: int = 0
+    network: Network, stories: Sequence[Ids], characters: int, *, draws: int = 16, seed: int = 0
 ) -> dict[str, float]:
     """Bound the nats of each story and its EOS; windows hold one story, or an equal part of one longer than 256 tokens.
 
@@ -148,20 +133,11 @@ def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, ext
     PreTrainedTokenizerFast(**special).save_pretrained(directory)
 
 
-def train_tokenizer(stories: Iterable[str], pieces: int = 4096) -> Tokenizer:
-    """Byte-level BPE of `pieces` entries: EOS (also the pad) is 0, the mask token 1, then 256 bytes, then merges."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    special = {"special_tokens": [EOS, MASK], "initial_alphabet": alphabet, "show_progress": False}
-    tokenizer.train_from_iterator(stories, trainers.BpeTrainer(vocab_size=pieces, **special))
-    return tokenizer
-
-
-def learning_rate(progress: float, warm_up: float) -> float:
-    """The share of the peak rate at `progress` in 0..1: a linear rise over `warm_up`, then a linear fall to zero."""
-    return max(0.0, min(progress / max(warm_up, 1e-9), (1 - progress) / max(1 - warm_up, 1e-9)))
+def learning_rate(progress: float, warm_up: float, flat: float) -> float:
+    """The share of the peak rate at `progress` in 0..1: it rises over `warm_up`, and falls from `flat` on to zero."""
+    rise = progress / max(warm_up, 1e-9)
+    fall = (1 - progress) / max(1 - max(flat, warm_up), 1e-9)
+    return max(0.0, min(1.0, rise, fall))
 
 
 def build_network(config: NetworkConfig, seed: int) -> Network:
@@ -177,105 +153,163 @@ def build_network(config: NetworkConfig, seed: int) -> Network:
     return network
 
 
-def optimizers_of(network: Network, muon_rate: float, adam_rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices inside the blocks, AdamW for the embedding, the head and the norms, at these peak rates."""
-    matrices = [p for p in network.blocks.parameters() if p.dim() == 2]
-    rest = [p for p in network.parameters() if all(p is not each for each in matrices)]
-    return [
-        torch.optim.Muon(matrices, lr=muon_rate, weight_decay=_DECAY),
-        torch.optim.AdamW(rest, lr=adam_rate, betas=(0.9, 0.95), weight_decay=0.0),
-    ]
+def read_own_tokenizer(directory: Path) -> Tokenizer:
+    """Read the tokenizer of a checkpoint. Raises ValueError for one whose EOS and mask have other ids than here."""
+    tokenizer = read_tokenizer(directory)
+    if [tokenizer.token_to_id(EOS), tokenizer.token_to_id(MASK)] != [EOS_ID, MASK_ID]:
+        raise ValueError(f"the tokenizer of {directory} must have {EOS} as {EOS_ID} and {MASK} as {MASK_ID}")
+    return tokenizer
 
 
 class Trainer:
-    """A training run. options: the flags of `train`."""
+    """A training run. options: the flags of `train`.
+
+    Tokens, windows, masks and loss are on the device. On a GPU loss and directions are compiled, each in one piece.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.device = options, find_device(options.device)
         set_threads(options.threads)
-        stories = [story for path in options.data for story in read_stories(path)]
-        self.tokenizer, network = self._model(stories)
-        self.network = network.to(self.device).requires_grad_(True)
-        rows = max(1, options.batch_tokens // options.window)
+        options.out.mkdir(parents=True, exist_ok=True)
         self.valid_text = read_stories(options.valid)
-        tokens, self.valid = ([each.ids for each in self.tokenizer.encode_batch(t)] for t in (stories, self.valid_text))
-        self.corpus = Corpus(tokens, options.seed, options.window, rows)
-        self.optimizers = optimizers_of(self.network, options.muon_rate, options.adam_rate)
-        self.schedules = [
-            torch.optim.lr_scheduler.LambdaLR(each, lambda step: learning_rate(step / options.steps, options.warm_up))
-            for each in self.optimizers
-        ]
+        stories = training_stories(options.data, self.valid_text, options.renamed, options.seed)
+        also = training_stories(options.also, self.valid_text)
+        self.tokenizer, network = self._model(stories + also)
+        self.valid = encode(self.tokenizer, self.valid_text)
+        self.corpora = [self._corpus(texts) for texts in (stories, also) if texts]
+        self.rows = max(1, options.batch_tokens // options.window)
+        self.network = network.to(self.device).requires_grad_(True)
+        self.loss: Callable[..., Tensor] = self._compiled(batch_loss)
+        self.optimizers = self._optimizers()
         self.step, self.losses, self.best = 0, [], math.inf
+        self.used, self.since = 0.0, math.inf
         if options.resume:
             self._restore()
 
     def _model(self, stories: Sequence[str]) -> tuple[Tokenizer, Network]:
         options = self.options
-        if source := options.out / MODEL if options.resume else options.init:
-            return read_tokenizer(source), load(source, device="cpu", engine="torch").network
-        tokenizer = train_tokenizer(stories, options.pieces)
+        kept, former = options.out / MODEL, options.out / f"{MODEL}.old"
+        if options.resume and former.exists() and not kept.exists():
+            former.rename(kept)  # the run ended while the best model was replaced
+        if source := kept if options.resume else options.init:
+            return read_own_tokenizer(source), load(source, device="cpu", engine="torch").network
+        if options.tokenizer:
+            tokenizer = read_own_tokenizer(options.tokenizer)
+        else:
+            tokenizer = train_tokenizer(stories, options.pieces)
         shape = {"d_model": options.d_model, "n_layers": options.layers, "d_ff": options.ffn, "tied": True}
         shape |= {"n_heads": options.heads, "n_kv_heads": options.heads, "head_size": options.d_model // options.heads}
         shape |= {"vocab_size": tokenizer.get_vocab_size(), "max_length": MAX_LENGTH}
         return tokenizer, build_network(NetworkConfig(rope_theta=10000.0, norm_eps=1e-5, **shape), options.seed)
 
+    def _corpus(self, stories: Sequence[str]) -> Corpus:
+        return Corpus(encode(self.tokenizer, stories), self.options.seed, self.options.window, self.device)
+
+    def _compiled(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        backend = self.options.compile or ("inductor" if self.device.type == "cuda" else "none")
+        if backend == "none":
+            return function
+        return torch.compile(function, fullgraph=True, dynamic=False, backend=backend)
+
+    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """Muon for the matrices inside the blocks, AdamW for the embedding, the head and the norms."""
+        stacks, rest = [], []
+        for name, parameter in self.network.named_parameters():
+            if name.startswith("blocks.") and parameter.dim() == 2:
+                stacks.append((parameter, row_counts(self.network.config, name, len(parameter))))
+            else:
+                rest.append(parameter)
+        return {
+            "muon_rate": Muon(stacks, self.options.muon_rate, _DECAY, self._compiled(direct)),
+            "adam_rate": torch.optim.AdamW(
+                rest, lr=self.options.adam_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+            ),
+        }
+
+    @property
+    def seconds(self) -> float:
+        """The time used, without that of the first step after each start, which compiles."""
+        return self.used + max(0.0, time.monotonic() - self.since)
+
+    @property
+    def progress(self) -> float:
+        """The share of the schedule that is done, by the clock or by steps."""
+        if self.options.seconds:
+            return self.seconds / self.options.seconds
+        return self.step / self.options.steps
+
     def run(self) -> dict[str, Any]:
         """Train to the end of the schedule; writes log, state and the best model."""
-        started, steps = time.monotonic(), self.options.steps
-        with tqdm(initial=self.step, total=steps, unit="step") as bar:
-            while self.step < steps:
+        options = self.options
+        total = None if options.seconds else options.steps
+        with warnings.catch_warnings(), tqdm(initial=self.step, total=total, unit="step") as bar:
+            warnings.filterwarnings("ignore", "Dynamo detected a call")  # of the rotary table, which is a constant
+            while self.progress < 1:
                 self._train_step()
                 bar.update()
-                if self.step % _LOG_EVERY == 0 or self.step == steps:
-                    loss = sum(self.losses) / len(self.losses)
+                ended = self.progress >= 1
+                if ended or self.step % _LOG_EVERY == 0:
+                    loss = float(torch.stack(self.losses).mean())
                     self.losses.clear()
-                    bar.set_description(f"loss {loss:.3f}")
+                    bar.set_description(f"{min(1.0, self.progress):.0%}, loss {loss:.3f}")
                     self._log(loss=loss)
-                if self.step % self.options.evaluate_every == 0 or self.step == steps:
+                if ended or self.step % options.evaluate_every == 0:
                     self._validate()
                     self._save()
-        return {"steps": self.step, "seconds": time.monotonic() - started, "bits_per_character": self.best}
+        tokens = self.step * self.rows * options.window
+        return {"steps": self.step, "tokens": tokens, "seconds": self.seconds, "bits_per_character": self.best}
 
     def _train_step(self) -> None:
-        self.network.zero_grad(set_to_none=True)
+        share = learning_rate(self.progress, self.options.warm_up, self.options.flat)
         with torch.autocast(self.device.type, torch.bfloat16):
-            loss = batch_loss(self.network, *self._batch())
+            loss = self.loss(self.network, *self._batch())
         loss.backward()
-        for each in (*self.optimizers, *self.schedules):
-            each.step()
-        self.losses.append(float(loss.detach()))
+        for peak, optimizer in self.optimizers.items():
+            for group in optimizer.param_groups:
+                group["lr"] = share * getattr(self.options, peak)
+            optimizer.step()
+        self.network.zero_grad(set_to_none=True)
+        self.losses.append(loss.detach())
         self.step += 1
+        self.since = min(self.since, time.monotonic())
 
-    def _batch(self) -> tuple[Tensor, ...]:
-        """The windows of the step, masked: a pure function of (seed, step)."""
-        rng, windows = np.random.default_rng([self.options.seed, self.step]), self.corpus.batch(self.step)
-        rows, length = windows.shape
-        prompts = prompt_lengths(rng, rows, length, self.options.prompted)
-        masks = draw_masks(rng, stratified_counts(rng, np.arange(rows), rows, length - prompts), length, prompts)
-        order = rng.permutation(rows)  # else windows that start stories would always have the same masking rates
-        return tuple(part.to(self.device) for part in make_batch(windows[order], masks, MASK_ID))
+    def _batch(self) -> Batch:
+        """The windows of the step, masked: a pure function of the seed, the step and what was drawn before it."""
+        rows, length = self.rows, self.options.window
+        mixed = len(self.corpora) > 1 and self.progress < self.options.until
+        others = int(self.options.share * rows) if mixed else 0
+        parts = zip(self.corpora, (rows - others, others), strict=False)
+        windows = torch.cat([corpus.batch(count) for corpus, count in parts])
+        generator = generator_of(self.device, self.options.seed, self.step)
+        prompts = prompt_lengths(generator, rows, length, self.options.prompted)
+        counts = stratified_counts(generator, length - prompts)
+        return make_batch(windows, draw_masks(generator, counts, length, prompts))
 
     def _log(self, **values: float) -> None:
-        self.options.out.mkdir(parents=True, exist_ok=True)
+        line = {"step": self.step, "seconds": round(self.seconds, 1), **values}
         with (self.options.out / LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": self.step, **values}) + "\n")
+            file.write(json.dumps(line) + "\n")
 
     def _validate(self) -> None:
-        """Bound the held-out stories. The best model is kept; what is there stays until all of the new is written."""
+        """Bound the held-out stories. The best model is kept: at any moment all of it, at first under `model.old`."""
         characters = sum(map(len, self.valid_text))
         with torch.autocast(self.device.type, torch.bfloat16):
             bound = evaluate(self.network, self.valid, characters, draws=self.options.evaluate_draws)
         self._log(**{f"valid_{name}": bound[name] for name in ("nats_per_token", "bits_per_character")})
         if bound["bits_per_character"] < self.best:
             self.best = bound["bits_per_character"]
-            kept, fresh = self.options.out / MODEL, self.options.out / f"{MODEL}.new"
+            kept, fresh, former = (self.options.out / f"{MODEL}{end}" for end in ("", ".new", ".old"))
             save_checkpoint(self.network, self.tokenizer, fresh, {"held_out": bound})
-            shutil.rmtree(kept, ignore_errors=True)
+            shutil.rmtree(former, ignore_errors=True)
+            if kept.exists():
+                kept.rename(former)
             fresh.rename(kept)
+            shutil.rmtree(former, ignore_errors=True)
 
     def _save(self) -> None:
-        state = {"network": self.network.state_dict(), "step": self.step, "best": self.best}
-        state |= {name: [each.state_dict() for each in getattr(self, name)] for name in ("optimizers", "schedules")}
+        state = {"network": self.network.state_dict(), "step": self.step, "best": self.best, "seconds": self.seconds}
+        state["optimizers"] = [optimizer.state_dict() for optimizer in self.optimizers.values()]
+        state["drawn"] = [corpus.drawn for corpus in self.corpora]
         fresh = self.options.out / f"{STATE}.new"
         torch.save(state, fresh)
         os.replace(fresh, self.options.out / STATE)
@@ -286,56 +320,46 @@ class Trainer:
         try:
             state = torch.load(file, map_location="cpu", weights_only=True)
             self.network.load_state_dict(state["network"])
-            for name in ("optimizers", "schedules"):
-                for each, kept in zip(getattr(self, name), state[name], strict=True):
-                    each.load_state_dict(kept)
-            self.step, self.best = int(state["step"]), float(state["best"])
+            for optimizer, kept in zip(self.optimizers.values(), state["optimizers"], strict=True):
+                optimizer.load_state_dict(kept)
+            for corpus, drawn in zip(self.corpora, state["drawn"], strict=True):
+                corpus.drawn = int(drawn)
+            self.step, self.best, self.used = int(state["step"]), float(state["best"]), float(state["seconds"])
         except (OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, UnpicklingError) as error:
             raise ValueError(f"resume: {file} is no state of this run: {first_line(error)}") from error
 
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
-    add, shown = parser.add_argument, " (default: %(default)s)"
-    add("--data", type=Path, nargs="+", required=True, help="text files of stories, each closed by <|endoftext|>")
+    add = parser.add_argument
+    add("--data", type=Path, nargs="+", required=True, help="text files of stories, each closed by <|endoftext|>; .xz")
+    add("--also", type=Path, nargs="+", default=[], help="more of them, mixed in for a first part of the schedule")
     add("--valid", type=Path, required=True, help="held-out stories: validated on, never trained on")
     add("--out", type=Path, required=True, help="directory for the run's state, its log and the best model so far")
-    add("--init", type=Path, help="start from this checkpoint: its weights, shape and tokenizer")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--init", type=Path, help="start from this checkpoint: its weights, shape and tokenizer")
+    source.add_argument("--tokenizer", type=Path, help="start with the tokenizer of this checkpoint, and new weights")
     add("--resume", action="store_true", help="continue the interrupted run in --out")
     add("--device", help="cpu or cuda (default: CUDA if there is one)")
     add("--threads", type=int, help="CPU threads (default: torch's)")
-    for name, kind, default, what in (
-        ("steps", int, 2000, "of the schedule"),
-        ("window", int, 256, "tokens of a training window"),
-        ("batch-tokens", int, 12288, "tokens per step"),
-        ("pieces", int, 4096, "entries of a new tokenizer"),
-        ("d-model", int, 256, "width of a new network"),
-        ("layers", int, 6, "blocks of a new network"),
-        ("heads", int, 4, "attention heads of a new network"),
-        ("ffn", int, 704, "feed-forward width of a new network"),
-        ("evaluate-every", int, 500, "steps between validations"),
-        ("evaluate-draws", int, 8, "masks per window in a validation"),
-        ("seed", int, 0, "of weights, order and masks"),
-        ("prompted", float, 0.0, "share of windows with a beginning, of random length, that is never masked"),
-        ("muon-rate", float, 0.02, "peak learning rate of the matrices"),
-        ("adam-rate", float, 3e-3, "peak learning rate of embedding and norms"),
-        ("warm-up", float, 0.02, "share of the schedule in which the learning rate rises"),
-    ):
-        add(f"--{name}", type=kind, default=default, help=what + shown)
+    add("--compile", choices=("inductor", "eager", "none"), help="by torch (default: inductor on a GPU, else none)")
+    for name, default, _, _, what in _FLAGS:
+        add(f"--{name}", type=type(default), default=default, help=f"{what} (default: %(default)s)")
     parser.set_defaults(run=train)
 
 
 def train(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train, and return the summary. Raises ValueError for flags that cannot be."""
-    for name, value in vars(arguments).items():
-        if type(value) is int and name != "seed" and not 0 < value < 10**6:
-            raise ValueError(f"--{name.replace('_', '-')} must be from 1 to 999,999, not {value}")
+    for name, _, least, most, _ in _FLAGS:
+        value = getattr(arguments, name.replace("-", "_"))
+        if not least <= value <= most:
+            raise ValueError(f"--{name} must be from {least:,} to {most:,}, not {value}")
+    if arguments.evaluate_draws % 2:
+        raise ValueError(f"--evaluate-draws must be an even number, not {arguments.evaluate_draws}")
     width, heads = arguments.d_model, arguments.heads
     if width % heads:
         raise ValueError(f"--heads must divide --d-model ({width}), {heads} does not")
     if (size := width * (arguments.pieces + arguments.layers * (4 * width + 3 * arguments.ffn))) > _MOST_PARAMETERS:
         raise ValueError(f"--d-model makes a network of {size:.1e} parameters with these layers, ffn and pieces")
-    if arguments.window > MAX_LENGTH:
-        raise ValueError(f"--window must be at most {MAX_LENGTH}, not {arguments.window}")
     if arguments.out.exists() and any(arguments.out.iterdir()) and not arguments.resume:
         raise ValueError(f"--out: {arguments.out} is not empty (--resume continues the run in it)")
     return Trainer(arguments).run()

@@ -1,0 +1,99 @@
+"""Stories told once more with other names for their characters: names of the world, of the same gender.
+
+A corpus that is full of Lily and Tom makes a model that writes Lily where the prompt says Lucy. Invented names teach it
+to spell a name anew each time, so that none is drawn here.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from random import Random
+
+_GIRLS = """
+Emma Olivia Ava Mia Sophie Grace Ella Zoe Nora Ruby Clara Alice Hannah Rosa Eva Maya Leah Iris Tara Nina Lena Ida Greta
+Priya Aisha Fatima Mei Yuki Sana Leila Amara Zuri Nia Elena Carla Luz Ines Freya Astrid Maeve Molly Poppy Holly Ivy
+Hazel Willow June May Fern Dot Wren Tilly Lola Lulu Daisy Rosie Penny Polly Betty Mary Kate Jane Julia Laura Lisa Linda
+Lucia Maria Marta Monica Naomi Olga Pia Rita Sara Selma Sofia Stella Susan Tess Thea Una Vera Violet Wendy Yara Zara
+Asha Binta Chipo Esi Fanta Halima Imani Jamila Keisha Lindiwe Makena Nandi Oni Pooja Rani Sita Thandi Uma Anika Divya
+Gita Indira Kavya Lakshmi Meera Neha Radha Shanti Hana Keiko Sakura Ling Xiu Yan Camila Isabel Juana Pilar Ximena
+Beatriz Dolores Katya Irina Sonya Tanya Anya Ingrid Sigrid Solveig Bridget Fiona
+"""
+_BOYS = """
+Jack Leo Oscar Noah Liam Ethan Lucas Finn Theo Henry Oliver Hugo Felix Otto Emil Ivan Omar Ali Yusuf Karim Ravi Arjun
+Dev Kenji Hiro Jin Kofi Kwame Diego Mateo Luis Pablo Marco Nico Paolo Rolf Lars Sven Erik Bruno Victor Walter Peter Paul
+Simon Adam Aaron Jonah Eli Levi Caleb Owen Evan Ian Neil Dean Hank Gus Ned Rex Pip Milo Otis David Daniel James John
+Mark Matt Mike Nick Rob Roy Sam Steve Toby Tony Will Zach Alex Andy Bill Bob Carl Charlie Chris Dan Eric Frank Fred
+George Harry Jake Jason Jim Joe Josh Kevin Kyle Luke Martin Nathan Pete Ralph Ryan Scott Abdul Bilal Hassan Ibrahim
+Jamal Khalid Malik Rashid Tariq Ade Bongani Chidi Dumisani Femi Jabari Kamau Musa Sipho Tendai Ajay Anand Gopal Hari
+Kiran Mohan Raj Rohan Sanjay Vijay Akira Haru Kenta Ren Taro Bao Chen Ming Wei Carlos Javier Jorge Jose Juan Miguel
+Pedro Rafael Boris Dmitri Igor Misha Pavel Yuri Anders Bjorn Gustav Nils Olaf Sean
+"""
+_COMMON = {"girl": "Lily Sue Anna Amy Sally Lucy Mandy Jill", "boy": "Tom Ben Tim Timmy Max Tommy Billy Johnny Jimmy"}
+# Written with a capital like a name, and nobody's.
+_OTHERS = """
+I Mr Mrs Ms Miss Dr Sir Lady Mom Mommy Mum Mummy Mama Dad Daddy Papa Grandma Grandpa Granny Nana Aunt Auntie Uncle God
+Christmas Easter Halloween Santa Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February April June
+July August September October November December English Spanish French Africa India Earth King Queen Prince Princess Yes
+No Oh Ok Okay OK Hi Hello Hey Wow Hooray Yay Ouch Ma Pa Pop Mam Baba Amma Appa Ajji Gogo Chacha Mme Tv North South East
+West Indian African American Hindi Tamil
+"""
+#: The names that are drawn, by gender.
+NAMES = {"girl": _GIRLS.split(), "boy": _BOYS.split()}
+_GENDERS = {name: gender for gender in NAMES for name in (*NAMES[gender], *_COMMON[gender].split())}
+_INSIDE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]{1,11}\b")  # capitalised, and not because a sentence begins
+_LOWER = re.compile(r"\b[a-z]{2,12}\b")
+_FEMALE, _MALE = re.compile(r"\b(?:she|her|hers|girl)\b", re.I), re.compile(r"\b(?:he|his|him|boy)\b", re.I)
+_NEAR = 80  # characters behind a name in which pronouns speak of it
+
+
+def find_names(stories: Iterable[str]) -> frozenset[str]:
+    """The words that the stories write with a capital inside a sentence, and hardly ever without."""
+    capital: Counter[str] = Counter()
+    lower: Counter[str] = Counter()
+    for story in stories:
+        capital.update(_INSIDE.findall(story))
+        lower.update(_LOWER.findall(story))
+    names = {word for word, times in capital.items() if times > 4 * lower[word.lower()]}
+    return frozenset(names.difference(_OTHERS.split()))
+
+
+def gender_of(name: str, story: str) -> str | None:
+    """`girl`, `boy`, or None: by the name where it is known, else by the pronouns that follow it in the story."""
+    if name in _GENDERS:
+        return _GENDERS[name]
+    near = [story[match.end() : match.end() + _NEAR] for match in re.finditer(rf"\b{name}\b", story)]
+    female = sum(len(_FEMALE.findall(text)) for text in near)
+    male = sum(len(_MALE.findall(text)) for text in near)
+    if female > 2 * male:
+        return "girl"
+    return "boy" if male > 2 * female else None
+
+
+def rename(story: str, names: frozenset[str], draw: Random) -> str | None:
+    """The story with another name for each of its characters; None where there is none to rename.
+
+    A character is named twice, never as a place or a thing is ("in Kenya", "the South"), and is a girl or a boy.
+    names: of the corpus, by `find_names`.
+    """
+    present = [name for name in dict.fromkeys(_INSIDE.findall(story)) if name in names]
+    renamed: dict[str, str] = {}
+    for name in present:
+        gender = gender_of(name, story)
+        times = len(re.findall(rf"\b{name}\b", story))
+        if gender is None or times < 2 or re.search(rf"\b(?:in|the|an?) {name}\b(?!')", story):
+            continue
+        taken = {*renamed.values(), *present}
+        free = [other for other in NAMES[gender] if other not in taken and other not in story]
+        renamed[name] = draw.choice(free)
+    if not renamed:
+        return None
+    pattern = rf"\b(?:{'|'.join(renamed)})\b"
+    return re.sub(pattern, lambda match: renamed[match[0]], story)
+
+
+def renamed_copies(stories: Sequence[str], seed: int = 0) -> list[str]:
+    """One copy of each story that has a character to rename, with other names."""
+    draw = Random(seed)
+    names = find_names(stories)
+    copies = (rename(story, names, draw) for story in stories)
+    return [copy for copy in copies if copy is not None]
