@@ -127,18 +127,19 @@ class Corpus:
         """
         first = self.drawn
         self.drawn += rows
-        tiles = self._windows(first // 2, self.drawn // 2, self.length, len(self.tokens))
-        stories = self._windows((first + 1) // 2, (self.drawn + 1) // 2, 1, len(self.lengths))
+        tiles = self._windows(first // 2, self.drawn // 2, tiled=True)
+        stories = self._windows((first + 1) // 2, (self.drawn + 1) // 2, tiled=False)
         return torch.cat((tiles, stories))
 
-    def _windows(self, first: int, last: int, stride: int, total: int) -> Tensor:
-        """The windows number first to last - 1 of a kind, which are `stride` apart in epochs of length `total`."""
+    def _windows(self, first: int, last: int, tiled: bool) -> Tensor:
+        """The windows number first to last - 1 of those that tile the stream, or of those that begin with a story."""
         if first == last:
             return self.tokens.new_empty((0, self.length), dtype=torch.int64)
+        stride, total = (self.length, len(self.tokens)) if tiled else (1, len(self.lengths))
         epoch = first * stride // total
         stream, starts = self._epochs(epoch, (last - 1) * stride // total)
         places = torch.arange(first, last, device=stream.device) * stride - epoch * total
-        begins = starts[places] if stride == 1 else places
+        begins = places if tiled else starts[places]
         offsets = torch.arange(self.length, device=stream.device)
         return stream[(begins[:, None] + offsets) % len(stream)].long()
 
