@@ -288,21 +288,24 @@ def test_an_epoch_has_every_story_and_every_token_once_in_batches_of_any_size() 
 def test_muon_for_all_matrices_of_a_shape_is_that_of_torch() -> None:
     """Over queries, keys and values of different heights in one parameter, a wide matrix and two of one shape."""
     generator = torch.Generator().manual_seed(6)
-    stacks = {(48, 16): [16, 16, 16], (32, 16): [16, 8, 8], (8, 24): [8], (24, 8): [24], (16, 16): [16]}
-    ours = [torch.randn(shape, generator=generator).requires_grad_() for shape in stacks]
-    theirs = [[part.clone().requires_grad_() for part in own.detach().split(stacks[own.shape])] for own in ours]
+    heights = [[16, 16, 16], [16, 8, 8], [8], [24], [16]]
+    widths = [16, 16, 24, 8, 16]
+    shapes = [(sum(rows), width) for rows, width in zip(heights, widths, strict=True)]
+    ours = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
+    stacks = list(zip(ours, heights, strict=True))
+    theirs = [[part.clone().requires_grad_() for part in own.detach().split(rows)] for own, rows in stacks]
     begun = torch.cat([own.detach().flatten() for own in ours])
-    batched = Muon(zip(ours, stacks.values(), strict=True), 0.1, 0.05)
+    batched = Muon(stacks, 0.1, 0.05)
     plain = torch.optim.Muon([part for parts in theirs for part in parts], lr=0.1, weight_decay=0.05)
     assert len(batched.param_groups) == 4
     for step in range(6):
-        for own, parts in zip(ours, theirs, strict=True):
+        for (own, rows), parts in zip(stacks, theirs, strict=True):
             own.grad = torch.randn(own.shape, generator=generator)
-            for part, gradient in zip(parts, own.grad.split(stacks[own.shape]), strict=True):
+            for part, gradient in zip(parts, own.grad.split(rows), strict=True):
                 part.grad = gradient
         if step == 3:
             state = batched.state_dict()
-            batched = Muon(zip(ours, stacks.values(), strict=True), 0.1, 0.05)
+            batched = Muon(stacks, 0.1, 0.05)
             batched.load_state_dict(state)
         batched.step()
         plain.step()
@@ -314,14 +317,14 @@ def test_muon_for_all_matrices_of_a_shape_is_that_of_torch() -> None:
 #: A name that no list knows, a place, and a thing, each with a capital.
 KNOWN = (
     "One day {a} met {b} in Kenya. {a} said he liked the South. Then {b} took {a} to the Nile in Kenya, and {b} showed "
-    "him {a}'s boat. So {a} and {b} were friends, and {c} was not."
+    "him {a}'s boat. So {a} and {b} were friends, and {c} was not. But {c} did not mind."
 )
 
 
 def test_a_copy_has_other_names_of_the_same_gender_and_the_same_words() -> None:
     draw = Random(7)
     told = []
-    for _ in range(100):
+    for _ in range(500):
         a = draw.choice(["Zorb", "Tom", *NAMES["boy"]])
         b, c = draw.sample(["Lily", *NAMES["girl"]], 2)
         told.append(KNOWN.format(a=a, b=b, c=c))
@@ -357,3 +360,11 @@ def test_shipped_checkpoint_scores_within_its_stated_figure(stories: surelock.La
     ids = [stories.encode(story) for story in STORIES]
     bound = evaluate(stories.network, ids, sum(map(len, STORIES)))
     assert (stories.mask_id, stories.eos_id) == (1, 0) and bound["bits_per_character"] < 1.2  # the card says 1.16
+
+
+def test_the_documents_command_is_one() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "researchers.md").read_text("utf-8")
+    command = re.findall(r"^python -m surelock train ([^`]*)", text, re.MULTILINE)
+    assert len(command) == 1
+    add_train_arguments(parser := ArgumentParser())
+    assert parser.parse_args(command[0].split()).seconds == 420

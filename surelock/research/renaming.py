@@ -12,7 +12,7 @@ from random import Random
 _GIRLS = """
 Emma Olivia Ava Mia Sophie Grace Ella Zoe Nora Ruby Clara Alice Hannah Rosa Eva Maya Leah Iris Tara Nina Lena Ida Greta
 Priya Aisha Fatima Mei Yuki Sana Leila Amara Zuri Nia Elena Carla Luz Ines Freya Astrid Maeve Molly Poppy Holly Ivy
-Hazel Willow June May Fern Dot Wren Tilly Lola Lulu Daisy Rosie Penny Polly Betty Mary Kate Jane Julia Laura Lisa Linda
+Hazel Willow Fern Dot Wren Tilly Lola Lulu Daisy Rosie Penny Polly Betty Mary Kate Jane Julia Laura Lisa Linda
 Lucia Maria Marta Monica Naomi Olga Pia Rita Sara Selma Sofia Stella Susan Tess Thea Una Vera Violet Wendy Yara Zara
 Asha Binta Chipo Esi Fanta Halima Imani Jamila Keisha Lindiwe Makena Nandi Oni Pooja Rani Sita Thandi Uma Anika Divya
 Gita Indira Kavya Lakshmi Meera Neha Radha Shanti Hana Keiko Sakura Ling Xiu Yan Camila Isabel Juana Pilar Ximena
