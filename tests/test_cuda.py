@@ -9,6 +9,7 @@ import torch
 from checkpoints import write_hf, write_llada, write_qwen3
 from test_decode import GEN, RUNS
 from test_gpu import PROMPTS, SHAPE, assert_elementwise, assert_read, segment_case
+from test_training import options, write_corpora
 
 import surelock
 from surelock import DecodeSettings, LockRule, SelectRule
@@ -19,6 +20,7 @@ from surelock.model import machine
 from surelock.quality import commit_error
 from surelock.research.bench.counts import plan_of
 from surelock.research.bench.gpu import kernels_of
+from surelock.research.training import Trainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -179,3 +181,18 @@ def test_blocks_spread_over_devices(tmp_path: Path):
     two = surelock.load(tmp_path, device_map=spread, dtype=torch.float32)
     runs = [list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16), compute=LockRule())) for lm in (one, two)]
     assert np.array_equal(runs[0][-1].tokens, runs[1][-1].tokens)
+
+
+def test_a_model_is_trained_in_compiled_steps_and_resumed(tmp_path: Path):
+    write_corpora(tmp_path)
+    words = ["--device", GPU, "--also", str(tmp_path / "also.txt.xz")]
+    first = Trainer(options(tmp_path, "out", *words, "--steps", "40"))
+    losses = []
+    for _ in range(20):
+        first._train_step()
+        losses.append(float(first.losses[-1]))
+    assert np.mean(losses[-5:]) < 0.95 * np.mean(losses[:5])
+    first._validate()
+    first._save()
+    resumed = Trainer(options(tmp_path, "out", *words, "--steps", "40", "--resume"))
+    assert resumed.step == 20 and resumed.run()["bits_per_character"] < first.best

@@ -49,11 +49,15 @@ def write_stories(file: Path, stories: list[str]) -> Path:
     return file
 
 
+def write_corpora(folder: Path) -> None:
+    write_stories(folder / "stories.txt", STORIES)
+    write_stories(folder / "held_out.txt", HELD_OUT)
+    write_stories(folder / "also.txt.xz", [story.lower() for story in STORIES])
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_stories(tmp_path / "stories.txt", STORIES)
-    write_stories(tmp_path / "held_out.txt", HELD_OUT)
-    write_stories(tmp_path / "also.txt.xz", [story.lower() for story in STORIES])
+    write_corpora(tmp_path)
     return tmp_path
 
 

@@ -32,10 +32,10 @@ _COMMON = {"girl": "Lily Sue Anna Amy Sally Lucy Mandy Jill", "boy": "Tom Ben Ti
 # Written with a capital like a name, and nobody's.
 _OTHERS = """
 I Mr Mrs Ms Miss Dr Sir Lady Mom Mommy Mum Mummy Mama Dad Daddy Papa Grandma Grandpa Granny Nana Aunt Auntie Uncle God
-Christmas Easter Halloween Santa Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February April June
-July August September October November December English Spanish French Africa India Earth King Queen Prince Princess Yes
-No Oh Ok Okay OK Hi Hello Hey Wow Hooray Yay Ouch Ma Pa Pop Mam Baba Amma Appa Ajji Gogo Chacha Mme Tv North South East
-West Indian African American Hindi Tamil
+Christmas Easter Halloween Santa Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February April May
+June July August September October November December English Spanish French Africa India Earth King Queen Prince
+Princess Yes No Oh Ok Okay OK Hi Hello Hey Wow Hooray Yay Ouch Ma Pa Pop Mam Baba Amma Appa Ajji Gogo Chacha Mme Tv
+North South East West Indian African American Hindi Tamil
 """
 #: The names that are drawn, by gender.
 NAMES = {"girl": _GIRLS.split(), "boy": _BOYS.split()}

@@ -181,14 +181,18 @@ class Trainer:
         self.network = network.to(self.device).requires_grad_(True)
         self.loss: Callable[..., Tensor] = self._compiled(batch_loss)
         self.optimizers = self._optimizers()
-        self.step, self.losses, self.best = 0, [], math.inf
-        self.used, self.since = 0.0, math.inf
+        self.step = 0
+        self.losses: list[Tensor] = []
+        self.best = math.inf
+        self.used = 0.0  # seconds, before this start
+        self.since = math.inf  # when the first step after this start had ended
         if options.resume:
             self._restore()
 
     def _model(self, stories: Sequence[str]) -> tuple[Tokenizer, Network]:
         options = self.options
-        kept, former = options.out / MODEL, options.out / f"{MODEL}.old"
+        kept = options.out / MODEL
+        former = kept.with_suffix(".old")
         if options.resume and former.exists() and not kept.exists():
             former.rename(kept)  # the run ended while the best model was replaced
         if source := kept if options.resume else options.init:
@@ -298,7 +302,9 @@ class Trainer:
         self._log(**{f"valid_{name}": bound[name] for name in ("nats_per_token", "bits_per_character")})
         if bound["bits_per_character"] < self.best:
             self.best = bound["bits_per_character"]
-            kept, fresh, former = (self.options.out / f"{MODEL}{end}" for end in ("", ".new", ".old"))
+            kept = self.options.out / MODEL
+            fresh = kept.with_suffix(".new")
+            former = kept.with_suffix(".old")
             save_checkpoint(self.network, self.tokenizer, fresh, {"held_out": bound})
             shutil.rmtree(former, ignore_errors=True)
             if kept.exists():
@@ -324,7 +330,9 @@ class Trainer:
                 optimizer.load_state_dict(kept)
             for corpus, drawn in zip(self.corpora, state["drawn"], strict=True):
                 corpus.drawn = int(drawn)
-            self.step, self.best, self.used = int(state["step"]), float(state["best"]), float(state["seconds"])
+            self.step = int(state["step"])
+            self.best = float(state["best"])
+            self.used = float(state["seconds"])
         except (OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, UnpicklingError) as error:
             raise ValueError(f"resume: {file} is no state of this run: {first_line(error)}") from error
 
