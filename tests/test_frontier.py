@@ -10,10 +10,11 @@ import pytest
 import surelock
 from surelock.decoding.loop import decode
 from surelock.research import frontier, judged
+from surelock.research.faults import ordinary_words, repeated, strangers
 from surelock.research.frontier import EVERY, FRONTIER, RULES, SURELOCK, LockByChance
 from surelock.research.lab import Lab
 from surelock.research.runner import Record
-from surelock.research.taking_back import TAKING_BACK, faults
+from surelock.research.taking_back import TAKING_BACK
 
 
 def records(errors: dict[str, list[float]], skip: int = 0, setting: str = "recorded run") -> list[Record]:
@@ -145,4 +146,23 @@ def test_taking_back_is_compared_in_as_many_steps_and_in_as_many_rows() -> None:
     ],
 )
 def test_faults_are_sentences_again_and_what_is_stuck(text: str, found: int) -> None:
-    assert faults(text) == found
+    assert repeated(text) == found
+
+
+PROMPT = "Mateo planted carrots with his aunt. After"
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        (" that, Mateo was glad. Kateo smiled.", ["Kateo"]),  # a name that came back changed
+        (" that he met a girl named Zara. Zara smiled.", []),  # introduced
+        (" that Mateo saw his friends, Ben and Lou. Lou ran.", []),
+        (" that they saw Lou. Lou ran, and Lou sang.", ["Lou"]),  # once, however often
+        (" that they sang. They were glad. Mom was glad, too. Thank you, Mateo!", []),
+        (" a day Aunt Rosa came.", []),
+    ],
+)
+def test_a_stranger_is_a_name_that_nothing_introduces(text: str, unknown: list[str]) -> None:
+    ordinary = ordinary_words(["they sang while she ran, and then he was glad", PROMPT])
+    assert strangers(PROMPT, text, ordinary) == unknown

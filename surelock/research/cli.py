@@ -20,6 +20,7 @@ from surelock.research.judged import merge_scores, pairs_of, read_scores, score_
 from surelock.research.lab import Lab
 from surelock.research.prompts import FILES, parse_data
 from surelock.research.runner import Cell, Record, file_of, finished, key_of, launched, merge, run_cells
+from surelock.research.sampler import SAMPLER
 from surelock.research.taking_back import TAKING_BACK
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -35,6 +36,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "frontier": FRONTIER,
     "taking_back": TAKING_BACK,
     "fill": FILL,
+    "sampler": SAMPLER,
 }
 
 

@@ -30,13 +30,14 @@ Pedro Rafael Boris Dmitri Igor Misha Pavel Yuri Anders Bjorn Gustav Nils Olaf Se
 """
 _COMMON = {"girl": "Lily Sue Anna Amy Sally Lucy Mandy Jill", "boy": "Tom Ben Tim Timmy Max Tommy Billy Johnny Jimmy"}
 # Written with a capital like a name, and nobody's.
-_OTHERS = """
+_NOBODY = """
 I Mr Mrs Ms Miss Dr Sir Lady Mom Mommy Mum Mummy Mama Dad Daddy Papa Grandma Grandpa Granny Nana Aunt Auntie Uncle God
 Christmas Easter Halloween Santa Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February April May
 June July August September October November December English Spanish French Africa India Earth King Queen Prince
 Princess Yes No Oh Ok Okay OK Hi Hello Hey Wow Hooray Yay Ouch Ma Pa Pop Mam Baba Amma Appa Ajji Gogo Chacha Mme Tv
 North South East West Indian African American Hindi Tamil
 """
+NO_NAMES = frozenset(_NOBODY.split())
 #: The names that are drawn, by gender.
 NAMES = {"girl": _GIRLS.split(), "boy": _BOYS.split()}
 _GENDERS = {name: gender for gender in NAMES for name in (*NAMES[gender], *_COMMON[gender].split())}
@@ -54,7 +55,7 @@ def find_names(stories: Iterable[str]) -> frozenset[str]:
         capital.update(_INSIDE.findall(story))
         lower.update(_LOWER.findall(story))
     names = {word for word, times in capital.items() if times > 4 * lower[word.lower()]}
-    return frozenset(names.difference(_OTHERS.split()))
+    return frozenset(names.difference(NO_NAMES))
 
 
 def gender_of(name: str, story: str) -> str | None:

@@ -1,6 +1,5 @@
 """Ours: fewer steps, with tokens that are taken back and without."""
 
-import re
 from collections.abc import Sequence
 
 import pandas as pd
@@ -10,11 +9,11 @@ from surelock.decoding.unmasking import Entropy, LowConfidence, Remask
 from surelock.research import compare, estimates, judged
 from surelock.research.estimates import Estimate
 from surelock.research.experiment import Experiment
+from surelock.research.faults import repeated
 from surelock.research.lab import Lab
 from surelock.research.runner import RECOMMENDED, Cell, Record, grid
 
 _PLAIN = (LowConfidence.kind, Entropy.kind)
-_STUCK = re.compile(r"\b(\w+) \1\b|(.{2,12}?)\2{3,}", re.DOTALL)
 
 
 def _cells(steps: Sequence[int], prompts: int) -> list[Cell]:
@@ -24,18 +23,9 @@ def _cells(steps: Sequence[int], prompts: int) -> list[Cell]:
     return plain + grid(**of | {"steps": [*steps[1:]], "remasking": Remask.kind})
 
 
-def faults(text: str) -> int:
-    """Sentences of three words or more that the text had before; words twice in a row, and strings of 2 to 12
-    characters four times in a row.
-    """
-    sentences = [" ".join(re.findall(r"\w+", part.lower())) for part in re.split(r"[.!?]+", text)]
-    sentences = [each for each in sentences if each.count(" ") >= 2]
-    return len(sentences) - len(set(sentences)) + len(_STUCK.findall(text))
-
-
 def _measure(lab: Lab, cell: Cell) -> Record:
     found = compare.measure(lab, cell)
-    return found | {"faults": [faults(text_of(lab.lm, ids)) for ids in found["tokens"]]}
+    return found | {"faults": [repeated(text_of(lab.lm, ids)) for ids in found["tokens"]]}
 
 
 def _table(records: list[Record]) -> pd.DataFrame:
@@ -82,7 +72,7 @@ TAKING_BACK = Experiment(
     note="""\
 At the recorded run's settings, every row computed. remask writes by low_confidence in as many steps, and has as many
 again in which it takes back a token and writes one, so that it computes the rows of twice the steps. rows: share of
-those of the first line. faults: a text's, as counted by `taking_back.faults`. repeats: 4-grams that occurred before.
+those of the first line. faults: a text's, as counted by `faults.repeated`. repeats: 4-grams that occurred before.
 bits: per character, by the model's own bound. A line with `less` holds differences from that decoder on the same
 openings. `_se`: standard error over openings.""",
     grids={"stories": _cells([128, 64, 32], 64), "quick": _cells([64, 32, 16], 2)},
