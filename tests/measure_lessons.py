@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--lesson", help="only this one")
     parser.add_argument("--out", type=Path, default=MEASURED, help="keeps what it has of other lessons")
     options = parser.parse_args(arguments)
-    lm = load("stories", device="cpu", engine="torch")
+    lm = load("stories", device="cpu")
     found = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
     for lesson in read_lessons()["lessons"]:
         name, claim = lesson["name"], lesson["claim"]
