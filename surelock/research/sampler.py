@@ -24,9 +24,9 @@ CHANGES: list[Cell] = [
     {"block_length": None},
     {"no_repeat_ngram_size": 0},
     {"no_repeat_ngram_size": 4},
-    {"compute": BudgetRule.kind, "share": 0.2},
-    {"compute": BudgetRule.kind, "share": 0.3},
-    {"compute": BudgetRule.kind, "share": 0.4},
+    {"compute": BudgetRule.kind, "budget": 0.2},
+    {"compute": BudgetRule.kind, "budget": 0.3},
+    {"compute": BudgetRule.kind, "budget": 0.4},
     {"epsilon": None},
 ]
 _VARIED = ("temperature", "remasking", "block_length", "no_repeat_ngram_size", "epsilon")
@@ -52,7 +52,7 @@ def _measure(lab: Lab, cell: Cell) -> Record:
 
 def _key(record: Record) -> Record:
     cell = record["cell"]
-    return row(record, _VARIED) | {"compute": cell.get("compute"), "share": cell.get("share")}
+    return row(record, _VARIED) | {"compute": cell.get("compute"), "share": cell.get("budget")}
 
 
 def _table(records: list[Record]) -> pd.DataFrame:

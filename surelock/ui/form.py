@@ -25,12 +25,12 @@ from surelock.ui.wording import in_words
 EXAMPLES = {
     "stories": [
         "Once upon a time, there was a little girl named Lily. She",
-        "Tom had a small red boat. One day, he took it to the pond and",
-        "The old bear lived alone in the forest. Every morning he",
-        'It was raining, and Mia could not go outside. "What can we do?" she asked.',
+        "Jack had a toy robot. One day, the robot",
+        "It was Tom's birthday. His dad gave him a",
+        "The sun was shining and the birds were singing. Lucy",
         "Tom found a __ in the garden. He was very ___ and ran to show it to his mom.",
-        "Lily wanted to ______ but it was raining. So she ________ and waited for the sun.",
-        "Once upon a time, there was a ___ who lived in a ____. Every day, he ______ with his friends.",
+        "Lily saw a __ in the park. She was very __ and began to sing.",
+        "One day, Anna saw a ___ in the park. She wanted to ____ it, but it was too ___.",
     ],
     "": [
         "Explain to a child why the sky is blue.",
