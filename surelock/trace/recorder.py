@@ -1,7 +1,7 @@
 """Turns the steps of a race into the records of a trace."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from surelock.trace.format import (
     FORMAT,
     TOP_K,
     VERSION,
+    compact_json,
     decode_bytes,
     decode_tokens,
     encode_bytes,
@@ -167,12 +168,32 @@ class Recorder:
         exact: KLs and confidences as numbers (null is infinite) instead of bytes.
         steps: the first steps alone, without commit errors; None is all.
         """
-        records, used = [], set(self._opening)
-        for record, kl, confidence in list(self._records):
+        used = set(self._opening)
+        records = list(self._entries(used, exact, steps))
+        return {**self.start(), "pieces": self._pieces.of(used), "records": records}
+
+    def written(self, steps: int | None = None) -> Iterator[str]:
+        """Yield the parts of the text of `document`, a record each, so that the whole is never in memory."""
+        used = set(self._opening)
+        opening = self.start()
+        del opening["pieces"]  # they are known at the end
+        yield f'{compact_json(opening)[:-1]},"records":['
+        for number, entry in enumerate(self._entries(used, True, steps)):
+            yield f"{',' if number else ''}{compact_json(entry)}"
+        yield f'],"pieces":{compact_json(self._pieces.of(used))}}}'
+
+    def _entries(self, used: set[int], exact: bool, steps: int | None) -> Iterator[dict[str, Any]]:
+        """The records of `document` so far. Their tokens are added to `used`.
+
+        Commit errors that another thread has begun to add when the first record is made are left out.
+        """
+        records = list(self._records)
+        measured = {record["lane"]: _LATER[-1] in record for record, *_ in records}  # the last one of a lane decides
+        for record, kl, confidence in records:
             if steps is not None and record["step"] >= steps:
                 continue
             entry, tops = dict(record), self._tops[record["lane"]]
-            for name in _LATER if steps is not None else ():
+            for name in _LATER if steps is not None or not measured[record["lane"]] else ():
                 entry.pop(name, None)
             if exact:
                 entry["kl"], entry["confidence"] = short_numbers(kl), short_numbers(confidence)
@@ -182,8 +203,7 @@ class Recorder:
                 entry["top"] = {"at": at, "ids": ids.ravel().tolist(), "p": encode_bytes(probs)}
                 used.update(entry["top"]["ids"])
             used.update(self._tokens_of(record))
-            records.append(entry)
-        return {**self.start(), "pieces": self._pieces.of(used), "records": records}
+            yield entry
 
     def _tokens_of(self, record: dict[str, Any]) -> list[int]:
         """The token ids that a record writes or guesses."""
