@@ -96,7 +96,7 @@ def _certificates(text: str) -> str:
     import ssl  # takes a while
 
     try:
-        ssl.create_default_context(cafile=text)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(text)
     except OSError:  # ssl's errors are, too
         return "must be a file of certificates (PEM)"
     return ""

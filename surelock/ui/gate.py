@@ -142,7 +142,7 @@ class Gate:
             self._open -= Counter([client])
 
     def _check_names(self, scope: Scope) -> str | None:
-        """Return the site whose script sends a request, if one does. Raises Refused if it may not, or not to this name."""
+        """Return the site whose script sends a request, if one does. Raises Refused for a foreign name or site."""
         headers = Headers(scope=scope)
         host, origin = _host(headers.get("host", "")), headers.get("origin")
         names = {*self.names, *PUBLIC_NAMES}
