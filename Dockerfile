@@ -29,5 +29,5 @@ ENV PYTHONUNBUFFERED=1 \
 USER 1000
 EXPOSE 7860
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
-    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:7860/gradio_api/app_id', timeout=4)"]
+    CMD ["python", "-I", "-c", "from urllib.request import *; build_opener(ProxyHandler({})).open('http://127.0.0.1:7860/gradio_api/app_id', timeout=4)"]
 CMD ["python", "app.py"]

@@ -3,9 +3,12 @@
 import signal
 from importlib.util import find_spec
 
-from surelock.arguments import open_streams
+from surelock.arguments import Parser, start
 
-open_streams()
+try:
+    start("network", "page")  # before Gradio reads the environment
+except ValueError as error:
+    Parser(prog="app.py").error(str(error))
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it quietly while the page is still being built, too
 
 if find_spec("spaces"):  # a ZeroGPU Space: it must come before CUDA starts

@@ -3,6 +3,11 @@
 The public names are declared in `__init__.pyi`. Each is imported on first use, since torch and pandas import slowly.
 """
 
+from surelock.current_folder import leave_current_folder, runs_as_module
+
+if runs_as_module(__name__):  # before the first import that the current folder could answer
+    leave_current_folder()
+
 import lazy_loader
 
 __version__ = "4.0.0"

@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import surelock
-from surelock.arguments import Parser, open_streams
+from surelock.arguments import Parser, start
+from surelock.environment import check_environment
 
 #: Each command: its help, and the function that adds its arguments and sets `run`. Only the module of the given command
 #: is imported.
@@ -48,14 +49,16 @@ class _Command(Parser):
             if module.startswith("research.") and find_spec("surelock.research") is None:
                 where = f"run `python -m {self.prog}` in a clone of the repository"
                 self.exit(2, f"surelock: `{self.prog}` is research, which is not installed: {where}\n")
+            if module.startswith("ui."):  # before Gradio reads the environment
+                check_environment("network", "page")
             getattr(import_module(f"surelock.{module}"), function)(self)
         return super().parse_known_args(*args, **kwargs)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2."""
-    open_streams()
     try:
+        start()
         words = sys.argv[1:] if argv is None else argv
         if not words:
             print("surelock: serving the page (surelock --help lists the commands)", file=sys.stderr)

@@ -4,19 +4,36 @@ import argparse
 import os
 import re
 import sys
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
+from surelock.current_folder import leave_current_folder
+from surelock.environment import check_environment, is_utf8
 from surelock.errors import nearest
 
 
 def open_streams() -> None:
-    """Open each missing standard stream on the null device, since libraries ask a stream whether it is a terminal.
+    """Open each missing standard stream on the null device, and let the others write UTF-8, as files do.
 
-    A process is started without them by `>&-`, by pythonw and as a service.
+    Libraries ask a stream whether it is a terminal. A process is started without them by `>&-`, by pythonw and as a
+    service. A locale or PYTHONIOENCODING may name an encoding that has no letter of a text.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # as long as the process lives
+        elif mode == "w" and isinstance(stream, TextIOWrapper) and not is_utf8(stream.encoding):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def start(*readers: str) -> None:
+    """Begin a command: its streams, its module path, its environment. readers: further ones, see `check_environment`.
+
+    Raises ValueError for a variable that is wrong.
+    """
+    open_streams()
+    leave_current_folder()
+    check_environment("start", *readers)
 
 
 class Parser(argparse.ArgumentParser):

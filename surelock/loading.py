@@ -21,6 +21,7 @@ from surelock.decoding.step import Engine
 from surelock.engines import ENGINES
 from surelock.engines.flags import DTYPES
 from surelock.engines.torch import TorchEngine
+from surelock.environment import check_environment
 from surelock.errors import CheckpointError, nearest, shown
 from surelock.model.checkpoint import check_kind, check_tensors, find_tensors, load_weights
 from surelock.model.families import CONFIG, GENERATION, Family, family_of, read_json, shape_of
@@ -217,6 +218,7 @@ def find_directory(name: str, check: Callable[[Sizes], None] | None = None, file
     if not is_hub_id(name):
         hint = nearest(name, ["stories"])
         raise CheckpointError(f"no directory {name!r}, and it is no hub id of the form 'owner/model' either{hint}")
+    check_environment("network")
     if check is not None:
         check(hub_sizes(name))
     try:

@@ -1,6 +1,7 @@
 """The server's door: what it takes, from whom, how much, and what a client may have of the queue."""
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from typing import Any
 from unittest.mock import Mock
 from urllib.parse import quote
 
+import gradio as gr
 import httpx
 import pytest
 from starlette.applications import Starlette
@@ -18,7 +20,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-from starlette.testclient import TestClient
+from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from surelock.places import ASSETS
@@ -28,7 +30,7 @@ from surelock.ui.addresses import client_of, is_local
 from surelock.ui.gate import Gate, own_names
 from surelock.ui.models import EMBEDDED
 from surelock.ui.serving import WORKER_POLICY, KeptAnswers
-from tests.browser.server import App, serve, wait_for_model
+from tests.browser.server import App, free_port, serve, wait_for_model
 from tests.browser.visitor import Visitor
 from tests.loops import finished
 
@@ -116,6 +118,54 @@ def test_a_container_finds_itself_healthy(app: App) -> None:
 @pytest.mark.parametrize("host", ["evil.example", "hf.space.evil.example", "localhost.evil", "", "[::1", "a b"])
 def test_a_foreign_name_is_no_name_of_this_server(small: TestClient, host: str) -> None:
     assert "--allow-host" in refused(small.get("/", headers={"host": host}), 421)
+
+
+@pytest.mark.parametrize(
+    "said", ["evil.example", "localhost, evil.example", "evil.example:80, localhost", "<a>", "a b"]
+)
+def test_names_that_a_proxy_tells_are_names_of_this_server(small: TestClient, said: str) -> None:
+    refused(small.get("/", headers={"x-forwarded-host": said}), 421)
+    if "," not in said:
+        refused(small.get("/", headers={"forwarded": f'for=1.2.3.4;host="{said}";proto=https, for=1.1.1.1'}), 421)
+        refused(small.get("/", headers={"forwarded": f"for=1.2.3.4, for=1.1.1.1;Host={said}"}), 421)
+    for header, own in (("x-forwarded-host", "me.hf.space, localhost:1,"), ("forwarded", "host=me.hf.space;by=_x")):
+        assert small.get("/", headers={header: own}).status_code == 200
+
+
+def test_a_name_holds_what_names_hold() -> None:
+    """It is written into the page."""
+    client = TestClient(Starlette(routes=[Route("/", _echo)], middleware=[Middleware(Gate, allow_hosts=["*"])]))
+    for host in ('a"b', "a</script>", "a:80:80", "a:x", "a/b", "a@b", "", "[a]", "é"):
+        for header in ("host", "x-forwarded-host") if host else ("host",):
+            refused(client.get("/", headers={header: host.encode("latin-1")}), 421)
+    assert client.get("/", headers={"host": "any.example:1"}).status_code == 200
+
+
+def test_a_socket_is_refused_with_the_policy(small: TestClient) -> None:
+    for host, status in (("localhost", 404), ("evil.example", 421)):
+        with pytest.raises(WebSocketDenialResponse) as refusal, small.websocket_connect("/", headers={"host": host}):
+            pass
+        refused(refusal.value, status)
+        assert "content-security-policy" in refusal.value.headers
+
+
+def test_before_it_nothing_answers(app: App) -> None:
+    """Gradio's own middleware answers a browser's question for another site's request, and all failures."""
+    asked = {"origin": "https://other.example", "access-control-request-method": "POST"}
+    public, call = {"host": "me.hf.space"}, f"{app.url}/gradio_api/call/v2/decode"
+    good = httpx.options(call, headers=asked | public)
+    assert (good.status_code, good.headers["access-control-allow-origin"]) == (200, asked["origin"])
+    bad = [
+        (421, httpx.options(call, headers=asked | {"host": "evil.example"})),
+        (403, httpx.options(call, headers=asked)),
+        (404, httpx.options(f"{app.url}/gradio_api/upload_progress", headers=asked | public)),
+        (404, httpx.options(call)),
+        (400, httpx.post(call, json={"prompt": "a", "nonsense": 1}, headers={"origin": asked["origin"]} | public)),
+    ]
+    for status, answer in bad:
+        refused(answer, status)
+    assert {each.headers["content-security-policy"] for each in (good, *(answer for _, answer in bad))} != {""}
+    assert bad[-1][1].headers["access-control-allow-origin"] == asked["origin"], "its script may read why"
 
 
 @pytest.mark.parametrize("host", ["localhost:7860", "127.0.0.1:1", "[::1]:7860", "192.168.1.7", "me-page.hf.space"])
@@ -333,22 +383,50 @@ def test_one_client_has_so_many_requests_at_once(monkeypatch: pytest.MonkeyPatch
     assert statuses == [429, 200, 200, 200, 200]
 
 
-def test_the_page_is_made_once_whatever_its_query_and_for_no_other_address() -> None:
+def test_the_page_is_made_once_whatever_its_query_and_the_name_of_the_server() -> None:
     made: list[str] = []
 
     async def page(request: Request) -> JSONResponse:
-        made.append(f"{request.url}")
-        return JSONResponse(len(made), 200 if request.url.path == "/" else 500)
+        made.append(request.url.path)
+        return JSONResponse([len(made), str(request.url)], 200 if request.url.path == "/" else 500)
 
     routes = [Route("/{path:path}", page)]
     client = TestClient(Starlette(routes=routes, middleware=[Middleware(KeptAnswers)]), base_url="http://a")
-    assert [client.get(path).json() for path in ("/", "/?page=x", "/?prompt=y")] == [1, 1, 1]
-    assert client.head("/").headers["content-length"] == "1" and made == ["http://a/"]
-    assert client.get("/", headers={"host": "b"}).json() == 2 and client.get("/").json() == 1
-    assert [client.get("/config").json() for _ in range(2)] == [3, 4], "a failure is not kept"
-    for number in range(20):
-        client.get("/", headers={"host": f"{number}"})
-    assert client.get("/", headers={"host": "19"}).json() == 24 and client.get("/").json() == 25
+    assert [client.get(path).json() for path in ("/", "/?page=x", "/?prompt=y")] == [[1, "http://a/"]] * 3
+    assert client.head("/").headers["content-length"] == str(len(client.get("/").content)) and made == ["/"]
+    assert [client.get("/config").json()[0] for _ in range(2)] == [2, 3], "a failure is not kept"
+    for number in range(300):
+        for header in ("host", "x-forwarded-host", "x-gradio-server"):
+            client.get("/", headers={header: f"{number}.hf.space:{number}"})
+        client.get("/", headers={"x-forwarded-proto": f"http{number}"})
+    assert len(made) == 3
+    assert client.get("/", headers={"host": "B:7"}).json() == [1, "http://b:7/"]
+
+
+@pytest.mark.parametrize("path", ["/", "/config"])
+@pytest.mark.parametrize("root", ["", "/below", "https://proxy.example/below"])
+def test_what_is_kept_is_what_gradio_makes_under_each_name(path: str, root: str) -> None:
+    with gr.Blocks(analytics_enabled=False) as page:
+        gr.Textbox("a")
+    how: dict[str, Any] = {"prevent_thread_lock": True, "quiet": True, "ssr_mode": False, "server_port": free_port()}
+    page.launch(root_path=root, **how)
+    made = page.app
+    kept = KeptAnswers(made)
+    lines: list[dict[str, str]] = [
+        {},
+        {"host": "10.1.2.3:7860"},
+        {"host": "[::1]:7860"},
+        {"x-forwarded-host": "me.hf.space, other"},
+        {"x-forwarded-host": ", other"},
+        {"x-forwarded-proto": "https"},
+        {"x-forwarded-proto": "https, http", "x-forwarded-host": "me.hf.space:8443"},
+        {"x-forwarded-proto": "nonsense"},
+    ]
+    for base, headers in itertools.product(("http://localhost:7860", "https://page.example"), lines):
+        one, other = (TestClient(each, base_url=base).get(path, headers=headers) for each in (made, kept))
+        assert one.text == other.text, headers
+        assert one.headers == other.headers, headers
+    page.close()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])

@@ -13,6 +13,7 @@ from surelock.decoding.loop import decode
 from surelock.model.language_model import LanguageModel
 from surelock.quality.commit_error import Shadow
 from surelock.trace import format as fmt
+from surelock.trace.format import compact_json
 from surelock.trace.lanes import Lane
 from surelock.trace.pieces import Pieces
 from surelock.trace.race import race
@@ -80,6 +81,27 @@ def test_documents_follow_the_schema(recorder: Recorder) -> None:
         document = recorder.document(exact=exact)
         fmt.check_document(json.loads(json.dumps(document, allow_nan=False)))
     fmt.check_document(json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8")))
+
+
+@pytest.mark.parametrize("steps", [None, 0, 3])
+def test_what_is_written_in_parts_is_the_document(recorder: Recorder, steps: int | None) -> None:
+    parts = list(recorder.written(steps))
+    assert "".join(parts) == compact_json(recorder.document(steps=steps))
+    assert len(parts) == 2 + len(recorder.document(steps=steps)["records"])
+
+
+def test_what_is_written_while_errors_are_added_has_all_of_them_or_none(lm: LanguageModel) -> None:
+    """Another thread adds them to one record after the other."""
+    recorder = recorded(lm, FIELD[:2])
+    parts = recorder.written()
+    written = [next(parts), next(parts)]
+    for record, *_ in recorder._records:
+        record |= {"commit_error": [0.5] * len(record["unmasked"]), "changed": [], "regret": 0.5}
+    late = json.loads("".join([*written, *parts]))
+    assert not any("regret" in record for record in late["records"])
+    assert all("regret" in record for record in json.loads("".join(recorder.written()))["records"])
+    del recorder._records[-1][0]["regret"]
+    assert "regret" not in recorder.document()["records"][-1]
 
 
 def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[str, Any]) -> None:

@@ -194,9 +194,15 @@ def check_kind(name: str, kind: Any, table: dict[str, Any] | None = None) -> Non
 
 
 def _imported(name: str) -> Any:
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())  # as `python -m` has it
+    """The module of a name, which may lie in the current folder. No other module is taken from there."""
+    folder = os.getcwd()
+    added = folder not in sys.path
+    if added:
+        sys.path.append(folder)
     try:
         return import_module(name)
     except (ImportError, ValueError) as error:  # ValueError: an empty name
         raise ValueError(f"the module {name!r} cannot be imported: {error}") from error
+    finally:
+        if added:
+            sys.path.remove(folder)

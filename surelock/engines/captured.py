@@ -7,13 +7,13 @@ it computes them without one, which prepares all that a capture must not.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
 from surelock.engines.inputs import Rows
+from surelock.environment import value_of
 
 _STEP, _MOST = 64, 768  # rows of a graph: with more, launching takes less time than computing
 
@@ -27,7 +27,7 @@ def bucket_of(rows: int) -> int:
 
 def captures(devices: set[torch.device]) -> bool:
     """Return whether graphs are captured: on one GPU, and not on ZeroGPU, which lends one for seconds."""
-    return len(devices) == 1 and next(iter(devices)).type == "cuda" and not os.environ.get("SPACES_ZERO_GPU")
+    return len(devices) == 1 and next(iter(devices)).type == "cuda" and not value_of("SPACES_ZERO_GPU")
 
 
 class Graph:

@@ -4,7 +4,6 @@ Reading of many posteriors takes three passes over the logits, and not one for e
 take the place of six, most of which torch runs without vector instructions: operands are strided or of two dtypes.
 """
 
-import os
 import shutil
 import sysconfig
 from functools import cache
@@ -14,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from surelock.environment import value_of
 from surelock.model.network import Elementwise, gated, rotate
 
 _FROM = 1024  # read rows of a step
@@ -22,11 +22,11 @@ _FROM = 1024  # read rows of a step
 @cache
 def can_fuse(device: torch.device) -> bool:
     """Return whether torch can compile for the device: with Triton, a C compiler and Python.h, not on ZeroGPU."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    compiler = value_of("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     folders = [sysconfig.get_path("include", scheme) for scheme in sysconfig.get_scheme_names()]
     headers = any(Path(folder, "Python.h").exists() for folder in folders)
     found = find_spec("triton") is not None and compiler is not None and headers
-    return device.type == "cuda" and found and not os.environ.get("SPACES_ZERO_GPU")
+    return device.type == "cuda" and found and not value_of("SPACES_ZERO_GPU")
 
 
 def worth_fusing(rows: int) -> bool:

@@ -11,8 +11,11 @@ import unicodedata
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from surelock.current_folder import module_path
+from surelock.environment import child_environment
 from surelock.errors import CheckpointError
 from surelock.model.encoding import Encoder, Expanded, check_growth
 from surelock.model.tokenizer import has_tokenizer, load_tokenizer
@@ -36,27 +39,41 @@ def check_tokenizer(directory: Path, seconds: int = SECONDS, megabytes: int = ME
     """
     if not has_tokenizer(directory):
         return
-    package = str(Path(__file__).resolve().parents[2])
-    paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "surelock.model.trial", str(directory.absolute()), str(seconds), str(megabytes)]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_START_SECONDS + 3 * seconds,
-            env=os.environ | {"PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", "TOKENIZERS_PARALLELISM": "false"},
-        )
-        written = done.stdout
-    except subprocess.TimeoutExpired as error:
-        written = error.stdout or b""
-    *_, last = ["tokenizer", *written.decode("utf-8", "replace").splitlines()]
+    directory = directory.absolute()
+    written, complaint = _tried(directory, seconds, megabytes)
+    parts = written.decode("utf-8", "replace").splitlines()
+    if not parts:  # it did not begin
+        why = complaint.decode("utf-8", "replace").strip().splitlines() or ["it was ended"]
+        raise CheckpointError(f"the tokenizer of {directory} could not be tried in another process: {why[-1]}")
+    last = parts[-1]
     if last.startswith(_REFUSED):
         raise CheckpointError(last.removeprefix(_REFUSED))
     if last != _DONE:
         limits = f"{seconds} s of processor time or {megabytes} MB of memory"
         raise CheckpointError(f"the {last} of {directory} needs more than {limits} for texts of ordinary length")
+
+
+def _tried(directory: Path, seconds: int, megabytes: int) -> tuple[bytes, bytes]:
+    """Run `main` in another process. Returns what it wrote to its output, and to its errors.
+
+    It runs in an empty folder and takes no module from the checkpoint's folder or from the current one.
+    """
+    flags = ["-P", "-X", "utf8", "-m", "surelock.model.trial"]
+    command = [sys.executable, *flags, str(directory), str(seconds), str(megabytes)]
+    path = os.pathsep.join(module_path(str(directory)))
+    with TemporaryDirectory(prefix="surelock-", ignore_cleanup_errors=True) as folder:
+        try:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=child_environment() | {"PYTHONPATH": path, "HF_HOME": folder},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_START_SECONDS + 3 * seconds,
+            )
+        except subprocess.TimeoutExpired as error:
+            return error.stdout or b"", b"it took too long to begin"
+    return done.stdout, done.stderr
 
 
 def _try(directory: Path) -> Iterator[str]:
@@ -106,7 +123,7 @@ def _limit(seconds: int, megabytes: int) -> None:
         return
     import resource
 
-    import transformers  # noqa: F401  # what it takes does not count
+    from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer  # noqa: F401  # what they take does not count
 
     used = resource.getrusage(resource.RUSAGE_SELF)
     spent = int(used.ru_utime + used.ru_stime) + 1

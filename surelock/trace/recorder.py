@@ -1,7 +1,7 @@
 """Turns the steps of a race into the records of a trace."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from surelock.trace.format import (
     FORMAT,
     TOP_K,
     VERSION,
+    compact_json,
     decode_bytes,
     decode_tokens,
     encode_bytes,
@@ -29,6 +30,7 @@ from surelock.trace.race import Errors, LaneStep, Round
 
 _LATER = ("commit_error", "changed", "regret")  # keys of a record that are added when the steps are over
 _SHOWN = ("vocab_size", "n_layers", "d_model")  # of the network, in a header
+Recorded = tuple[dict[str, Any], np.ndarray, np.ndarray]  # a record, with KLs and confidences as measured
 _TOP_TOLERANCE = 2  # of 255: likely tokens are stored again if one changes, or its probability by more than this
 
 
@@ -85,7 +87,7 @@ class Recorder:
         self._pieces, self._width = Pieces(tokenizer), token_width(header["model"]["vocab_size"])
         self._opening = {*header["prompt_tokens"], header["mask_id"]}  # tokens whose pieces come first
         self._sent = self._opening.copy()  # tokens whose pieces the stream has
-        self._records: list[tuple[dict[str, Any], np.ndarray, np.ndarray]] = []  # with KLs and confidences as measured
+        self._records: list[Recorded] = []
         ids = [lane["id"] for lane in header["lanes"]]
         self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {lane: [] for lane in ids}
         self._last = {lane: np.full((header["length"], 2 * TOP_K), -1, dtype=np.int32) for lane in ids}
@@ -167,12 +169,40 @@ class Recorder:
         exact: KLs and confidences as numbers (null is infinite) instead of bytes.
         steps: the first steps alone, without commit errors; None is all.
         """
-        records, used = [], set(self._opening)
-        for record, kl, confidence in list(self._records):
-            if steps is not None and record["step"] >= steps:
-                continue
+        records = self._recorded(steps)
+        return {**self._beginning(records), "records": list(self._entries(records, exact, steps is None))}
+
+    def written(self, steps: int | None = None) -> Iterator[str]:
+        """Yield the text of `document` in parts, a record each, so that the whole is never in memory."""
+        records = self._recorded(steps)
+        yield f'{compact_json(self._beginning(records))[:-1]},"records":['
+        for number, entry in enumerate(self._entries(records, True, steps is None)):
+            yield f"{',' if number else ''}{compact_json(entry)}"
+        yield "]}"
+
+    def _recorded(self, steps: int | None) -> list[Recorded]:
+        """The records so far, of the first steps alone; None is all."""
+        return [each for each in list(self._records) if steps is None or each[0]["step"] < steps]
+
+    def _beginning(self, records: list[Recorded]) -> dict[str, Any]:
+        """What precedes the records of `document`, with the pieces of all their tokens."""
+        used = set(self._opening)
+        for record, *_ in records:
+            used.update(self._tokens_of(record))
+            used.update(self._likely(record))
+        return self.start() | {"pieces": self._pieces.of(used)}
+
+    def _likely(self, record: dict[str, Any]) -> list[int]:
+        """The likely tokens that a record of `document` lists."""
+        tops = self._tops[record["lane"]]
+        return tops[record["step"]][1].ravel().tolist() if tops else []
+
+    def _entries(self, records: list[Recorded], exact: bool, errors: bool) -> Iterator[dict[str, Any]]:
+        """The records of `document`, without a lane's commit errors if another thread has not added all of them."""
+        measured = {record["lane"]: errors and _LATER[-1] in record for record, *_ in records}  # by the last of a lane
+        for record, kl, confidence in records:
             entry, tops = dict(record), self._tops[record["lane"]]
-            for name in _LATER if steps is not None else ():
+            for name in _LATER if not measured[record["lane"]] else ():
                 entry.pop(name, None)
             if exact:
                 entry["kl"], entry["confidence"] = short_numbers(kl), short_numbers(confidence)
@@ -180,10 +210,7 @@ class Recorder:
                 rows, ids, probs = tops[record["step"]]
                 at = to_runs(np.isin(np.arange(self.header["length"]), rows))
                 entry["top"] = {"at": at, "ids": ids.ravel().tolist(), "p": encode_bytes(probs)}
-                used.update(entry["top"]["ids"])
-            used.update(self._tokens_of(record))
-            records.append(entry)
-        return {**self.start(), "pieces": self._pieces.of(used), "records": records}
+            yield entry
 
     def _tokens_of(self, record: dict[str, Any]) -> list[int]:
         """The token ids that a record writes or guesses."""

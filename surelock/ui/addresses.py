@@ -1,10 +1,11 @@
 """Network addresses: which are local, and which belong to one client."""
 
-import os
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
+
+from surelock.environment import value_of
 
 
 def is_address(name: str) -> bool:
@@ -13,6 +14,10 @@ def is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_ipv6(name: str) -> bool:
+    return is_address(name) and isinstance(ip_address(name), IPv6Address)
 
 
 def is_local(name: str) -> bool:
@@ -27,7 +32,7 @@ def client_of(scope: Scope) -> str:
     of `x-forwarded-for`.
     """
     own = network_of((scope.get("client") or ("unknown",))[0])
-    if "SPACE_ID" not in os.environ:
+    if not value_of("SPACE_ID"):
         return own
     lines = Headers(scope=scope).getlist("x-forwarded-for")
     hops = [_without_port(each.strip()) for each in ",".join(lines).split(",")]

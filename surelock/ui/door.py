@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Any
@@ -14,14 +14,13 @@ from weakref import WeakValueDictionary
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from surelock.trace.format import compact_json
 from surelock.ui.addresses import client_of
 from surelock.ui.attended import most_attended
-from surelock.ui.gate import BODY
+from surelock.ui.gate import BODY, PIECE
 from surelock.ui.models import Loading, Models
 from surelock.ui.queue import Place, Queue, QueueFull
 from surelock.ui.race import DEVICE, Race, Runner, event
@@ -30,7 +29,6 @@ from surelock.ui.runs import Run, Runs, TooMany
 from surelock.ui.wording import in_words
 
 RUNS = "/surelock/runs"
-UNREAD_SECONDS = 10.0  # for a message to be taken by the connection
 GONE = "This run is no longer kept on the server (restarted, full, or 10 minutes unread); press Run to start a new one."
 PING_SECONDS = 15.0  # so that no proxy takes a stream for dead
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -46,7 +44,7 @@ class Door:
 
     def __init__(self, models: Models, decoder: Runner, queue: Queue, runs: Runs, most: int) -> None:
         self._models, self._decoder, self._queue, self._runs, self._most = models, decoder, queue, runs, most
-        self._exports: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by client
+        self._exports: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # are made, by client
         self._looking = False
 
     @property
@@ -117,7 +115,7 @@ class Door:
 
         async def streamed(scope: Scope, receive: Receive, send: Send) -> None:
             async with stream, aclosing(_placed(run, place, messages, goes_on)) as events:
-                response = EventSourceResponse(events, ping=PING_SECONDS, send_timeout=UNREAD_SECONDS, sep="\n")
+                response = EventSourceResponse(events, ping=PING_SECONDS, sep="\n")
                 await response(scope, receive, send)
 
         return streamed
@@ -129,16 +127,11 @@ class Door:
         return Response(status_code=204)
 
     async def trace(self, request: Request) -> ASGIApp:
-        """Answer with the trace of a run, as far as the page has it, once the client's previous one has been sent."""
+        """Answer with the trace of a run, as far as the page has it."""
         run = self._run(request)
-
-        async def exported(scope: Scope, receive: Receive, send: Send) -> None:
-            async with self._exports.setdefault(client_of(scope), asyncio.Lock()):
-                if not await request.is_disconnected():
-                    text = await asyncio.to_thread(lambda: compact_json(run.race.recorder.document(steps=run.steps)))
-                    await Response(text, media_type="application/json")(scope, receive, send)
-
-        return exported
+        making = self._exports.setdefault(client_of(request.scope), asyncio.Lock())
+        parts = run.race.recorder.written(run.steps)
+        return StreamingResponse(_exported(parts, making), media_type="application/json")
 
     async def top(self, request: Request) -> Response:
         """Answer with the likely tokens of a position at a step, by lane."""
@@ -201,6 +194,29 @@ async def _placed(
     async with aclosing(messages):
         async for batch in messages:
             yield batch
+
+
+async def _exported(parts: Iterator[str], making: asyncio.Lock) -> AsyncGenerator[bytes]:
+    """The parts of a trace, PIECE bytes and more together. They are made in a thread, after the former were taken.
+
+    making: held while parts are made, never while they are sent.
+    """
+
+    def some() -> bytes:
+        texts, size = list[str](), 0
+        for part in parts:
+            texts.append(part)
+            size += len(part)
+            if size >= PIECE:
+                break
+        return "".join(texts).encode()
+
+    while True:
+        async with making:
+            piece = await asyncio.to_thread(some)
+        if not piece:
+            return
+        yield piece
 
 
 def _whole(text: str | None, size: int) -> int | None:

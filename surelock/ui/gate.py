@@ -6,7 +6,6 @@ Gradio adds it.
 
 import asyncio
 import json
-import os
 import re
 import socket
 from collections import Counter
@@ -20,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from surelock.environment import LOOPBACK, value_of
 from surelock.ui.addresses import client_of, is_address, is_local
 
 API = "/gradio_api"
@@ -45,12 +45,15 @@ MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a te
 MOST_BODIES, MOST_BODIES_OF_ONE = 2**26, 2**24  # bytes that arrive or wait for an answer, of all clients and of one
 MOST_VALUES = 2**15  # of a body: each takes sixty bytes, however short it is; the longest prompt's tokens take 8,192
 BODY_SECONDS = 30.0  # for a body to arrive
+UNREAD_SECONDS = 10.0  # for a piece of an answer to be taken by the connection
 PIECE = 2**16  # bytes of an answer that are handed over at once: the rest waits until they are taken
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PUBLIC_NAMES = ("*.hf.space", "*.gradio.live")
 BODY = "surelock.body"  # in the scope of a request: its body, as JSON
 MOST_REQUESTS = 400  # of one client that are not answered yet, streams among them; a class may be one client
 
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
+_FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,]*)', re.IGNORECASE)
+_READABLE = {"access-control-allow-credentials": "true", "vary": "Origin"}  # as Gradio's other answers
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",  # an address holds a prompt
@@ -72,14 +75,16 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.seconds = status, seconds
 
-    @property
-    def response(self) -> Response:
-        unread = {"connection": "close"} if self.status in (408, 411) else {}  # nothing more of it is read
-        return JSONResponse({"detail": str(self)}, self.status, unread)
+    def response(self, origin: str | None) -> Response:
+        """Return the answer. origin: of another site whose scripts may read it."""
+        headers = {} if origin is None else _READABLE | {"access-control-allow-origin": origin}
+        if self.status in (408, 411):  # nothing more of it is read
+            headers["connection"] = "close"
+        return JSONResponse({"detail": str(self)}, self.status, headers)
 
 
 class Gate:
-    """ASGI middleware that accepts or refuses requests.
+    """ASGI middleware that accepts or refuses requests. Nothing stands before it: a library's middleware may answer.
 
     allow_hosts: further names of this server; '*.domain' for a whole domain, '*' for any name.
     admit: is given the scope and the JSON body of a request of Gradio's API, and returns the context in which it is
@@ -102,17 +107,24 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
-        if scope["type"] != "http":
-            return None  # no socket is ever opened by the page
+        try:
+            async with asyncio.timeout(None) as unread:
+                await self._answer(scope, receive, _in_time(send, unread))
+        except TimeoutError:
+            if not unread.expired():
+                raise
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         state: dict[str, Any] = {**scope.get("state", {})}
         answer, content, body = _with_headers(_in_pieces(send), state), bytearray(), None
-        client = client_of(scope)
+        client, origin = client_of(scope), None
         self._open[client] += 1
         try:
-            self._check(scope)
+            origin = self._check_names(scope)
+            self._check_route(scope)
             if self._open[client] > MOST_REQUESTS:
                 raise Refused(429, "Too many requests of one address are open; close some pages.")
-            if scope["method"] == "POST" and not STOP.fullmatch(scope["path"]):
+            if scope.get("method") == "POST" and not STOP.fullmatch(scope["path"]):
                 body = await self._read(scope, receive, content)
                 receive = _again(bytes(content), receive)
             scope = {**scope, "headers": _cheap(scope["headers"]), BODY: body, "state": state}
@@ -120,7 +132,7 @@ class Gate:
                 await self.app(scope, receive, answer)
         except Refused as refused:
             await asyncio.sleep(refused.seconds)
-            await refused.response(scope, receive, answer)
+            await refused.response(origin)(scope, receive, answer)
         except RuntimeError as error:
             if not isinstance(error.__cause__, HTTPException):
                 raise
@@ -129,22 +141,28 @@ class Gate:
             self._bodies -= Counter({client: len(content)})
             self._open -= Counter([client])
 
-    def _check(self, scope: Scope) -> None:
-        headers, path = Headers(scope=scope), scope["path"]
-        host, origin = _name(f"//{headers.get('host', '')}"), headers.get("origin")
-        if not (is_address(host) or _goes_by(host, {*self.names, *PUBLIC_NAMES})):
+    def _check_names(self, scope: Scope) -> str | None:
+        """Return the site whose script sends a request, if one does. Raises Refused for a foreign name or site."""
+        headers = Headers(scope=scope)
+        host, origin = _host(headers.get("host", "")), headers.get("origin")
+        names = {*self.names, *PUBLIC_NAMES}
+        if not all(is_address(name) or _goes_by(name, names) for name in (host, *_forwarded(headers))):
             raise Refused(421, "This server does not go by that name; --allow-host adds one.")
-        if "transfer-encoding" in headers:  # pieces of a byte each would keep the server busy for a minute
-            raise Refused(411, "A body comes whole, with its length (content-length).")
         if origin is not None and is_local(host) and not _goes_by(_name(origin), self.names) and _name(origin) != host:
             # On a public server any page or script may call: requests carry no rights.
             raise Refused(403, "Pages of other sites may not call a server on this machine.")
-        if scope["method"] == "POST" and UPLOAD.fullmatch(path):
+        return origin
+
+    def _check_route(self, scope: Scope) -> None:
+        path, method = scope["path"], _method(scope)
+        if "transfer-encoding" in Headers(scope=scope):  # pieces of a byte each would keep the server busy for a minute
+            raise Refused(411, "A body comes whole, with its length (content-length).")
+        if method == "POST" and UPLOAD.fullmatch(path):
             raise Refused(403, "This page takes no uploads: traces are opened in the browser.")
         if self.agents and AGENTS.fullmatch(path):
-            if scope["method"] != "POST":
+            if method != "POST":
                 raise Refused(405, "Agents call by POST; no stream is open for them.")
-        elif scope["method"] not in TAKEN or not TAKEN[scope["method"]].fullmatch(path):
+        elif method not in TAKEN or not TAKEN[method].fullmatch(path):
             raise Refused(404, "There is nothing here: this server has the page, its files and /decode.")
 
     async def _read(self, scope: Scope, receive: Receive, content: bytearray) -> Any:
@@ -183,17 +201,38 @@ def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
     Numeric addresses are always accepted, since DNS rebinding needs a name.
     """
     machine = socket.gethostname().lower()
-    settings = [os.environ.get(name, "") for name in ("SPACE_HOST", "GRADIO_SERVER_NAME")]
+    settings = [value_of(name) for name in ("SPACE_HOST", "GRADIO_SERVER_NAME")]
     names = " ".join((*settings, *allow_hosts)).lower().replace(",", " ").split()
     return frozenset({*LOOPBACK, machine, f"{machine}.local", *names})
 
 
+def _method(scope: Scope) -> str:
+    """The method of a request; of a browser's question, before another site's request, the method of that one."""
+    asked = Headers(scope=scope).get("access-control-request-method")
+    method = scope.get("method", "")  # a socket has none, and there are none here
+    return asked if method == "OPTIONS" and asked else method
+
+
+def _host(text: str) -> str:
+    """The name or the address in `name:port`; "" if it is none."""
+    found = _HOST.fullmatch(text)
+    return found[1].strip("[]").lower() if found else ""
+
+
+def _forwarded(headers: Headers) -> list[str]:
+    """The names by which a proxy says that it was asked; "" for one that is none."""
+    listed = ",".join(headers.getlist("x-forwarded-host")).split(",")
+    pairs = _FORWARDED_HOST.findall(",".join(headers.getlist("forwarded")))
+    return [_host(text.strip()) for text in (*listed, *pairs) if text.strip()]
+
+
 def _cheap(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Headers without ranges, of which a thousand are a thousand reads, and without Brotli.
+    """Headers without ranges, each of which costs a read of the file, without Brotli, and without the header by which a
+    server in front of Gradio's tells its address: there is none.
 
     Files are compressed once, by gzip; Gradio would compress them by Brotli for each request.
     """
-    kept = [each for each in headers if each[0] not in (b"range", b"accept-encoding")]
+    kept = [each for each in headers if each[0] not in (b"range", b"accept-encoding", b"x-gradio-server")]
     packed = any(name == b"accept-encoding" and b"gzip" in value for name, value in headers)
     return [*kept, (b"accept-encoding", b"gzip")] if packed else kept
 
@@ -206,19 +245,34 @@ def _name(url: str) -> str:
 
 
 def _goes_by(name: str, patterns: Collection[str]) -> bool:
-    return any(each in ("*", name) or (each.startswith("*.") and name.endswith(each[1:])) for each in patterns)
+    wholes = [each[1:] for each in patterns if each.startswith("*.")]
+    return name != "" and ("*" in patterns or name in patterns or name.endswith(tuple(wholes)))
 
 
 def _with_headers(send: Send, state: Mapping[str, Any]) -> Send:
     """Send answers with our headers, and with the `status` that the state of the request holds, if it holds one."""
 
     async def answer(message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"].endswith("http.response.start"):  # of a socket that is refused, too
             message["status"] = state.get("status", message["status"])
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)
+
+    return answer
+
+
+def _in_time(send: Send, unread: asyncio.Timeout) -> Send:
+    """Send each message within UNREAD_SECONDS, or let `unread` expire, which ends the request."""
+
+    async def answer(message: Message) -> None:
+        unread.reschedule(asyncio.get_running_loop().time() + UNREAD_SECONDS)
+        try:
+            await send(message)
+        finally:
+            if not unread.expired():
+                unread.reschedule(None)
 
     return answer
 

@@ -3,7 +3,9 @@
 import argparse
 import os
 import signal
-from collections.abc import Callable
+import socket
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,15 +15,17 @@ from gradio.themes import Default
 from gradio.tunneling import CURRENT_TUNNELS
 from starlette.middleware import Middleware
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from surelock.arguments import Parser
 from surelock.decoding.rules import register_all
 from surelock.engines.flags import add_engine_flag, add_weights_flag
+from surelock.environment import LOOPBACK, read_environment, spare_loopback, value_of
 from surelock.errors import first_line
+from surelock.ui.addresses import is_ipv6
 from surelock.ui.door import Door
 from surelock.ui.endpoint import Calls, admit
-from surelock.ui.environment import read_environment
-from surelock.ui.gate import API, LOOPBACK, Gate
+from surelock.ui.gate import API, Gate
 from surelock.ui.layout import build
 from surelock.ui.limits import MOST_SIDE, Limits, room
 from surelock.ui.log import calm
@@ -32,6 +36,8 @@ from surelock.ui.runs import Runs
 from surelock.ui.serving import KeptAnswers, failed, page_head, routes
 from surelock.ui.zero_gpu import on_zero_gpu
 
+SERVER_NAME = "GRADIO_SERVER_NAME"
+UNTAKEN_SECONDS = 30.0
 MOST_THREADS = 40  # Gradio's own number
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
@@ -46,8 +52,7 @@ def parser() -> argparse.ArgumentParser:
 def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of app.py and `surelock page`.
 
-    Defaults come from the environment: the variables of `read_environment`, then Gradio's (GRADIO_SERVER_NAME,
-    GRADIO_SERVER_PORT, ...).
+    Defaults come from the environment: the variables of `read_environment`, then Gradio's (`surelock.environment`).
     """
     limits, flags = Limits(), list[argparse.Action]()
 
@@ -98,8 +103,13 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         refuse(f"--max-length must be from 32 to {MOST_SIDE}, the most positions of a trace")
     if given.queue_size < 1:
         refuse("--queue-size must be at least 1")
-    if given.port is not None and not 0 <= given.port < 65536:
-        refuse("--port must be from 0 to 65535")
+    if given.port is not None and not 1 <= given.port < 65536:
+        refuse("--port must be from 1 to 65535")
+    for setting, host in (("--host", given.host), (SERVER_NAME, value_of(SERVER_NAME))):
+        if host and not is_here(host):
+            refuse(f"{setting} must be a name or an address of this machine, as 0.0.0.0 is, not {host[:60]!r}")
+    if ":" in value_of(SERVER_NAME):
+        refuse(f"{SERVER_NAME} must be no address of IPv6: give that by --host")
     in_browsers = given.decode_in == "browser"
     if in_browsers and given.model != [EMBEDDED]:
         refuse("--decode-in browser is for the embedded model: a browser computes no other, so leave out --model")
@@ -125,20 +135,23 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     offered = sources(given.decode_in, models.labels, is_public(given))
     page = build(models, calls, most=given.max_length, sources=offered)
     names = (*given.allow_host, given.host or "")
-    gate = Middleware(Gate, allow_hosts=names, admit=partial(admit, page, calls), agents=given.mcp)
-    served: dict[str, Any] = {"routes": [*door.routes, *routes()], "middleware": [gate, Middleware(KeptAnswers)]}
+    gate = partial(Gate, allow_hosts=names, admit=partial(admit, page, calls), agents=given.mcp)
+    served: dict[str, Any] = {"routes": [*door.routes, *routes()], "middleware": [Middleware(KeptAnswers)]}
+    running: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     if given.mcp:
         from surelock.ui.agents import Agents  # the package mcp is optional
 
         agents = Agents(calls, models.labels)
         served["routes"] += [Route(f"{API}/mcp{end}", agents) for end in ("", "/")]
-        served["lifespan"] = lambda app: agents.running()
+        running = agents.running
+    served["lifespan"] = partial(behind, gate, running)
+    spare_loopback(given.host or "", value_of(SERVER_NAME))
     calm()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _stop)
     try:
         page.launch(
-            server_name=given.host,
+            server_name=f"[{given.host}]" if is_ipv6(given.host or "") else given.host,
             server_port=given.port,
             share=given.share or None,
             prevent_thread_lock=True,
@@ -146,9 +159,10 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             max_threads=max(MOST_THREADS, given.queue_size + 8),  # calls of /decode that wait hold none of them
             **look(served, api=models.decodes),
         )
-    except OSError as error:  # the port is taken, or the address is not this machine's
+    except OSError as error:  # the port is taken
         refuse(f"{first_line(error).partition('. ')[0]}.")
     page.server.config.limit_concurrency = room()
+    close_unread(listening for server in page.server.servers for listening in server.sockets)
     models.start_loading(models.labels[0])
     if why := models.failure(models.labels[0]):
         refuse(f"--model {models.labels[0]} cannot be loaded: {why}")
@@ -157,8 +171,42 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
 
 def is_public(given: argparse.Namespace) -> bool:
     """Return whether the page can be reached from other machines."""
-    host = given.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
-    return given.share or "SPACE_HOST" in os.environ or host not in LOOPBACK
+    host = given.host or value_of(SERVER_NAME) or "127.0.0.1"
+    return given.share or bool(value_of("SPACE_HOST")) or host not in LOOPBACK
+
+
+def close_unread(sockets: Iterable[Any]) -> None:
+    """Let Linux close a connection that takes nothing for UNTAKEN_SECONDS: a server's own end waits for its reader.
+
+    sockets: those that the server listens on, whose connections inherit the limit.
+    """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        for listening in sockets:
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * UNTAKEN_SECONDS))
+
+
+def is_here(host: str) -> bool:
+    """Return whether this machine can listen on an address or a name."""
+    try:
+        for family, kind, _, _, address in socket.getaddrinfo(host.strip("[]"), 0, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind) as probe:
+                probe.bind(address)
+    except OSError:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def behind(
+    gate: Callable[[ASGIApp], Gate], running: Callable[[], AbstractAsyncContextManager[None]], app: Any
+) -> AsyncGenerator[None]:
+    """The lifespan of Gradio's application, which begins before the server listens: put all of it behind the gate.
+
+    As one of Gradio's own middlewares the gate would stand behind those that answer OPTIONS and failures.
+    """
+    app.middleware_stack = gate(app.middleware_stack)
+    async with running():
+        yield
 
 
 def sources(decode_in: str, labels: list[str], public: bool) -> list[str]:

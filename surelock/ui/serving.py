@@ -11,15 +11,16 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
+from typing import Any
 from urllib.parse import quote
 
 from gradio.route_utils import BUILD_PATH_LIB
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -42,9 +43,9 @@ _ASK_AGAIN = "no-cache"  # after an update a browser must not mix old and new mo
 _FOR_GOOD = "public, max-age=31536000, immutable"  # for files whose address changes with their content
 #: The policy of the worker's script, which runs WebAssembly and fetches from this server.
 WORKER_POLICY = "default-src 'none'; script-src 'wasm-unsafe-eval'; connect-src 'self'"
-_MAKING = Lock()
-MOST_KEPT = 8  # pages
-ADDRESS = ("host", "x-forwarded-host", "x-forwarded-proto", "x-gradio-server")  # what Gradio reads addresses from
+_MAKING_PLOTLY, _MAKING_SHELL = Lock(), Lock()
+PLACE = b"surelock-host.invalid"  # stands for the server's name in what is kept
+_FORWARDED = (b"host", b"x-forwarded-host", b"x-forwarded-proto")  # what Gradio reads addresses from
 _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
@@ -55,37 +56,63 @@ def _packed(path: str | os.PathLike[str], changed: int) -> bytes:
 
 
 class KeptAnswers:
-    """ASGI middleware that keeps the page and its configuration, by the address that they were requested under.
+    """ASGI middleware that keeps the page and its configuration.
 
     Gradio makes them anew for each request, in many threads at once: a class that opens the page would stop the server
-    for seconds. Their queries are not passed on: only the browser reads them, and Gradio takes `page` for another page.
+    for seconds. Here they are made once, and the name under which the server was asked is written into them: no name
+    makes work, and a request for what is kept waits for nothing. Queries are not passed on: only the browser reads
+    them, and Gradio takes `page` for another page.
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app, self._kept, self._making = app, dict[object, list[Message]](), asyncio.Lock()
+        self._app, self._kept, self._making = app, dict[tuple[Any, ...], list[Message]](), asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or scope["path"] not in ("/", "/config"):
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
-        key = scope["path"], scope["scheme"], scope.get("root_path"), *map(headers.get, ADDRESS)
-        async with self._making:
-            messages = self._kept.get(key) or await self._made(key, scope, receive)
-        for message in messages:
-            await send(dict(message))
+        forwarded = _first(headers, "x-forwarded-host")
+        secure = _first(headers, "x-forwarded-proto") == "https" or (not forwarded and scope["scheme"] == "https")
+        key = scope["path"], "https" if secure else "http", scope.get("root_path", "")
+        messages = self._kept.get(key)
+        if messages is None:
+            async with self._making:
+                messages = self._kept.get(key) or await self._made(key, scope, receive)
+        for message in _named(messages, forwarded or headers.get("host", "")):
+            await send(message)
 
-    async def _made(self, key: object, scope: Scope, receive: Receive) -> list[Message]:
+    async def _made(self, key: tuple[str, str, str], scope: Scope, receive: Receive) -> list[Message]:
         messages: list[Message] = []
 
         async def keep(message: Message) -> None:
             messages.append(message)
 
-        await self._app({**scope, "method": "GET", "query_string": b""}, receive, keep)
+        _, scheme, _ = key
+        headers = [(b"host", PLACE), *(each for each in scope["headers"] if each[0] not in _FORWARDED)]
+        plain = {"method": "GET", "query_string": b"", "scheme": scheme, "headers": headers, "extensions": {}}
+        await self._app({**scope, **plain}, receive, keep)
         if messages[0]["status"] == 200:
-            while len(self._kept) >= MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
             self._kept[key] = messages
         return messages
+
+
+def _first(headers: Headers, name: str) -> str:
+    """The first value of a header, which is the one that Gradio reads."""
+    return headers.get(name, "").partition(",")[0].strip()
+
+
+def _named(messages: list[Message], host: str) -> Iterator[Message]:
+    """An answer that is kept, with the name of the server. The gate has let pass names alone."""
+    name = host.lower().encode("latin-1")
+    bodies = [message.get("body", b"").replace(PLACE, name) for message in messages]
+    for message, body in zip(messages, bodies, strict=True):
+        message = dict(message)
+        if message["type"] == "http.response.start":
+            message["headers"] = list(message["headers"])
+            MutableHeaders(scope=message)["content-length"] = str(sum(map(len, bodies)))
+        else:
+            message["body"] = body
+        yield message
 
 
 def _takes_packed(asked: Headers) -> bool:
@@ -129,7 +156,7 @@ def _worker(request: Request) -> Response:
 
 def _plotly(request: Request) -> Response:  # in a thread: compressing it takes a third of a second, once
     script = plotly_script()
-    with _MAKING:
+    with _MAKING_PLOTLY:
         return _Files(script.parent, "max-age=86400").file_response(script, script.stat(), request.scope)
 
 
@@ -141,7 +168,7 @@ def _packed_shell() -> tuple[bytes, bytes, str]:
 
 
 def _shell(request: Request) -> Response:  # in a thread: making it takes a second, once
-    with _MAKING:
+    with _MAKING_SHELL:
         text, packed, tag = _packed_shell()
     headers = {"Cache-Control": _ASK_AGAIN, "ETag": tag}
     if request.headers.get("if-none-match", "").removeprefix("W/") == tag:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 import re
 from collections.abc import Callable, Generator, Mapping
 from contextvars import copy_context
@@ -20,6 +19,7 @@ import gradio as gr
 from gradio.context import LocalContext
 
 from surelock.decoding.flops import baseline_flops
+from surelock.environment import value_of
 from surelock.errors import reason_of
 from surelock.ui.models import Models
 from surelock.ui.request import Job
@@ -39,7 +39,7 @@ _SENTENCES = re.compile(r"(?<!vs)\.\s+")
 
 
 def on_zero_gpu() -> bool:
-    return bool(os.environ.get("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
+    return bool(value_of("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
 
 
 def gpu_seconds(lm: LanguageModel, job: Job, errors: bool) -> int:

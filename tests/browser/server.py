@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -75,12 +75,13 @@ def serve(
     port: int = 0,
     command: Sequence[str] = (sys.executable, "app.py"),
     cwd: Path = ROOT,
+    more: Mapping[str, str] | None = None,
 ) -> Iterator[App]:
-    """Run app.py, or another command, with these arguments until the block ends; port 0: on any."""
+    """Run app.py, or another command, with these arguments until the block ends; port 0: on any. more: environment."""
     port = port or free_port()
     output: Any = log.open("wb") if log else subprocess.DEVNULL
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False", "HF_TOKEN": SECRET}
-    environment["GRADIO_SERVER_PORT"] = str(port)
+    environment |= {"GRADIO_SERVER_PORT": str(port), **(more or {})}
     process = subprocess.Popen(
         [*command, *arguments], cwd=cwd, env=environment, stdout=output, stderr=subprocess.STDOUT
     )

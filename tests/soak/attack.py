@@ -202,6 +202,24 @@ def many_hashes(app: App) -> dict[str, Any]:
     return {"ok": len(kept) == 200 and any(kept) and kept == sorted(kept), "dropped": kept.count(False)}
 
 
+def unread_exports(app: App) -> dict[str, Any]:
+    """Fifty exports of which nobody reads anything: another of the same address comes at once."""
+    visitor, place = Visitor(app.url), urlsplit(app.url)
+    list(visitor.run(gen_length=224, steps=112, block_length=224))
+    said = f"GET /surelock/runs/{visitor.id}/trace HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        for _ in range(50):
+            link = stack.enter_context(socket.socket())
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            link.connect((str(place.hostname), place.port or 80))
+            link.sendall(said.encode())
+        time.sleep(2)
+        begun = time.monotonic()
+        records = len(visitor.trace(visitor.id)["records"])
+        took = time.monotonic() - begun
+    return {"ok": records == 224 and took < 5, "export_seconds": round(took, 2)}
+
+
 def hostile_rules(app: App) -> dict[str, Any]:
     """Two hundred rules that break, loop or reach out, in one tab: each is named, and the next run decodes."""
     rules, lanes = list(INPUTS["rules"].items()) * 20, [{"name": "Mine", "compute": {"kind": "own"}}]
@@ -221,5 +239,5 @@ def hostile_rules(app: App) -> dict[str, Any]:
     return {"ok": True, "rules": len(rules)}
 
 
-ATTACKS: dict[str, Attack] = {each.__name__: each for each in (visits, many_hashes, hostile_rules)}
+ATTACKS: dict[str, Attack] = {each.__name__: each for each in (visits, many_hashes, unread_exports, hostile_rules)}
 ATTACKS |= {name: partial(carried_out, what=what) for name, what in INPUTS["attacks"].items()}
