@@ -98,7 +98,10 @@ test("by the clock each sentence has its lane's own step, and says whose", () =>
   apart.race.byClock = true;
   assert.equal(apart.race.whose, "“All”");
   assert.match(narrate(apart, 0), /^Step 2 of “=Locks”: it writes/);
-  assert.match(narrate(apart, 0, [{ step: 0, at: 1, text: "so it is." }]), /^Step 2 of “=Locks”: so it is\.$/);
+  assert.match(
+    narrate(apart, 0, [{ step: 0, at: 1, name: "Half locked", stop: true }]),
+    /^Step 2 of “=Locks”: half of/,
+  );
   assert.match(summary(apart, 0), /^Step 1 of 4 of “All”\. =Locks, step 2: /);
   const whatIf = (step) => from(apart.lanes[1], apart.race.reached(apart.lanes[1], step));
   assert.match(whatIf(0), /^“=Locks” has done its step 2\. From its step 3 on,/);

@@ -2,7 +2,6 @@
 
 import { reducedMotion } from "../dom.js";
 import { page } from "../run/state.js";
-import { subject } from "./narrator.js";
 
 const GAP = 8; // pixels between the parts of the first screen
 
@@ -42,7 +41,7 @@ export function draw(stage, step, moving = false) {
   if (sight.reads(stage.teller.node)) stage.tell(step);
   stage.numbers.draw(trace, step);
   if (sight.reads(stage.gauges.node)) stage.gauges.draw(trace, step);
-  stage.curves?.moveTo(trace.race.reached(subject(trace), step));
+  stage.curves?.moveTo(trace.race.reached(trace.subject, step));
   stage.drawer?.draw(step);
   stage.cells.writeTip(step);
   if (!moving) stage.cells.speak(step);

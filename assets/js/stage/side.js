@@ -3,12 +3,13 @@
 import { h, zoomOf } from "../dom.js";
 import { page } from "../run/state.js";
 import { choiceText, sentence } from "../trace/described.js";
-import { parting, prose, writeProse } from "../trace/prose.js";
+import { parting, prose } from "../trace/prose.js";
 import { Clock } from "./clock.js";
 import { Grid } from "./grid.js";
 import { gridKeys } from "./keys.js";
 import { labelsOf } from "./labels.js";
 import { layout } from "./layout.js";
+import { writeProse } from "./prose.js";
 import { Raster } from "./raster.js";
 import { Sparks } from "./sparks.js";
 import { gridName } from "./spoken.js";

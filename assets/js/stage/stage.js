@@ -4,14 +4,14 @@ import { beforeSeen, count, h, inView, isNarrow, perFrame, setText, throttle, wa
 import { Visit } from "../panels/visit.js";
 import { besideParents } from "../run/branching.js";
 import { page } from "../run/state.js";
-import { chapters, moments } from "../trace/chapters.js";
+import { chapters } from "../trace/chapters.js";
 import { Cells } from "./cells.js";
 import { ColourBy } from "./colourby.js";
 import { draw, tallest } from "./drawing.js";
 import { Gauges } from "./gauges.js";
 import { timelineKeys } from "./keys.js";
 import { LongText } from "./longtext.js";
-import { narrate } from "./narrator.js";
+import { moments, narrate } from "./narrator.js";
 import { Numbers } from "./numbers.js";
 import { outline, quickShare } from "./outline.js";
 import { partsOf } from "./part.js";

@@ -1,7 +1,6 @@
 // The texts as prose: what a lane shares with the reference is calm, the first difference (the fork) can be clicked.
 // Texts are aligned word by word, never position by position.
 
-import { h } from "../dom.js";
 import { visible } from "./pieces.js";
 
 const latest = new WeakMap(); // by lane: the step last asked for, and its words; several lanes are laid beside one
@@ -177,21 +176,4 @@ function upToFullStop(text, most) {
   const found = [...text.slice(0, most).matchAll(/[.!?]["”]?(?=\s)/g)].at(-1);
   if (found) return `${text.slice(0, found.index + found[0].length)} …`;
   return `${text.slice(0, text.lastIndexOf(" ", most))} …`;
-}
-
-/** Writes a text into a paragraph. onFork() is called for a click on the fork. */
-export function writeProse(node, parts, onFork) {
-  node.replaceChildren(
-    ...parts.map(({ text, kind, filled }) => {
-      const how = filled ? ".sl-filled" : "";
-      if (kind === "same") return h(`${filled ? "em" : "span"}${how}`, text);
-      if (kind === "other") return h(`mark${how}`, text);
-      const go = h(
-        `button.sl-fork${how}`,
-        { title: "Here the texts part: show both", onclick: onFork },
-        text.trim() || "␣",
-      );
-      return h("span", text.match(/^\s*/)[0], go);
-    }),
-  );
 }

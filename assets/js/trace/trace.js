@@ -85,6 +85,11 @@ export class Trace {
     return this.lanes.length > 1 ? this.lanes.filter((lane) => lane !== this.reference) : this.lanes;
   }
 
+  /** The lane that the page's sentences are about. */
+  get subject() {
+    return this.others[0];
+  }
+
   /** Whether a token at a position ends the text: what is given ends nothing, nor does what stands before it. */
   endsText(token, position) {
     return this.ends.has(token) && position > this.given.lastIndexOf(1);
