@@ -69,8 +69,9 @@ class Door:
             visitor = secrets.token_urlsafe(18)
         try:
             job = await asyncio.to_thread(read_request, self._models, request.scope[BODY], self._most)
-            begin = await asyncio.to_thread(self._race, job, request.headers)
-            run = self._runs.open(visitor, client_of(request.scope), job.key, begin)
+            origin = self._runs.find(job.origin.run) if job.origin else None
+            begin = await asyncio.to_thread(self._race, job, origin, request.headers)
+            run = self._runs.open(visitor, client_of(request.scope), job.key, begin, origin)
         except Loading as error:
             return JSONResponse({"detail": error.said, "loading": True}, 503, {"Retry-After": "1"})
         except TooMany as error:
@@ -79,13 +80,18 @@ class Door:
             raise HTTPException(422, in_words(str(error))) from error
         return JSONResponse({"id": run.id}, 201)
 
-    def _race(self, job: Job, headers: Mapping[str, str]) -> Callable[[], Race]:
-        """What makes the race of a job."""
+    def _race(self, job: Job, origin: Run | None, headers: Mapping[str, str]) -> Callable[[], Race]:
+        """What makes the race of a job. origin: the run that it names."""
         from surelock.trace.recorder import Recorder, make_header  # torch: only once a model is loaded
+        from surelock.ui.snapshots import snapshots_of
 
         lm = self._models.get(job.label)
         header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
-        recorder, rounds = Recorder(header, lm.tokenizer), self._decoder(job, True, True, headers)
+        recorder, snapshots, kept = Recorder(header, lm.tokenizer), None, {}
+        if self._runs.shared:  # not on ZeroGPU, whose worker is another process
+            snapshots = snapshots_of(lm, job, recorder, origin and origin.race)
+            kept = {"begins": snapshots.begins, "snapshots": snapshots.taken}
+        rounds = self._decoder(job, True, True, headers, **kept)
         return lambda: Race(
             job,
             recorder,
@@ -94,6 +100,7 @@ class Door:
             pausable=self._runs.shared,
             begins=self._runs.make_room,
             ends=self._queue.finished,
+            snapshots=snapshots,
         )
 
     async def events(self, request: Request) -> ASGIApp:
