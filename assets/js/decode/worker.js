@@ -12,6 +12,7 @@ import { assemble } from "./parts.js";
 import { race } from "./race.js";
 import { Recorder } from "./recorder.js";
 import { NonFiniteLogits, Run } from "./run.js";
+import { Allowance, Snapshots } from "./snapshots.js";
 
 const MOST_ATTENDED = 6;
 const WARM = 64; // tokens
@@ -25,6 +26,7 @@ const where = new Promise((then) => {
   tellWhere = then;
 });
 const runs = new Map();
+const allowance = new Allowance();
 const channel = new MessageChannel();
 const waiting = [];
 channel.port1.onmessage = () => waiting.shift()();
@@ -63,7 +65,7 @@ class WorkerRun {
   #loading = true;
 
   constructor(id, request) {
-    Object.assign(this, { id, request, recorder: null });
+    Object.assign(this, { id, request, recorder: null, snapshots: {} });
   }
 
   #tell(message) {
@@ -137,9 +139,30 @@ class WorkerRun {
     this.#tell({ open: this.recorder.start(), label: model, pausable: true });
   }
 
+  /** Where each lane begins: at its first step, or at a snapshot of the run that the request names. */
+  #begins() {
+    const { header } = this.recorder;
+    const begins = {};
+    const { run, lane: of, steps } = this.request.from ?? {};
+    const origin = runs.get(run);
+    const same = origin?.recorder && String(origin.recorder.header.prompt_tokens) === String(header.prompt_tokens);
+    header.lanes.forEach((lane, i) => {
+      const typed = codesOf([lane]).length > 0; // its variables cannot be copied
+      const known = same && !typed ? origin.snapshots[of] : null;
+      const step = known?.before(lane, steps[i]) ?? 0;
+      if (step) {
+        begins[lane.id] = { snapshots: known, step };
+        this.snapshots[lane.id] = known.until(step, lane, this);
+        this.recorder.adopt(lane.id, origin.recorder, of, step);
+      } else if (!typed) this.snapshots[lane.id] = new Snapshots(lane, allowance, this);
+    });
+    return begins;
+  }
+
   async #steps({ engine, shape }) {
     const { header } = this.recorder;
-    for await (const turn of race(engine, shape, header.prompt_tokens, header.lanes)) {
+    const how = { begins: this.#begins(), snapshots: this.snapshots };
+    for await (const turn of race(engine, shape, header.prompt_tokens, header.lanes, how)) {
       if (turn.length) {
         const message = this.recorder.take(turn);
         this.#tell(message);

@@ -1,6 +1,7 @@
 // What the page's address says: the settings of a run (see linkTo), and what a person looks at in it. Steps count from 1
 // there, as on the page.
 
+import { touchesOf } from "../trace/touches.js";
 import { putCodes, takeCodes } from "../trace/typed.js";
 import { parsed } from "./tab.js";
 
@@ -108,8 +109,9 @@ export function settingsOf({ header: { model, prompt, chat, lanes, ...header }, 
 }
 
 /** What a link to this trace's run leaves out, in a sentence, or "". */
-export function leftOut({ header: { lanes } }) {
-  const names = lanes.filter(byHand).map(({ name }) => `“${name}”`);
+export function leftOut(trace) {
+  if (touchesOf(trace)) return "";
+  const names = trace.header.lanes.filter(byHand).map(({ name }) => `“${name}”`);
   return names.length ? `Events are not in this link, but in an exported trace: ${names.join(", ")}.` : "";
 }
 

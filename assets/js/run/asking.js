@@ -8,8 +8,10 @@ export const asking = (parts) => ({
   fetchAttended: (trace, lane, cell, t) => parts.source.attended(trace, lane, cell, t),
   stepLive: () => parts.live.step(),
   onLive: (action) => parts.live[action](),
-  whatIf: {
-    branch: (lane, event, name, gone) => parts.starting.branch(lane, event, name, gone),
+  touching: {
+    touch: (lane, event) => parts.starting.touch(lane, event),
+    undo: () => parts.starting.undo(),
+    back: () => parts.starting.back(),
     token: (text) => parts.source.token(text, parts.stage.trace.header.model.name),
     presets: () => page.now.presets,
     race: (lane, epsilon, gone) => parts.starting.race(lane, epsilon, gone),

@@ -1,22 +1,7 @@
-// What if, before the server knows of it: the trace that shows a new lane beside those that stay.
+// Branches, before a server knows of them: the trace that shows a new lane beside those that stay.
 
-import { eventText } from "../trace/described.js";
+import { begun } from "../trace/lane.js";
 import { MOST_LANES } from "../trace/states.js";
-import { leftOut } from "./address.js";
-
-/** A lane's events up to a new one. What was done later goes, and what was done to its place in its own step. */
-export const withEvent = (events, event) => [
-  ...events.filter(({ step, position }) => step < event.step || (step === event.step && position !== event.position)),
-  event,
-];
-
-/** What is done to a lane at the cursor's step: {event: with the lane's own step, name: of the lane that it makes}. word: the rule's name, or what is written. */
-export function doneAt(trace, lane, cursor, event, word) {
-  const step = trace.race.reached(lane, cursor) + 1;
-  const what = event.kind === "rule" ? word : eventText(event, word);
-  const name = `${what}, step ${step + 1} of ${lane.name.replace(/^.*, step \d+ of /s, "")}`.slice(0, 80);
-  return { event: { step, ...event }, name };
-}
 
 /** An id that no lane of a trace has, nor any that one of them came from. */
 function freeId({ lanes }) {
@@ -37,6 +22,17 @@ export function branchOf(trace, parent, changed, from, name, gone = null) {
   const shown = trace.withLanes(trace.lanes.filter((lane) => lane !== gone));
   const child = shown.branch({ ...parent.decoder, parent: parent.id, ...changed, id: freeId(trace), name }, from);
   return { trace: shown, child, from };
+}
+
+/** A lane beside the same lane with other events: {trace: both, child: the latter, from}, see branchOf. race: the trace that
+ * the lane is of. of: the lane whose first `from` steps are those of the child. */
+export function touchOf(race, lane, events, { of, from, name }) {
+  const whole = lane.endsAt(lane.count - 1);
+  const left = whole ? lane : Object.assign(begun(race.header, lane.decoder, lane, lane.count), { run: lane.run });
+  const trace = Object.assign(race.withLanes([left], left), { origin: race });
+  const decoder = { ...lane.decoder, engine: of.decoder.engine, parent: lane.id, events, id: freeId(race), name };
+  const child = trace.branch(decoder, from, of);
+  return { trace, child, from };
 }
 
 const DECISIONS = ["masked", "written", "unlocked", "unmasked", "locked"];
@@ -71,6 +67,3 @@ export function besideParents(lanes) {
   }
   return placed;
 }
-
-/** What stands over a trace that was branched. */
-export const whatIf = (trace) => (leftOut(trace) ? "What if (links leave it out):" : "What if:");

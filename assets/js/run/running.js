@@ -3,16 +3,24 @@
 import { closeSidebarIfNarrow, pressRun } from "../form/controls.js";
 import { withBlanks } from "../trace/blanks.js";
 import { Trace } from "../trace/trace.js";
-import { cursorBefore, partedAt, repeats, whatIf } from "./branching.js";
+import { cursorBefore, partedAt, repeats } from "./branching.js";
 import { page } from "./state.js";
 import { FILLING, fetching, foreignText, lookedFor, ONE_WAITS, waitingText } from "./wording.js";
 
-/** what: "run", the form's own; "branch", a what-if or a lesson's run; "more", of a paused run; null: nothing waits. */
+/** what: "run", the form's own; "branch", a touch, another ε or a lesson's run; "more", of a paused run; null: nothing waits. */
 const waitFor = (what) => page.set({ waits: what, place: 0, waiting: "" });
+
+const BRANCH = "A branch:"; // what stands over a trace that has one
+
+/** Notes what skipping changed, lane by lane. */
+function score(trace, lanes) {
+  for (const { lane, commit_error: errors, changed, regret } of lanes) trace.lane(lane)?.score(errors, changed, regret);
+}
 
 export class Running {
   run = null;
   branching = null; // what waits, where it is a branch, see branchOf
+  aside = null; // the race that was paused for a touch
   #queued = null; // what waits, a run of the source's that has not opened
   #early = false; // Run was pressed before the form held its settings
 
@@ -39,6 +47,7 @@ export class Running {
     closeSidebarIfNarrow();
     if (["run", "branch"].includes(page.now.waits)) this.#leaveQueue();
     this.leave(null);
+    this.#leaveAside();
     this.#begin("run", { ...withBlanks(values), lanes: JSON.parse(lanes).lanes });
   }
 
@@ -47,19 +56,90 @@ export class Running {
     return page.now.waits ? ONE_WAITS : "";
   }
 
-  /** Asks for a branch, see branchOf, and shows it while it waits. lanes: those that grow. */
+  /** Asks for a branch, see branchOf, and shows it while it waits. lanes: those that grow. The branch begins at the
+   * snapshots of the lane `origin`, as far as its run is kept. */
   askFor(branching, lanes) {
-    const { trace } = branching;
-    this.stage.show(trace, { label: whatIf(trace), step: cursorBefore(branching), keep: true });
+    const { trace, origin } = branching;
+    this.stage.show(trace, { label: BRANCH, step: cursorBefore(branching), keep: true });
     const decoders = lanes.map(({ decoder }) => decoder);
-    this.ask(trace, decoders, branching);
+    const steps = lanes.map(({ count }) => count);
+    const from = origin?.run && { run: origin.run, lane: origin.id, steps };
+    this.ask(trace, decoders, branching, from);
+  }
+
+  /** Makes room for a touch of a race or of its latest touch: what waits of a touch is forgotten, what is computed of one
+   * ends, and the race rests until somebody goes back to it. Gives a sentence where it cannot. */
+  giveWay(race) {
+    const { waits } = page.now;
+    if (waits === "run" || (waits === "branch" && !this.branching?.origin)) return ONE_WAITS;
+    if (waits === "branch") this.#leaveQueue();
+    const { run } = this;
+    if (page.now.phase === "idle") return "";
+    if (run.trace !== race || !run.pausable) this.leave(run.trace.origin === race ? run.trace : null);
+    else this.#setAside();
+    return "";
+  }
+
+  #setAside() {
+    this.run.handle.pause();
+    this.#leaveAside();
+    this.aside = this.run;
+    this.run = null;
+    this.#restAside();
+  }
+
+  #restAside() {
+    if (page.now.waits === "more") waitFor(null);
+    page.set({ phase: "idle", pending: null });
+    this.aside.trace.race.live = false;
+    this.aside.stepping = false;
+  }
+
+  /** Shows a race again after touches; it goes on where it was paused for them. */
+  backTo(race) {
+    if (page.now.waits === "branch") {
+      this.#leaveQueue(); // which may lead back by itself
+      if (this.stage.trace === race) return;
+    }
+    this.leave(null);
+    const { aside } = this;
+    if (aside?.trace !== race) return this.stage.show(race, { keep: true, step: race.race.last });
+    this.aside = null;
+    this.run = aside;
+    this.stage.show(race, { live: true, label: "Your run:", step: race.race.front, keep: true });
+    page.set({ phase: "paused" });
+    this.resume();
+  }
+
+  /** The race that was paused for a touch is not gone back to: as far as it came it stays in the table. */
+  #leaveAside() {
+    const { aside } = this;
+    if (!aside) return;
+    this.aside = null;
+    aside.handle.stop();
+    if (aside.trace.count) this.stage.add(aside.trace, "stopped");
+  }
+
+  /** What comes of a race that rests was on its way, or is its end. */
+  #asideHears({ pieces, records, errors, end, lost }) {
+    const { aside } = this;
+    const { trace } = aside;
+    if (records) {
+      trace.pieces.add(pieces);
+      for (const record of records) if (record.step === trace.lane(record.lane)?.count) trace.append(record);
+    }
+    if (errors) score(trace, errors);
+    if (!end && !lost) return;
+    this.aside = null;
+    if (trace.count) this.stage.add(trace, end === "finished" ? "live" : (end ?? "interrupted"));
   }
 
   /** Asks for a run of these lanes with a trace's prompt. Anything but a branch ends the run on its way. */
-  ask({ header: { model, prompt, chat, prompt_tokens } }, lanes, branching = null) {
+  ask({ header: { model, prompt, chat, prompt_tokens } }, lanes, branching = null, from = undefined) {
     if (!branching) this.#stopRun();
+    if (!branching?.origin) this.#leaveAside();
     this.branching = branching;
-    this.#begin("branch", { model: model.name, prompt, chat, prompt_tokens, lanes });
+    this.#begin("branch", { model: model.name, prompt, chat, prompt_tokens, lanes, ...(from && { from }) });
   }
 
   #begin(what, request) {
@@ -89,6 +169,7 @@ export class Running {
   }
 
   #message(handle, message) {
+    if (this.aside?.handle === handle) return this.#asideHears(message);
     const goesOn = this.run?.handle === handle && !this.run.over;
     if (!goesOn && handle !== this.#queued) return;
     const { place, loading, status, note, refused, lost } = message;
@@ -144,10 +225,8 @@ export class Running {
 
   /** The steps are over; what skipping changed is told lane by lane. */
   #errors(lanes) {
-    const { run } = this;
-    for (const { lane, commit_error: errors, changed, regret } of lanes)
-      run.trace.lane(lane)?.score(errors, changed, regret);
-    run.grown = true;
+    score(this.run.trace, lanes);
+    this.run.grown = true;
   }
 
   #refused(why) {
@@ -168,11 +247,15 @@ export class Running {
     waitFor(null);
     if (this.run && !this.run.over) this.#end({ end: "stopped" }); // its last message was not sent
     const trace = branching?.trace ?? new Trace(open);
-    branching?.trace.timed(open.header);
-    trace.race.growing = open.header.lanes.map((lane) => trace.lane(lane.id));
-    for (const lane of trace.race.growing) lane.source = { run: id };
+    if (!branching?.origin) branching?.trace.timed(open.header); // a lane as it was has its race's times
+    const lanes = open.header.lanes.map((lane) => trace.lane(lane.id));
+    for (const lane of lanes) lane.run = id; // whose snapshots it has
+    trace.race.growing = lanes.filter((lane) => !lane.endsAt(lane.count - 1)); // the others are computed again to be compared
     const { engine } = open.header;
-    if (branching) for (const lane of trace.race.growing) trace.computed(lane, engine);
+    for (const lane of trace.race.growing) {
+      lane.source = { run: id };
+      if (branching) trace.computed(lane, engine);
+    }
     this.run = { id, handle, trace, pausable, engine, behind: 1, branching };
     this.#show(trace, branching);
     const foreign = trace.pieces.isForeign(trace.header.prompt_tokens);
@@ -185,7 +268,7 @@ export class Running {
   #show(trace, branching) {
     const step = branching ? cursorBefore(branching) : -1;
     if (this.stage.trace !== trace)
-      return this.stage.show(trace, { live: true, label: branching ? whatIf(trace) : "Your run:", step });
+      return this.stage.show(trace, { live: true, label: branching ? BRANCH : "Your run:", step });
     trace.race.live = true;
     this.stage.timeline.load(trace, { live: true, step });
   }
@@ -208,7 +291,7 @@ export class Running {
       if (wanted) sentence ||= [lookedFor(wanted, trace), lacks].filter(Boolean).join(" ");
     }
     if (!page.now.waits) this.stage.say(sentence, problem ? "error" : "note"); // else it is the next one's
-    const finished = branching ? "what if" : "live";
+    const finished = branching ? "branch" : "live";
     if (trace.count && !inVain) this.stage.add(trace, end === "finished" ? finished : end);
   }
 
@@ -229,6 +312,7 @@ export class Running {
     if (!branching) return;
     const { trace, before, cut } = branching;
     this.branching = null;
+    if (this.aside?.trace === before) return this.backTo(before);
     if (this.stage.trace === trace) this.stage.show(before, { keep: true });
     if (!cut) return;
     before.race.live = false;

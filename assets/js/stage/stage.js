@@ -5,9 +5,10 @@ import { Visit } from "../panels/visit.js";
 import { besideParents } from "../run/branching.js";
 import { page } from "../run/state.js";
 import { chapters } from "../trace/chapters.js";
+import { touchesOf } from "../trace/touches.js";
 import { Cells } from "./cells.js";
 import { ColourBy } from "./colourby.js";
-import { draw, tallest } from "./drawing.js";
+import { draw, drawGrids, tallest } from "./drawing.js";
 import { Gauges } from "./gauges.js";
 import { timelineKeys } from "./keys.js";
 import { LongText } from "./longtext.js";
@@ -40,10 +41,10 @@ export class Stage {
     setTimeout(then, FIRST_MS);
   });
 
-  /** root: an empty element. loads: see partsOf. options: {plotly: see Curves, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Inspector, stepLive, onLive: see Timeline, whatIf: see WhatIf, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
+  /** root: an empty element. loads: see partsOf. options: {plotly: see Curves, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Inspector, stepLive, onLive: see Timeline, touching: see Touching, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
   constructor(root, loads, options = {}) {
     const { plotly, stepLive = () => false, onLive = () => {}, onView = () => {}, onRun = () => {} } = options;
-    Object.assign(this, { root, trace: null, sides: [], chapters: [], moments: [], onRun });
+    Object.assign(this, { root, sides: [], chapters: [], moments: [], onRun });
     this.parts = partsOf(this, loads, options);
     const choose = () => this.parts.lessons.use((come) => come.choose());
     this.lessonsButton = h("button.sl-small.sl-action.sl-lessons-button", { onclick: choose }, "Lessons");
@@ -86,6 +87,11 @@ export class Stage {
     root.append(...outline(this));
     this.#watch(plotly);
     this.#theme();
+  }
+
+  /** The trace on show. */
+  get trace() {
+    return page.now.trace;
   }
 
   /** Follows the window and the page's state, and what comes into view. */
@@ -134,12 +140,12 @@ export class Stage {
   show(trace, { play = false, live = false, label = "", step, keep = false } = {}) {
     if (!keep) {
       this.drawer?.close(); // it draws the trace that was on show
-      this.cells.tapped = -1;
       page.set({ pins: new Map(), hover: -1 });
     }
-    this.trace = trace;
     trace.race.live = live;
     trace.race.byClock = this.timeline.byClock;
+    page.set({ trace, touches: touchesOf(trace) });
+    if (page.now.touches) this.parts.touching.use();
     this.caption = label;
     const first = live || play ? -1 : trace.race.last;
     this.timeline.load(trace, { live, step: step ?? first });
@@ -258,6 +264,7 @@ export class Stage {
     this.panels?.analysis.redraw();
     this.drawRasters();
     this.drawer?.grew();
+    this.touching?.grew();
     this.lessons?.grew(this.trace);
   }
 
@@ -293,6 +300,12 @@ export class Stage {
 
   redraw() {
     draw(this, page.now.step);
+  }
+
+  /** Draws the grids that are in sight, and nothing else. */
+  redrawGrids() {
+    const there = this.sides.filter(({ grid, box }) => grid.box && this.sight.has(box));
+    drawGrids(this, there, page.now.step);
   }
 
   reveal(trace) {

@@ -139,6 +139,28 @@ export function prose(trace, lane, step) {
   return parts;
 }
 
+/** The same of a lane beside its touches: what both texts begin with is left out but for some words. */
+export function proseFromFork(trace, lane, step) {
+  const parts = prose(trace, lane, step);
+  const textOf = (each) =>
+    words(trace, each, trace.race.reached(each, step))
+      .map(({ text }) => text)
+      .join("");
+  const [own, other] = trace.lanes.map((each) => textOf(each).trimStart());
+  let common = 0;
+  while (common < own.length && own[common] === other[common]) common++;
+  const cut = own.lastIndexOf(" ", common - LEADS);
+  if (cut <= 0) return parts;
+  let left = cut;
+  const shown = parts.map((part) => {
+    const gone = Math.min(left, part.text.length);
+    left -= gone;
+    return { ...part, text: part.text.slice(gone) };
+  });
+  return [{ text: "…", kind: "same", filled: false }, ...shown.filter(({ text }) => text)];
+}
+
+const LEADS = 90; // characters that lead to a fork beside touches
 const BEFORE = 40; // characters of what both have said that lead to the fork
 const AFTER = 40;
 
