@@ -321,7 +321,8 @@ def _places(memory: Memory, slots: Whole) -> Iterator[tuple[NDArray[np.float32],
         for cache, length in zip(caches, memory.lengths, strict=True):
             own = slots[(slots >= start) & (slots < start + length)] - start
             start += length
-            yield from ((table, own) for table in cache.tables)
+            for table in cache.tables:
+                yield table, own
 
 
 def _bias(plan: Plan, candidates: Whole, size: int) -> NDArray[np.float32]:

@@ -55,8 +55,9 @@ def make_header(
     lengths = {lane.decoder.settings.gen_length for lane in lanes}
     if len(lengths) > 1:
         raise ValueError(f"gen_length must be the same for all lanes, not {' and '.join(map(str, sorted(lengths)))}")
+    weights = {"weights": lm.weights} if lm.weights else {}
     return {
-        "model": {"name": name or lm.name, **{key: getattr(lm.config, key) for key in _SHOWN}},
+        "model": {"name": name or lm.name, **{key: getattr(lm.config, key) for key in _SHOWN}, **weights},
         "prompt": prompt,
         **({} if chat is None else {"chat": chat}),
         "prompt_tokens": [int(token) for token in prompt_tokens],

@@ -22,10 +22,10 @@ from surelock.trace.format import compact_json
 from surelock.ui.addresses import client_of
 from surelock.ui.attended import most_attended
 from surelock.ui.gate import BODY
-from surelock.ui.models import Loading, Models
+from surelock.ui.models import Loading, Models, NotReady
 from surelock.ui.queue import Place, Queue, QueueFull
 from surelock.ui.race import DEVICE, Race, Runner, event
-from surelock.ui.request import Job, one_token, read_request
+from surelock.ui.request import Job, one_token, read_request, tokens_of
 from surelock.ui.runs import Run, Runs, TooMany
 from surelock.ui.wording import in_words
 
@@ -163,13 +163,17 @@ class Door:
         return JSONResponse({"state": self._models.state(label) if offered else "This page does not offer that model."})
 
     async def token(self, request: Request) -> Response:
-        """Answer with the single token of a text for a model, or a problem."""
+        """Answer with the single token of a text for a model; or a problem, and the tokens that it is."""
         given = _given(request)
+        text = given.get("text")
         try:
             lm = self._models.get(given.get("model", ""))
-            return JSONResponse(await asyncio.to_thread(one_token, lm, given.get("text")))
-        except ValueError as error:
+            return JSONResponse(await asyncio.to_thread(one_token, lm, text))
+        except (Loading, NotReady) as error:
             return JSONResponse({"problem": str(error)})
+        except ValueError as error:
+            pieces = await asyncio.to_thread(tokens_of, lm, text)
+            return JSONResponse({"problem": str(error), "pieces": pieces})
 
     async def attended(self, request: Request) -> Response:
         """See `most_attended`. One call at a time, since runs wait for it; null while another is computed."""

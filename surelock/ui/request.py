@@ -262,3 +262,14 @@ def one_token(lm: LanguageModel, text: Any) -> dict[str, Any]:
     if not usable or usable[-1] >= lm.config.vocab_size:
         raise ValueError(f"{shown(text)} is not one token of this model; try a shorter or a more common word.")
     return {"id": usable[-1], "piece": Pieces(lm.tokenizer).of([usable[-1]]).get(str(usable[-1]))}
+
+
+def tokens_of(lm: LanguageModel, text: Any) -> list[list[Any]]:
+    """Return [[id, piece], ...] of the tokens of a text inside a sentence; none if it cannot be written by them."""
+    if lm.tokenizer is None or not isinstance(text, str) or not text.strip() or len(text) > MOST_WORD:
+        return []
+    ids = _in_time(lm, lambda: lm.encode(f" {text.strip()}"))
+    if lm.mask_id in ids or max(ids, default=0) >= lm.config.vocab_size:
+        return []
+    texts = Pieces(lm.tokenizer).of(ids)
+    return [[token, texts.get(str(token))] for token in ids]

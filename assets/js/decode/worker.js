@@ -105,7 +105,7 @@ class WorkerRun {
     }
   }
 
-  #open({ engine, tokenizer, shape }) {
+  #open({ engine, tokenizer, shape, digits }) {
     const { model, prompt, prompt_tokens = null, lanes, machine } = this.request;
     const tokens = prompt_tokens ?? tokenizer.encode(prompt, shape.mask_id);
     const { settings } = lanes[0];
@@ -122,7 +122,7 @@ class WorkerRun {
     if (![...tokens, ...written].every(known)) throw new RangeError(`Its tokens are not those of the model ${model}.`);
     const runs = lanes.map((lane) => new Run(shape, tokens, readDecoder(lane))); // refuses what cannot be together
     const header = {
-      model: { name: model, vocab_size, n_layers, d_model },
+      model: { name: model, vocab_size, n_layers, d_model, weights: digits },
       prompt,
       prompt_tokens: tokens,
       mask_id: shape.mask_id,
@@ -228,7 +228,7 @@ const asks = {
   },
 
   /** {id, piece} of the one token that a text is (with a space before it, where that is how a word begins), or {problem}
-   * why it is none. It mirrors `one_token` of surelock/ui/request.py. */
+   * why it is none and [[id, piece], ...] of those that it is. It mirrors `one_token` of surelock/ui/request.py. */
   async token({ text }) {
     const { tokenizer, shape } = await assembled();
     if (!text.trim()) return { problem: "Write a word first." };
@@ -237,7 +237,10 @@ const asks = {
     const found = [text, ` ${text}`].map((each) => tokenizer.encode(each)).filter((ids) => ids.length === 1);
     const [id] = found.at(-1) ?? [shape.mask_id];
     if (id !== shape.mask_id) return { id, piece: tokenizer.pieces([id])[id] };
-    return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.` };
+    const ids = tokenizer.encode(` ${text.trim()}`);
+    const texts = tokenizer.pieces(ids);
+    const pieces = ids.includes(shape.mask_id) ? [] : ids.map((each) => [each, texts[each]]);
+    return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.`, pieces };
   },
 
   /** {foreign, tooLong} of a prompt. They mirror `refit_to_prompt` of surelock/ui/form.py. */

@@ -2,6 +2,7 @@
 
 import { closeSidebarIfNarrow, pressRun } from "../form/controls.js";
 import { withBlanks } from "../trace/blanks.js";
+import { digitsOfTokens, touchedName } from "../trace/touches.js";
 import { Trace } from "../trace/trace.js";
 import { cursorBefore, partedAt, repeats } from "./branching.js";
 import { page } from "./state.js";
@@ -9,6 +10,19 @@ import { FILLING, fetching, foreignText, lookedFor, ONE_WAITS, waitingText } fro
 
 /** what: "run", the form's own; "branch", a touch, another ε or a lesson's run; "more", of a paused run; null: nothing waits. */
 const waitFor = (what) => page.set({ waits: what, place: 0, waiting: "" });
+
+const WITHOUT = "This link’s touches are not possible here, so it plays without them.";
+const OTHER_WEIGHTS = "The sender’s page had other weights of this model: its text may be another.";
+const OTHER_TOKENS = "The sender’s run ended with other words: rounding, or another version, decided otherwise.";
+
+/** A line where a link's run has not become the sender's, or "". */
+const otherTokens = (linked, trace) => (linked?.tokens && linked.tokens !== digitsOfTokens(trace) ? OTHER_TOKENS : "");
+
+/** The lane of a link that was touched, and the same with the touches. */
+function touchedLanes(lanes, { lane, events }) {
+  const own = lanes[Math.min(lane, lanes.length - 1)];
+  return [own, { ...own, id: "touched", name: touchedName(own, events), events, parent: own.id }];
+}
 
 const BRANCH = "A branch:"; // what stands over a trace that has one
 
@@ -44,11 +58,19 @@ export class Running {
   /** A run of the form's, at once in the place of the visitor's older one, whatever that is at. */
   press({ lanes, ...values }) {
     if (!page.now.arrived) return this.pressForm();
+    const { linked } = page.now;
+    page.set({ linked: null });
+    const lost = linked?.model && linked.model !== values.model;
+    if (lost)
+      return this.stage.instead(`The model “${linked.model}” is not here, so this link’s run cannot be computed.`);
     closeSidebarIfNarrow();
     if (["run", "branch"].includes(page.now.waits)) this.#leaveQueue();
     this.leave(null);
     this.#leaveAside();
-    this.#begin("run", { ...withBlanks(values), lanes: JSON.parse(lanes).lanes });
+    const request = { ...withBlanks(values), lanes: JSON.parse(lanes).lanes };
+    const touched = linked?.touches && touchedLanes(request.lanes, linked.touches);
+    const link = linked && { link: true };
+    this.#begin("run", { ...request, ...link, ...(touched && { lanes: touched }) }, linked && { ...linked, request });
   }
 
   /** Why no other run can be asked for, in a sentence, or "". */
@@ -69,13 +91,13 @@ export class Running {
 
   /** Makes room for a touch of a race or of its latest touch: what waits of a touch is forgotten, what is computed of one
    * ends, and the race rests until somebody goes back to it. Gives a sentence where it cannot. */
-  giveWay(race) {
+  giveWay(race, shown) {
     const { waits } = page.now;
     if (waits === "run" || (waits === "branch" && !this.branching?.origin)) return ONE_WAITS;
     if (waits === "branch") this.#leaveQueue();
     const { run } = this;
     if (page.now.phase === "idle") return "";
-    if (run.trace !== race || !run.pausable) this.leave(run.trace.origin === race ? run.trace : null);
+    if (run.trace !== race || !run.pausable) this.leave(run.trace === shown && shown !== race ? shown : null);
     else this.#setAside();
     return "";
   }
@@ -142,7 +164,8 @@ export class Running {
     this.#begin("branch", { model: model.name, prompt, chat, prompt_tokens, lanes, ...(from && { from }) });
   }
 
-  #begin(what, request) {
+  #begin(what, request, linked = null) {
+    this.linked = linked;
     this.submitted = what === "run" ? page.now.edited : undefined;
     waitFor(what);
     this.stage.say("Starting …");
@@ -230,8 +253,16 @@ export class Running {
   }
 
   #refused(why) {
+    const { linked } = this;
     this.#forgetQueued();
+    if (linked?.touches) return this.#without(linked, why);
+    if (this.stage.trace?.provisional) return this.stage.instead(why);
     this.stage.say(why, "error");
+  }
+
+  /** Plays a link without its touches, which its settings do not allow. */
+  #without({ request, ...linked }, why) {
+    this.#begin("run", { ...request, link: true }, { ...linked, touches: null, said: `${WITHOUT} ${why}` });
   }
 
   #forgetQueued() {
@@ -259,7 +290,14 @@ export class Running {
     this.run = { id, handle, trace, pausable, engine, behind: 1, branching };
     this.#show(trace, branching);
     const foreign = trace.pieces.isForeign(trace.header.prompt_tokens);
-    this.#note(branching?.parted ?? (foreign ? foreignText(page.now.knows) : ""));
+    const { linked } = this;
+    if (linked) Object.assign(trace, { settings: linked.settings, touchedLane: linked.touches?.lane });
+    if (linked?.touches) for (const lane of trace.lanes) lane.timing = null; // they are compared step by step
+    const { weights } = trace.header.model;
+    const other = linked?.weights && weights && linked.weights !== weights ? OTHER_WEIGHTS : "";
+    const told = [linked?.said, other, foreign ? foreignText(page.now.knows) : ""].filter(Boolean).join(" ");
+    this.run.linked = linked;
+    this.#note(branching?.parted ?? told);
     const { edited, wanted } = page.now;
     if (wanted) this.run.lacks = this.stage.look({ ...wanted, step: undefined });
     page.set({ edited: edited === this.submitted ? null : edited, phase: "running" }); // else typed since, and not run yet
@@ -275,12 +313,16 @@ export class Running {
 
   #end({ end, problem }) {
     this.#showNew();
-    const { trace, branching, note, lacks } = this.run;
+    const { trace, branching, lacks } = this.run;
+    let { note } = this.run;
     const { wanted, waits } = page.now;
     this.run.over = true;
     page.set({ pending: null, phase: "idle", wanted: null });
     if (waits === "more") waitFor(null);
     trace.race.live = false;
+    const { linked } = this.run;
+    if (end === "failed" && linked?.touches) return this.#without(linked, problem);
+    if (end === "finished" && !problem) this.run.note = note ||= otherTokens(linked, trace);
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     let sentence =
       problem ?? (end === "stopped" ? `Stopped after ${trace.race.done}.` : (branching?.parted ?? note ?? ""));

@@ -17,13 +17,16 @@ export class Sources {
   }
 
   /** A typed rule runs in the browser, whatever is chosen. */
-  #startedBy({ model, lanes }) {
+  #startedBy({ model, lanes, from, link }) {
+    if (from && this.#of.has(from.run)) return this.#of.get(from.run); // both lanes come from one engine
+    if (link && page.now.sources.includes("browser") && this.browser.decodes(model)) return this.browser;
     const typed = codesOf(lanes).length > 0 && page.now.sources.includes("browser") && this.browser.decodes(model);
     return typed ? this.browser : this.#chosen(model);
   }
 
-  start(request, hear) {
-    const source = this.#startedBy(request);
+  /** link: whether a link asks for it, which no queue delays where the browser has the model. */
+  start({ link = false, ...request }, hear) {
+    const source = this.#startedBy({ ...request, link });
     const offers = source === this.browser && page.now.sources.includes("server");
     return source.start(request, (messages) => {
       for (const { open, run } of messages) if (open) this.#of.set(run, source);

@@ -1,19 +1,11 @@
 // Runs that the stage asks for: a touched lane, one with another epsilon, a lesson's own.
 
 import { number } from "../trace/described.js";
-import { MOST_TOUCHES, touchesOf, withEvent } from "../trace/touches.js";
+import { MOST_TOUCHES, touchedName, touchesOf, withEvent } from "../trace/touches.js";
 import { branchOf, touchOf } from "./branching.js";
 import { page } from "./state.js";
 
 const FULL = `A list has at most ${MOST_TOUCHES} touches: undo one of them first.`;
-
-/** What a lane is called that was touched. */
-function touchedName({ name }, events) {
-  const words = events.every(({ kind }) => kind === "write");
-  const touches = words ? "words" : "touches";
-  const one = words ? "word" : { lock: "lock", unlock: "unlock", mask: "mask", rule: "rule" }[events[0].kind];
-  return `${name.slice(0, 56)}, with your ${events.length > 1 ? `${events.length} ${touches}` : one}`;
-}
 
 export class Starting {
   constructor({ stage, live }) {
@@ -53,34 +45,39 @@ export class Starting {
     return this.#touched(original, touches.slice(0, -1), touched);
   }
 
-  /** The race that was touched. */
+  /** The race that was touched; of a link's it is computed now. */
   back() {
-    this.live.backTo(this.origin);
+    const { origin } = this;
+    if (origin) this.live.backTo(origin);
+    else this.live.pressForm();
     return "";
   }
 
-  /** The race of the touched lane on show: of one that was kept over a reload the latest with the lane, else the lane alone. */
+  /** The race of the touched lane on show: of one that was kept over a reload the latest with the lane; null where none is here. */
   get origin() {
     const { trace, runs } = this.stage;
     if (trace.origin) return trace.origin;
     const { original } = touchesOf(trace);
     const known = ({ lanes, origin }) =>
       !origin && lanes.some(({ id, name }) => id === original.id && name === original.name);
+    if (trace.settings) return null;
     const found = runs.entries.findLast((entry) => !touchesOf(entry.trace) && known(entry.trace))?.trace;
-    return found ?? (page.now.recorded && known(page.now.recorded) ? page.now.recorded : trace.withLanes([original]));
+    return found ?? (page.now.recorded && known(page.now.recorded) ? page.now.recorded : null);
   }
 
   /** Shows a lane beside itself with touches. of: the lane that has done the steps before the last of them. */
   #touched(original, touches, of) {
     const { trace: before } = this.stage;
-    const race = touchesOf(before) ? this.origin : before;
-    const refused = this.live.giveWay(race);
+    const origin = touchesOf(before) ? this.origin : before;
+    const race = origin ?? before;
+    const refused = this.live.giveWay(race, before);
     if (refused) return refused;
     const events = touches.reduce(withEvent, original.decoder.events ?? []);
     const from = Math.min(of.count, firstOther(of.decoder.events ?? [], events));
     const name = touchedName(original, touches);
     const branching = { ...touchOf(race, original, events, { of, from, name }), before, cut: false };
     const { trace, child } = branching;
+    Object.assign(trace, { origin, settings: before.settings, touchedLane: before.touchedLane });
     const [left] = trace.lanes;
     const known = left.run !== undefined; // by the engine that decodes now; a recording is computed again beside it
     const lanes = known && left.endsAt(left.count - 1) ? [child] : [left, child];

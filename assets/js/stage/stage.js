@@ -80,7 +80,8 @@ export class Stage {
     this.colouring = new ColourBy(this);
     this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
     this.grids = h("section.sl-grids", { "aria-label": "Token grids" });
-    this.floor = h("div.sl-floor", this.grids);
+    this.refusal = h("div.sl-instead", { role: "alert" });
+    this.floor = h("div.sl-floor", this.refusal, this.grids);
     this.lower = h("div.sl-lower");
     this.texts = h("section.sl-texts", { "aria-label": "Texts" });
     this.presenter = new Presenter(this);
@@ -144,6 +145,8 @@ export class Stage {
     }
     trace.race.live = live;
     trace.race.byClock = this.timeline.byClock;
+    delete this.root.dataset.instead;
+    this.refusal.replaceChildren();
     page.set({ trace, touches: touchesOf(trace) });
     if (page.now.touches) this.parts.touching.use();
     this.caption = label;
@@ -153,6 +156,16 @@ export class Stage {
     const stops = this.moments.filter(({ name }) => name !== "Verdict");
     if (play) this.timeline.play({ stops: stops.map(({ step: at }) => at) });
     this.lessons?.shown(trace);
+  }
+
+  /** Says in the place of the grids why a link cannot be computed, and offers the recording. */
+  instead(why) {
+    const { recorded } = page.now;
+    const show = () => this.show(recorded, { label: "A recorded run:" });
+    const offer = recorded && h("button.sl-small", { onclick: show }, "Show the recording");
+    this.root.dataset.instead = "true";
+    this.refusal.replaceChildren(h("p", why), ...(offer ? [offer] : []));
+    this.say("");
   }
 
   add(trace, source) {

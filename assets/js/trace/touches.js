@@ -16,6 +16,14 @@ export function touchesOf({ lanes }) {
   return touches.length ? { original, touched, touches } : null;
 }
 
+/** What a lane is called that was touched. */
+export function touchedName({ name }, events) {
+  const words = events.every(({ kind }) => kind === "write");
+  const touches = words ? "words" : "touches";
+  const one = words ? "word" : { lock: "lock", unlock: "unlock", mask: "mask", rule: "rule" }[events[0].kind];
+  return `${name.slice(0, 56)}, with your ${events.length > 1 ? `${events.length} ${touches}` : one}`;
+}
+
 /** A lane's events up to a new one. What was done later goes, and what was done to its place in its own step. */
 export const withEvent = (events, event) => [
   ...events.filter(({ step, position }) => step < event.step || (step === event.step && position !== event.position)),
