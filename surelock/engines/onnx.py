@@ -318,10 +318,10 @@ def _places(memory: Memory, slots: Whole) -> Iterator[tuple[NDArray[np.float32],
     """Each table of the sequences of each pass, and the rows of it that ascending slots are."""
     for caches in memory.caches:
         start = 0
-        for cache, length in zip(caches, memory.lengths, strict=True):
+        for held, length in zip(caches, memory.lengths, strict=True):
             own = slots[(slots >= start) & (slots < start + length)] - start
             start += length
-            for table in cache.tables:
+            for table in held.tables:
                 yield table, own
 
 

@@ -63,7 +63,7 @@ class Job:
 
 
 def read_request(models: Models, asked: Any, most: int) -> Job:
-    """Return the job of a request of Run or What if.
+    """Return the job of a request of Run, or of a branch.
 
     asked: the values of the form's fields by name; or, with `prompt_tokens`, a branch, see `read_branch`.
 

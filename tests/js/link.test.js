@@ -28,7 +28,7 @@ function answer(page) {
   return handle;
 }
 
-function finish(page, handle) {
+function finish(handle) {
   const { lanes } = handle.request;
   for (const record of STORIES.records.filter(({ lane }) => lane === "surelock"))
     handle.send({ pieces: {}, records: lanes.map(({ id }) => ({ ...record, lane: id })) });
@@ -65,7 +65,7 @@ test("a link is computed at once, under its prompt and masks until the first ste
     ["everything", "age"],
   );
   const handle = answer(page);
-  finish(page, handle);
+  finish(handle);
   await page.pass(400);
   assert.ok(
     shown.every((trace) => trace.provisional || trace === stage.trace),
@@ -74,7 +74,7 @@ test("a link is computed at once, under its prompt and masks until the first ste
   assert.match(find(".sl-status").textContent, /^The sender’s run ended with other words/);
   const right = digitsOfTokens(stage.trace);
   const again = await open(link({ tokens: right }), { recorded: STORIES });
-  finish(again, answer(again));
+  finish(answer(again));
   await again.pass(400);
   assert.equal(again.find(".sl-status").textContent, "", "the same tokens need no line");
 });
@@ -89,7 +89,7 @@ test("a link carries touches: both lanes are computed, and a reload of what it s
     [lanes[0].name, `${lanes[0].name}, with your word`],
   );
   assert.deepEqual([lanes[0].compute.kind, lanes[1].events, lanes[1].parent], ["age", touches.events, lanes[0].id]);
-  finish(page, answer(page));
+  finish(answer(page));
   await page.pass(400);
   assert.deepEqual(touchesOf(stage.trace).touches, touches.events);
   const story = storyOf(stage.trace);

@@ -1,10 +1,10 @@
 // Something is there before anyone presses anything: after a reload what was on show, else the recorded run.
 
 import { reducedMotion } from "../dom.js";
+import { MISSING, Part } from "../stage/part.js";
 import { promptOf } from "../trace/prose.js";
 import { readAddress, sameSettings, settingsOf } from "./address.js";
 import { embeddedLanes } from "./embed.js";
-import { provisional } from "./provisional.js";
 import { recorded } from "./recorded.js";
 import { page } from "./state.js";
 
@@ -17,6 +17,11 @@ const asksForRecorded = (settings) =>
 
 export class Arriving {
   #told = new Set();
+  #opening = new Part(
+    () => import("./provisional.js"),
+    ({ provisional }) => provisional,
+    () => this.stage.instead(MISSING),
+  );
 
   /** kept: see Kept. fill(settings): puts a query's settings into the form, once it takes them. */
   constructor({ stage, live, kept, fill }) {
@@ -50,7 +55,9 @@ export class Arriving {
   }
 
   /** A link's prompt and masks, until its run opens: it is computed as soon as the form holds its settings. */
-  #showLink(settings, view, story, problem) {
+  async #showLink(settings, view, story, problem) {
+    const provisional = await this.#opening.use((made) => made);
+    if (!provisional) return;
     const lanes = page.now.recorded?.header.lanes ?? [{ name: "Every token", compute: { kind: "everything" } }];
     const trace = provisional(settings, lanes);
     const model = new URLSearchParams(settings).get("model") ?? "";

@@ -103,6 +103,7 @@ export class Running {
   }
 
   #setAside() {
+    this.run.rested = page.now.phase === "paused"; // by a hand
     this.run.handle.pause();
     this.#leaveAside();
     this.aside = this.run;
@@ -130,7 +131,7 @@ export class Running {
     this.run = aside;
     this.stage.show(race, { live: true, label: "Your run:", step: race.race.front, keep: true });
     page.set({ phase: "paused" });
-    this.resume();
+    if (!aside.rested) this.resume();
   }
 
   /** The race that was paused for a touch is not gone back to: as far as it came it stays in the table. */
