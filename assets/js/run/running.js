@@ -4,7 +4,8 @@ import { closeSidebarIfNarrow, pressRun } from "../form/controls.js";
 import { withBlanks } from "../trace/blanks.js";
 import { digitsOfTokens, touchedName } from "../trace/touches.js";
 import { Trace } from "../trace/trace.js";
-import { cursorBefore, partedAt, repeats } from "./branching.js";
+import { cursorBefore, partedAt } from "./branching.js";
+import { LiveRun } from "./live_run.js";
 import { page } from "./state.js";
 import { FILLING, fetching, foreignText, lookedFor, ONE_WAITS, waitingText } from "./wording.js";
 
@@ -25,11 +26,6 @@ function touchedLanes(lanes, { lane, events }) {
 }
 
 const BRANCH = "A branch:"; // what stands over a trace that has one
-
-/** Notes what skipping changed, lane by lane. */
-function score(trace, lanes) {
-  for (const { lane, commit_error: errors, changed, regret } of lanes) trace.lane(lane)?.score(errors, changed, regret);
-}
 
 export class Running {
   run = null;
@@ -103,19 +99,16 @@ export class Running {
   }
 
   #setAside() {
-    this.run.rested = page.now.phase === "paused"; // by a hand
-    this.run.handle.pause();
+    const { run } = this;
+    const rested = page.now.phase === "paused"; // by a hand
     this.#leaveAside();
-    this.aside = this.run;
+    Object.assign(run, { state: "aside", rested });
+    run.handle.pause();
+    run.trace.race.live = false;
+    this.aside = run;
     this.run = null;
-    this.#restAside();
-  }
-
-  #restAside() {
     if (page.now.waits === "more") waitFor(null);
     page.set({ phase: "idle", pending: null });
-    this.aside.trace.race.live = false;
-    this.aside.stepping = false;
   }
 
   /** Shows a race again after touches; it goes on where it was paused for them. */
@@ -128,7 +121,7 @@ export class Running {
     const { aside } = this;
     if (aside?.trace !== race) return this.stage.show(race, { keep: true, step: race.race.last });
     this.aside = null;
-    this.run = aside;
+    this.run = Object.assign(aside, { state: "running" });
     this.stage.show(race, { live: true, label: "Your run:", step: race.race.front, keep: true });
     page.set({ phase: "paused" });
     if (!aside.rested) this.resume();
@@ -144,17 +137,14 @@ export class Running {
   }
 
   /** What comes of a race that rests was on its way, or is its end. */
-  #asideHears({ pieces, records, errors, end, lost }) {
+  #asideHears(message) {
     const { aside } = this;
-    const { trace } = aside;
-    if (records) {
-      trace.pieces.add(pieces);
-      for (const record of records) if (record.step === trace.lane(record.lane)?.count) trace.append(record);
-    }
-    if (errors) score(trace, errors);
-    if (!end && !lost) return;
+    if (message.records) aside.take(message);
+    if (message.errors) aside.score(message.errors);
+    if (!message.end && !message.lost) return;
     this.aside = null;
-    if (trace.count) this.stage.add(trace, end === "finished" ? "live" : (end ?? "interrupted"));
+    const how = message.end === "finished" ? "live" : (message.end ?? "interrupted");
+    if (aside.trace.count) this.stage.add(aside.trace, how);
   }
 
   /** Asks for a run of these lanes with a trace's prompt. Anything but a branch ends the run on its way. */
@@ -187,9 +177,7 @@ export class Running {
 
   #showNew() {
     const { run } = this;
-    if (!run?.grown) return;
-    run.grown = false;
-    if (this.stage.trace === run.trace) this.stage.grew();
+    if (run?.readNews() && this.stage.trace === run.trace) this.stage.grew();
   }
 
   #message(handle, message) {
@@ -210,7 +198,7 @@ export class Running {
       this.stage.say("");
     }
     if (message.end) return this.#end(message);
-    if (message.errors) return this.#errors(message.errors);
+    if (message.errors) return this.run.score(message.errors);
     this.#records(message);
   }
 
@@ -220,21 +208,14 @@ export class Running {
     page.set({ waits, place: message.place, waiting: waits ? waitingText(message) : "" });
   }
 
-  #records({ pieces, records }) {
+  #records(message) {
     const { run } = this;
-    run.trace.pieces.add(pieces);
-    const again = records.filter(({ lane, step }) => step < run.trace.lane(lane)?.count);
-    const other = again.find((record) => !repeats(run.trace.lane(record.lane), record));
+    const before = run.behind;
+    const { other, again } = run.take(message);
     if (other) return this.#part(other);
-    const fresh = records.filter((record) => !again.includes(record));
-    for (const record of fresh) run.trace.append(record);
-    run.grown = fresh.length > 0 || run.grown;
-    if (!fresh.length) this.stage.say(`Computing again up to the step in question: step ${run.behind++} …`);
-    else if (run.behind > 1) {
-      run.behind = 1;
-      this.stage.say(run.branching?.parted ?? "");
-    }
-    run.stepping = false;
+    run.behind = again > 0;
+    if (again) this.stage.say(`Computing again up to the step in question: step ${again} …`);
+    else if (before) this.stage.say(run.branching?.parted ?? "");
   }
 
   /** A step that is on show came again as another one: all that grows is computed anew, the parent with it. */
@@ -245,12 +226,6 @@ export class Running {
     this.leave(trace);
     const lanes = kept.map(({ id }) => parted.trace.lane(id));
     this.askFor(parted, lanes);
-  }
-
-  /** The steps are over; what skipping changed is told lane by lane. */
-  #errors(lanes) {
-    score(this.run.trace, lanes);
-    this.run.grown = true;
   }
 
   #refused(why) {
@@ -288,7 +263,7 @@ export class Running {
       lane.source = { run: id };
       if (branching) trace.computed(lane, engine);
     }
-    this.run = { id, handle, trace, pausable, engine, behind: 1, branching };
+    this.run = new LiveRun({ id, handle, trace, pausable, engine, branching, linked: this.linked });
     this.#show(trace, branching);
     const foreign = trace.pieces.isForeign(trace.header.prompt_tokens);
     const { linked } = this;
@@ -297,7 +272,6 @@ export class Running {
     const { weights } = trace.header.model;
     const other = linked?.weights && weights && linked.weights !== weights ? OTHER_WEIGHTS : "";
     const told = [linked?.said, other, foreign ? foreignText(page.now.knows) : ""].filter(Boolean).join(" ");
-    this.run.linked = linked;
     this.#note(branching?.parted ?? told);
     const { edited, wanted } = page.now;
     if (wanted) this.run.lacks = this.stage.look({ ...wanted, step: undefined });
@@ -317,7 +291,7 @@ export class Running {
     const { trace, branching, lacks } = this.run;
     let { note } = this.run;
     const { wanted, waits } = page.now;
-    this.run.over = true;
+    this.run.state = "over";
     page.set({ pending: null, phase: "idle", wanted: null });
     if (waits === "more") waitFor(null);
     trace.race.live = false;
@@ -381,7 +355,7 @@ export class Running {
 
   /** Of the run nothing is computed or waits any more. */
   #rest(sentence, kind) {
-    this.run.stepping = false;
+    if (!this.run.over) this.run.state = "running";
     if (page.now.waits === "more") waitFor(null);
     page.set({ phase: "paused" });
     this.stage.say(sentence, kind);
@@ -389,7 +363,7 @@ export class Running {
 
   resume() {
     if (page.now.phase !== "paused" || page.now.pending === "stop") return;
-    this.run.stepping = false;
+    this.run.state = "running";
     this.stage.say("");
     page.set({ phase: "running", pending: null });
     this.stage.timeline.followLive();
@@ -401,8 +375,8 @@ export class Running {
   step() {
     const { run } = this;
     if (!run || this.stage.trace !== run.trace || page.now.phase !== "paused") return false;
-    if (!run.stepping && !page.now.pending) {
-      run.stepping = true;
+    if (run.state !== "stepping" && !page.now.pending) {
+      run.state = "stepping";
       waitFor("more");
       run.handle.step();
     }
