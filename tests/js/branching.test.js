@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { besideParents, branchOf, partedAt, repeats, replaceable, touchOf } from "../../assets/js/run/branching.js";
+import { besideParents, branchOf, partedAt, repeats, replaceable } from "../../assets/js/run/branching.js";
+import { touchOf } from "../../assets/js/touch/touched_runs.js";
 import { touchesOf, withEvent } from "../../assets/js/trace/touches.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { joined, pairs, record, small } from "./small.js";

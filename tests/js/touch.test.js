@@ -180,8 +180,9 @@ test("a race on its way rests while a word is touched, and goes on when one goes
 
 test("nine touches are refused, and what is refused leads back", async () => {
   const page = await open("", { recorded: STORIES });
+  await page.stage.parts.touching.use();
   const { stage, surelock, source, find } = page;
-  const { starting } = surelock;
+  const starting = stage.touching.runs;
   stage.timeline.setRace(false);
   const race = stage.trace;
   const lane = race.lane("surelock");

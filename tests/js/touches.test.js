@@ -121,12 +121,12 @@ const MOVES = {
       const t = stage.trace.race.reached(lane, surelock.page.now.step);
       const can = touchable(stage.trace, lane, cell, t);
       if (can.writes === null || can.writes > lane.count) return;
-      const why = surelock.starting.touch(lane, { step: can.writes, kind: "write", position: cell, token: 12 });
+      const why = stage.touching.runs.touch(lane, { step: can.writes, kind: "write", position: cell, token: 12 });
       if (!why) assert.equal(surelock.page.now.touches.touched, stage.trace.lanes[1]);
     },
   ],
-  undo: [({ page }) => page.surelock.page.now.touches, ({ page }) => page.surelock.starting.undo()],
-  back: [({ page }) => page.surelock.page.now.touches, ({ page }) => page.surelock.starting.back()],
+  undo: [({ page }) => page.surelock.page.now.touches, ({ page }) => page.stage.touching.runs.undo()],
+  back: [({ page }) => page.surelock.page.now.touches, ({ page }) => page.stage.touching.runs.back()],
   menu: [({ page }) => page.stage.trace.count > 0, ({ page }, n) => page.stage.cells.press(page.stage.sides[0], n % N)],
   close: [() => true, ({ page }) => page.stage.touching?.close()],
   refuse: [
@@ -188,7 +188,7 @@ async function play(list) {
     }
     const { now } = page.surelock.page;
     assert.ok(["idle", "paused"].includes(now.phase) || now.pending === "stop", `nothing hangs: ${now.phase}`);
-    if (now.touches) page.surelock.starting.back();
+    if (now.touches) page.stage.touching.runs.back();
     if (page.surelock.page.now.waits === null)
       assert.equal(page.surelock.page.now.touches, null, "there is a way back");
   } catch (error) {

@@ -9,9 +9,7 @@ export const asking = (parts) => ({
   stepLive: () => parts.live.step(),
   onLive: (action) => parts.live[action](),
   touching: {
-    touch: (lane, event) => parts.starting.touch(lane, event),
-    undo: () => parts.starting.undo(),
-    back: () => parts.starting.back(),
+    live: () => parts.live,
     token: (text) => parts.source.token(text, parts.stage.trace.header.model.name),
     presets: () => page.now.presets,
     race: (lane, epsilon, gone) => parts.starting.race(lane, epsilon, gone),

@@ -1,10 +1,9 @@
 // Branches, before a server knows of them: the trace that shows a new lane beside those that stay.
 
-import { begun } from "../trace/lane.js";
 import { MOST_LANES } from "../trace/states.js";
 
 /** An id that no lane of a trace has, nor any that one of them came from. */
-function freeId({ lanes }) {
+export function freeId({ lanes }) {
   const taken = new Set(lanes.flatMap(({ decoder: { id, parent } }) => [id, parent]));
   let number = 1;
   while (taken.has(`what-if-${number}`)) number++;
@@ -22,17 +21,6 @@ export function branchOf(trace, parent, changed, from, name, gone = null) {
   const shown = trace.withLanes(trace.lanes.filter((lane) => lane !== gone));
   const child = shown.branch({ ...parent.decoder, parent: parent.id, ...changed, id: freeId(trace), name }, from);
   return { trace: shown, child, from };
-}
-
-/** A lane beside the same lane with other events: {trace: both, child: the latter, from}, see branchOf. race: the trace that
- * the lane is of. of: the lane whose first `from` steps are those of the child. */
-export function touchOf(race, lane, events, { of, from, name }) {
-  const whole = lane.endsAt(lane.count - 1);
-  const left = whole ? lane : Object.assign(begun(race.header, lane.decoder, lane, lane.count), { run: lane.run });
-  const trace = Object.assign(race.withLanes([left], left), { origin: race });
-  const decoder = { ...lane.decoder, engine: of.decoder.engine, parent: lane.id, events, id: freeId(race), name };
-  const child = trace.branch(decoder, from, of);
-  return { trace, child, from };
 }
 
 const DECISIONS = ["masked", "written", "unlocked", "unmasked", "locked"];

@@ -7,6 +7,7 @@ import { page } from "../run/state.js";
 import { eventText } from "../trace/described.js";
 import { changedBy, MOST_TOUCHES, touchable, touchesOf } from "../trace/touches.js";
 import { Menu } from "./menu.js";
+import { TouchedRuns } from "./touched_runs.js";
 import { Wave } from "./wave.js";
 import { placeInPrompt } from "./words.js";
 
@@ -51,14 +52,15 @@ export class Touching {
   wave = null;
   #goesOn = null; // what was moving when the menu opened
 
-  /** Joins a stage. fetchTop: see Inspector; touching: {touch(lane, event) and undo() give a sentence why not, or "", back(),
-   * token(text), presets()}, null where nothing decodes. */
+  /** Joins a stage. fetchTop: see Inspector; touching: {live(): see Running, token(text), presets()}, null where
+   * nothing decodes. */
   constructor(stage, { fetchTop, touching = null }) {
     Object.assign(this, { stage, fetchTop, does: touching });
+    this.runs = touching && new TouchedRuns(stage, touching.live());
     this.sentence = h("p.sl-touched", { role: "status" });
     this.list = h("ol.sl-touches", { "aria-label": `Touches, at most ${MOST_TOUCHES}` });
     this.said = h("p.sl-hint", { role: "status" });
-    const back = h("button.sl-small.sl-untouch", { onclick: () => this.#say(touching.back()) }, "Back to the race");
+    const back = h("button.sl-small.sl-untouch", { onclick: () => this.#say(this.runs.back()) }, "Back to the race");
     this.back = touching ? back : null;
     this.node = h(
       "section.sl-touched-box",
@@ -87,7 +89,7 @@ export class Touching {
     setText(this.said, "");
     if (!this.pair) return;
     const { touches } = this.pair;
-    const undo = () => h("button.sl-small.sl-undo", { onclick: () => this.#say(this.does.undo()) }, "undo");
+    const undo = () => h("button.sl-small.sl-undo", { onclick: () => this.#say(this.runs.undo()) }, "undo");
     const items = touches.map((event, i) => {
       const last = i === touches.length - 1 && this.does;
       return h("li", touchText(trace, this.pair, event), " ", last ? undo() : null);
@@ -165,7 +167,7 @@ export class Touching {
   }
 
   #choose(lane, event) {
-    const why = this.does.touch(lane, event);
+    const why = this.runs.touch(lane, event);
     if (!why) this.#goesOn = null;
     if (why) setText(this.menu.said, why);
     else this.close();
