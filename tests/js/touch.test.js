@@ -202,3 +202,27 @@ test("nine touches are refused, and what is refused leads back", async () => {
   assert.notEqual(stage.trace, before);
   assert.equal(surelock.page.now.touches.touches.length, 8, "the touches before it are on show");
 });
+
+test("a reload finds the touched run again, with its list, its link and its way back", async () => {
+  const page = await open("", { recorded: STORIES });
+  await page.stage.parts.touching.use();
+  const lane = page.stage.trace.lane("surelock");
+  const event = { step: 30, kind: "write", position: lane.steps[30].unmasked[0], token: 700 };
+  page.stage.touching.runs.touch(lane, event);
+  answer(page, "first", 128).send({ end: "finished", problem: null });
+  await page.pass(400);
+  page.surelock.addressing.write();
+  const { search } = page.window.location;
+  assert.match(search, /touches=/);
+  const keep = Array.from({ length: page.window.sessionStorage.length }, (_, i) => page.window.sessionStorage.key(i));
+  const kept = keep.map((name) => [name, page.window.sessionStorage.getItem(name)]);
+  const again = await open(search, { recorded: STORIES, keep: kept });
+  await again.pass(400);
+  assert.equal(again.source.asked.length, 0, "nothing is computed");
+  assert.deepEqual(again.surelock.page.now.touches.touches, [event]);
+  assert.equal(again.find(".sl-touches").children.length, 1);
+  again.surelock.addressing.write();
+  assert.equal(again.window.location.search, search);
+  again.find(".sl-untouch").click();
+  assert.equal(again.stage.trace, again.surelock.page.now.recorded);
+});

@@ -41,6 +41,7 @@ export class Arriving {
     const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link
     if (!back && (story.touches || !asksForRecorded(settings))) return this.#showLink(settings, view, story, problem);
     const again = back && kept.find(({ trace }) => trace.key === run)?.trace;
+    if (again && story.touches) Object.assign(again, { settings, touchedLane: story.touches.lane });
     if (again) this.#showAgain(again);
     else if (page.now.recorded) this.#showRecorded(settings, view);
     else return this.stage.say("The recorded run could not be read; press Run to make one.");

@@ -1,6 +1,7 @@
 // The runs of touched lanes: a lane as it was beside the same lane with touches, and the ways back.
 
 import "../core.js";
+import { sameSettings, settingsOf } from "../run/address.js";
 import { freeId } from "../run/branching.js";
 import { page } from "../run/state.js";
 import { begun } from "../trace/lane.js";
@@ -55,11 +56,11 @@ export class TouchedRuns {
     const { trace, runs } = this.stage;
     if (trace.origin) return trace.origin;
     const { original } = touchesOf(trace);
-    const known = ({ lanes, origin }) =>
-      !origin && lanes.some(({ id, name }) => id === original.id && name === original.name);
-    if (trace.settings) return null;
-    const found = runs.entries.findLast((entry) => !touchesOf(entry.trace) && known(entry.trace))?.trace;
-    return found ?? (page.now.recorded && known(page.now.recorded) ? page.now.recorded : null);
+    const all = [page.now.recorded, ...runs.entries.map((entry) => entry.trace)];
+    const races = all.filter((each) => each && !touchesOf(each));
+    const has = ({ lanes }) => lanes.some(({ id, name }) => id === original.id && name === original.name);
+    const same = (race) => !trace.settings || sameSettings(settingsOf(race), trace.settings);
+    return races.findLast((race) => has(race) && same(race)) ?? null;
   }
 
   /** Shows a lane beside itself with touches. of: the lane that has done the steps before the last of them. */

@@ -167,10 +167,12 @@ export class Touching {
   }
 
   #choose(lane, event) {
+    const goesOn = this.#goesOn;
+    this.#goesOn = null; // what comes on show has a cursor of its own
     const why = this.runs.touch(lane, event);
-    if (!why) this.#goesOn = null;
-    if (why) setText(this.menu.said, why);
-    else this.close();
+    if (!why) return this.close();
+    this.#goesOn = goesOn;
+    setText(this.menu.said, why);
   }
 
   #compare(side, cell) {
