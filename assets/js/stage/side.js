@@ -155,6 +155,9 @@ export class Side {
     const end = over ? parting(trace, this.lane) : [];
     const parts = whole ? proseFromFork(trace, this.lane, step) : end;
     this.parting.classList.toggle("sl-parting-whole", whole);
+    if (whole)
+      this.parting.tabIndex = 0; // it scrolls: keys reach it
+    else this.parting.removeAttribute("tabindex");
     const shown = parts.map(({ text }) => text).join("");
     if (this.parted === shown) return;
     this.parted = shown;
