@@ -23,7 +23,8 @@ from surelock.engines.flags import DTYPES
 from surelock.engines.torch import TorchEngine
 from surelock.environment import check_environment
 from surelock.errors import CheckpointError, nearest, shown
-from surelock.model.checkpoint import check_kind, check_tensors, find_tensors, load_weights
+from surelock.model.checkpoint import check_kind, check_tensors, find_tensors, list_tensors, load_weights
+from surelock.model.digits import digits_of_weights
 from surelock.model.families import CONFIG, GENERATION, Family, family_of, read_json, shape_of
 from surelock.model.footprint import Sizes, check_room, file_sizes, hub_sizes
 from surelock.model.generation import generation_of
@@ -95,7 +96,9 @@ def load(
     if made is None:
         made = TorchEngine(network())
         made.name += f", weights in {weights}" if weights else ""
-    return LanguageModel(str(name), made, words, generation=generation, stop=family.stop, **ids)
+    files = {tensor.file for tensor in list_tensors(directory)[0].values()}
+    own = {"generation": generation, "stop": family.stop, "weights": digits_of_weights(files)}
+    return LanguageModel(str(name), made, words, **own, **ids)
 
 
 def load_by(arguments: argparse.Namespace) -> LanguageModel:

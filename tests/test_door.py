@@ -105,3 +105,35 @@ def test_a_job_is_refused_in_the_pages_words(app: "App") -> None:
         visit.open(seed=-3)
     assert caught.value.response.status_code == 422
     assert caught.value.response.json() == {"detail": "Seed must be a whole number of at least 0, not -3"}
+
+
+def test_a_branch_begins_where_its_origin_left_a_snapshot(app: "App") -> None:
+    """Token for token as the run from the first step; the origin, read no further, is not stopped by it."""
+    visit = Visitor(app.url)
+    run = visit.open(**SHORT)
+    first = [data for kind, data, _ in visit.read(run, steps=12) if kind in ("open", "records")]
+    header = first[0]["open"]["header"]
+    lane = header["lanes"][1]
+    own = [each for data in first[1:] for each in data["records"] if each["lane"] == lane["id"]]
+    position, _ = own[9]["unmasked"][0]
+    event = {"step": 9, "kind": "write", "position": position, "token": 700}
+    child = {**lane, "id": "touched", "events": [event], "parent": lane["id"]}
+    asked = {"model": "stories", "prompt_tokens": header["prompt_tokens"], "lanes": [child]}
+    origin = {"run": run, "lane": lane["id"], "steps": [9]}
+    branch = visit.open(asked | {"from": origin})
+    begun = [each for _, data, _ in visit.read(branch) for each in data.get("records", [])]
+    assert 2 <= begun[0]["step"] <= 9 and begun[-1]["step"] == 15
+    other = Visitor(app.url)
+    whole = [each for _, data, _ in other.read(other.open(asked)) for each in data.get("records", [])]
+    facts = ("step", "unmasked", "written", "locked", "computed", "kl")
+    said = [[each.get(name) for name in facts] for each in whole]
+    assert [[each.get(name) for name in facts] for each in begun] == said[begun[0]["step"] :]
+    assert [each["unmasked"] for each in visit.trace(branch)["records"]] == [each["unmasked"] for each in whole]
+    rest = [data for kind, data, _ in visit.read(run, after=12) if kind != "place"]
+    assert rest[-1] == {"end": "finished", "problem": None}, "the origin goes on"
+    for wrong in ({}, {"run": run}, origin | {"steps": [1, 2]}, origin | {"steps": [-1]}):
+        with pytest.raises(httpx.HTTPStatusError) as error:
+            visit.open(asked | {"from": wrong})
+        assert "from must name a run" in error.value.response.text
+    gone = visit.open(asked | {"from": origin | {"run": "gone"}})
+    assert next(data for kind, data, _ in visit.read(gone) if kind == "records")["records"][0]["step"] == 0

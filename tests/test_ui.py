@@ -28,7 +28,7 @@ from surelock.trace.recorder import Recorder, make_header
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
-from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_request, read_shared
+from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_request, read_shared, tokens_of
 from surelock.ui.schedule import Wants, fit
 from surelock.ui.serving import _Files, first_parts, page_head, routes
 
@@ -139,6 +139,9 @@ def test_a_model_without_a_tokenizer_takes_token_ids(lm: surelock.LanguageModel)
 
 
 def test_a_word_is_one_token_or_a_sentence_says_why_not(stories: surelock.LanguageModel, lm: Any) -> None:
+    several = tokens_of(stories, "zoologist")
+    assert len(several) > 1 and "".join(piece for _, piece in several).strip() == "zoologist"
+    assert tokens_of(stories, " ") == tokens_of(lm, "40") == [], "nothing, and a model without a tokenizer"
     found = one_token(stories, "dog")
     assert found["piece"] == " dog" and stories.encode(" dog") == [found["id"]]
     assert one_token(lm, "40") == {"id": 40, "piece": None}

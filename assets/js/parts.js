@@ -4,5 +4,6 @@ export const LOADS = {
   curves: async () => (await import("./cause/curves.js")).Curves,
   drawer: async () => (await import("./cause/drawer.js")).Drawer,
   lessons: async () => (await import("./lessons/lessons.js")).Lessons,
+  touching: async () => (await import("./touch/touching.js")).Touching,
   panels: async () => (await import("./panels/panels.js")).Panels,
 };

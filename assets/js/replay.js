@@ -1,4 +1,4 @@
-// The exported page: one trace, read from the document itself. What if works where the page holds a decoder, too.
+// The exported page: one trace, read from the document itself. Words can be touched where the page holds a decoder, too.
 
 import { reducedMotion } from "./dom.js";
 import { LOADS } from "./parts.js";

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
@@ -38,7 +38,7 @@ def decode(
     observe: bool = False,
     top_k: int = 0,
     keep_logits: bool = False,
-) -> Iterator[Step]:
+) -> Steps:
     """Decode a batch of prompts (Algorithm 1). Yields one `Step` for each denoising step.
 
     lm: the model, from `surelock.load`.
@@ -64,7 +64,41 @@ def decode(
     run = Run(lm.shape, encode_prompts(lm, prompts, decoder.settings), decoder, observe=observe, top_k=top_k)
     if isinstance(decoder.unmask, Replay):
         decoder.unmask.check_against(run.canvas, run.schedule.steps.tolist(), vocab_size)
-    return _steps(run, lm.engine, keep_logits)
+    return Steps(run, lm.engine, keep_logits)
+
+
+class Steps(Iterator[Step]):
+    """The steps of a run, and the memory that its engine has for it.
+
+    plan: of the last step, None before the first.
+    """
+
+    def __init__(self, run: Run, engine: Engine, keep_logits: bool) -> None:
+        self.run, self._engine, self._keep_logits = run, engine, keep_logits
+        self.plan: Plan | None = None
+        self._memory: Any = None
+
+    @property
+    def memory(self) -> Any:
+        """The engine's memory of the run, allocated when it is first needed."""
+        if self._memory is None:
+            self._memory = self._engine.memory(self.run.layout)
+        return self._memory
+
+    def __next__(self) -> Step:
+        memory, begun = self.memory, time.perf_counter()
+        plan = self.run.plan()
+        if plan is None:
+            self._memory = None
+            raise StopIteration
+        self.plan = plan
+        planned = time.perf_counter() - begun
+        reading = self._engine.read(memory, plan)
+        begun = time.perf_counter()
+        step = self.run.take(reading)
+        seconds = planned + reading.seconds + time.perf_counter() - begun
+        logits = self._engine.logits(memory, _committed(self.run, plan, step)) if self._keep_logits else None
+        return replace(step, seconds=seconds, commit_logits=logits)
 
 
 def _decoder(
@@ -147,20 +181,6 @@ def generate(
             found = zip(part, tokens.tolist(), strict=True)
             texts += [written(lm, prompt, ids[-len(prompt) - settings.gen_length :]) for prompt, ids in found]
     return texts
-
-
-def _steps(run: Run, engine: Engine, keep_logits: bool) -> Iterator[Step]:
-    memory = engine.memory(run.layout)
-    begun = time.perf_counter()
-    while (plan := run.plan()) is not None:
-        planned = time.perf_counter() - begun
-        reading = engine.read(memory, plan)
-        begun = time.perf_counter()
-        step = run.take(reading)
-        seconds = planned + reading.seconds + time.perf_counter() - begun
-        logits = engine.logits(memory, _committed(run, plan, step)) if keep_logits else None
-        yield replace(step, seconds=seconds, commit_logits=logits)
-        begun = time.perf_counter()
 
 
 def _committed(run: Run, plan: Plan, step: Step) -> np.ndarray:

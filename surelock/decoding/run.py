@@ -7,6 +7,9 @@
 One iteration of this loop is one iteration of Algorithm 1.
 """
 
+from __future__ import annotations
+
+from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
@@ -71,6 +74,19 @@ class Run:
         self._next = 0
         self._forgets: list[Slots] = []
         self._made: tuple[Plan, _Interventions] | None = None
+
+    @property
+    def next_step(self) -> int:
+        return self._next
+
+    def go_on_from(self, other: Run) -> None:
+        """Take over a run of the same prompt between two steps. Its events up to there must be the same."""
+        taken = deepcopy(other)
+        self.canvas, self.schedule, self.state = taken.canvas, taken.schedule, taken.state
+        self.compute = taken.compute
+        self._blocks = taken._blocks
+        self._forgets = taken._forgets
+        self._next = taken._next
 
     def plan(self) -> Plan | None:
         """Return the plan of the next step (lines 5-8), the same one until `take`; None when the run is over.

@@ -188,6 +188,13 @@ class Step:
     commit_logits: NDArray | None = None
 
 
+class Rows(Protocol):
+    """A copy of what an engine's memory keeps of some slots."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
 class Engine(Protocol):
     """Computes the rows of a model's runs.
 
@@ -218,6 +225,14 @@ class Engine(Protocol):
 
     def read(self, memory: Any, plan: Plan) -> Reading:
         """Compute the rows of a plan: write keys and values into the cache, and return the reading."""
+        ...
+
+    def copy_rows(self, memory: Any, slots: Whole) -> Rows:
+        """Return a copy of all that the memory keeps of slots [K] int64 from step to step."""
+        ...
+
+    def put_rows(self, memory: Any, rows: Rows) -> None:
+        """Write what `copy_rows` returned into the memory of a run of the same layout."""
         ...
 
     def logits(self, memory: Any, rows: NDArray) -> NDArray:

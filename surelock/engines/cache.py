@@ -40,6 +40,12 @@ class KVCache:
         self._config, self._gqa = config, config.n_heads != config.n_kv_heads
         self._hidden: Tensor | None = None
 
+    @property
+    def tables(self) -> list[Tensor]:
+        """What is kept of each slot from step to step, a row for each in every table. No two are the same."""
+        found = {id(table): table for table in (*self.keys, *self.values)}
+        return [*found.values(), *([] if self._hidden is None else [self._hidden])]
+
     def attend(self, layer: int, rows: Rows, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write the rows' keys and values into the cache, then attend. Returns the shape of q.
 

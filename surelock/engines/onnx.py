@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -47,6 +47,7 @@ class Cache:
 
     def __init__(self, parts: list[Part], config: NetworkConfig, length: int) -> None:
         self._parts = [(part.session, part.session.io_binding()) for part in parts]
+        self._tables: list[NDArray[np.float32]] = []  # those that the graphs read and write
         # In a shifted network also hidden states: each position is predicted by the one before it.
         self._states = np.zeros((length, config.d_model), np.float32) if config.shifted else None
         for part, (_, binding) in zip(parts, self._parts, strict=True):
@@ -57,9 +58,15 @@ class Cache:
                 shape = (length + 2, config.d_model) if conv else (length, config.n_kv_heads * config.head_size)
                 for kind in ("keys",) if conv else ("keys", "values"):
                     table = np.zeros(shape, np.float32)
+                    self._tables.append(table)
                     value = onnxruntime.OrtValue.ortvalue_from_numpy(table)
                     binding.bind_ortvalue_input(f"past_{kind}.{layer}", value)
                     binding.bind_ortvalue_output(f"present_{kind}.{layer}", value)
+
+    @property
+    def tables(self) -> list[NDArray[np.float32]]:
+        """What is kept of each position from step to step, a row for each in every table."""
+        return [*self._tables, *([] if self._states is None else [self._states])]
 
     def forward(self, tokens: Whole, positions: Whole, probed: Flags, read: Whole) -> NDArray[np.float32]:
         """Compute rows [R]. Returns the hidden states [K, d_model] that the logits of the rows `read` are of."""
@@ -90,11 +97,26 @@ class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
     caches: list[list[Cache]]  # for each pass, of each sequence
+    lengths: tuple[int, ...]  # of the sequences
     log_p: NDArray[np.float32]  # [slots, V]
     has: Flags  # [slots], whether `log_p` holds the slot's last posterior
     logits: NDArray[np.float32] | None  # see `Engine.memory`
     rows: Whole  # [K], the rows of the plan that `hidden` is of
     hidden: NDArray[np.float32]  # [K, d_model], guidance applied
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopiedRows:
+    """Rows of a memory's tables. slots: [K] int64. has: [K]. log_p: [M, V], of those that have one."""
+
+    slots: Whole
+    tables: list[NDArray[np.float32]]
+    has: Flags
+    log_p: NDArray[np.float32]
+
+    @property
+    def nbytes(self) -> int:
+        return self.log_p.nbytes + sum(table.nbytes for table in self.tables)
 
 
 @dataclass(slots=True)
@@ -149,6 +171,7 @@ class OnnxEngine:
         config, shape = self.config, (sum(layout.lengths), self.config.vocab_size)
         return Memory(
             caches=[[Cache(self._parts, config, length) for length in layout.lengths] for _ in range(layout.passes)],
+            lengths=tuple(layout.lengths),
             log_p=np.empty(shape, np.float32),  # takes memory where it is written
             has=np.zeros(shape[0], dtype=bool),
             logits=np.zeros(shape, np.float32) if keep_logits else None,
@@ -181,6 +204,17 @@ class OnnxEngine:
             self._draw(memory, plan, reading, table if len(rows) <= self._rows else None)
         reading.seconds = time.perf_counter() - begun - beside
         return reading
+
+    def copy_rows(self, memory: Memory, slots: Whole) -> CopiedRows:
+        has = memory.has[slots]
+        tables = [table[at] for table, at in _places(memory, slots)]
+        return CopiedRows(slots, tables, has, memory.log_p[slots[has]])
+
+    def put_rows(self, memory: Memory, rows: CopiedRows) -> None:
+        for (table, at), copied in zip(_places(memory, rows.slots), rows.tables, strict=True):
+            table[at] = copied
+        memory.has[rows.slots] = rows.has
+        memory.log_p[rows.slots[rows.has]] = rows.log_p
 
     def logits(self, memory: Memory, rows: Whole) -> NDArray[np.float32]:
         known = np.isin(rows, memory.rows)
@@ -278,6 +312,17 @@ class OnnxEngine:
             memory.log_p[slots[watched]] = log_p
             memory.has[slots[watched]] = True
         return others
+
+
+def _places(memory: Memory, slots: Whole) -> Iterator[tuple[NDArray[np.float32], Whole]]:
+    """Each table of the sequences of each pass, and the rows of it that ascending slots are."""
+    for caches in memory.caches:
+        start = 0
+        for held, length in zip(caches, memory.lengths, strict=True):
+            own = slots[(slots >= start) & (slots < start + length)] - start
+            start += length
+            for table in held.tables:
+                yield table, own
 
 
 def _bias(plan: Plan, candidates: Whole, size: int) -> NDArray[np.float32]:

@@ -4,6 +4,8 @@ The logits of a chunk are computed and read. Those of watched rows are kept in t
 log-sum-exp: this is the posterior without loss, in bfloat16 at half the memory of float32 probabilities.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -13,6 +15,7 @@ from functools import partial
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.decoding.step import Plan, Reading
@@ -102,6 +105,20 @@ class _Found:
     before: dict[str, Tensor]  # by group, those of the posteriors that rows are compared with
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptRows:
+    """Kept posteriors of slots [K]: has [K] says of which; kept [M, V] and lse [M] are those."""
+
+    slots: NDArray[np.int64]
+    has: NDArray[np.bool_]
+    kept: Tensor
+    lse: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        return self.kept.numel() * self.kept.element_size()
+
+
 class Reader:
     """Reads the posteriors of a run of `slots` positions step by step, and keeps those of watched rows."""
 
@@ -123,6 +140,25 @@ class Reader:
         self._has = np.zeros(slots, dtype=bool)
         self._banned: Tensor | None = None  # [V], of `read_posteriors`
         self._watch, self._fused = watch, fused
+
+    def copy_rows(self, slots: NDArray[np.int64]) -> KeptRows:
+        has = self._has[slots]
+        at = torch.from_numpy(slots[has]).to(self._kept_lse.device)
+        kept = self._raw[:0] if self._kept is None else self._kept[at]
+        return KeptRows(slots, has, kept, self._kept_lse[at])
+
+    def put_rows(self, rows: KeptRows) -> None:
+        self._has[rows.slots] = rows.has
+        if not rows.has.any():
+            return
+        at = torch.from_numpy(rows.slots[rows.has]).to(self._kept_lse.device)
+        self._kept_table()[at] = rows.kept
+        self._kept_lse[at] = rows.lse
+
+    def _kept_table(self) -> Tensor:
+        if self._kept is None:
+            self._kept = self._raw.new_empty(len(self._has), self._raw.shape[1])
+        return self._kept
 
     def look(self, plan: Plan) -> Look:
         """Return what is read of a plan, with the random numbers of a GPU. Outdated posteriors are dropped."""
@@ -175,8 +211,8 @@ class Reader:
         sizes |= {name: len(look.places[name]) for group in look.groups for name in [f"{group}compared"]}
         table = self._kept_lse.new_empty(sum(sizes.values()))  # tokens are below 2 ** 24: exact in float32
         values = dict(zip(sizes, table.split(list(sizes.values())), strict=True))
-        if self._kept is None and any(len(look.places[f"{group}kept"]) for group in look.groups):
-            self._kept = self._raw.new_empty(len(self._has), self._raw.shape[1])
+        if any(len(look.places[f"{group}kept"]) for group in look.groups):
+            self._kept_table()
         before = {group: self._kept_lse[tensors[f"{group}compared_slots"]] for group in look.groups}
         return _Found(look, tensors, table, sizes, values, self._kept_lse.new_empty(count), before)
 

@@ -1,6 +1,7 @@
 """The engine for GPUs, several devices, bfloat16 and float64: the packed forward (Algorithm 1, lines 9-15) in torch."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -15,7 +16,7 @@ from surelock.engines.cache import KVCache
 from surelock.engines.captured import CapturedForward, bucket_of, captures
 from surelock.engines.fused import can_fuse, compiled_elementwise
 from surelock.engines.inputs import Rows, rows_of, upload
-from surelock.engines.posterior import Reader
+from surelock.engines.posterior import KeptRows, Reader
 from surelock.engines.stopwatch import Stopwatch
 from surelock.model.network import PLAIN, Attend, Block, Elementwise, Network, Rotary, rotary_table
 
@@ -78,9 +79,28 @@ class Memory:
         self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
+    def places(self, slots: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each table of the cache, and the rows of it that slots are, in every pass."""
+        length = sum(self.layout.lengths)
+        rows = from_numpy(np.concatenate([slots + length * number for number in range(self.layout.passes)]))
+        return ((table, rows.to(table.device)) for table in self.packed.cache.tables)
+
     def inputs(self, plan: Plan) -> Rows:
         bucket = 0 if self.captured is None else bucket_of(self.layout.passes * len(plan.slots))
         return rows_of(self.packed.network.config, self.layout, plan, self._varlen, bucket)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopiedRows:
+    """Rows of a memory's tables, on their devices. slots: [K] int64. kept: what the reader holds of them."""
+
+    slots: NDArray[np.int64]
+    tables: list[Tensor]
+    kept: KeptRows
+
+    @property
+    def nbytes(self) -> int:
+        return self.kept.nbytes + sum(table.numel() * table.element_size() for table in self.tables)
 
 
 class TorchEngine:
@@ -128,6 +148,17 @@ class TorchEngine:
         memory.reader.read(logits, look, tensors, plan, reading)
         reading.seconds = memory.watch.seconds()
         return reading
+
+    @torch.inference_mode()
+    def copy_rows(self, memory: Memory, slots: NDArray[np.int64]) -> CopiedRows:
+        tables = [table[at] for table, at in memory.places(slots)]
+        return CopiedRows(slots, tables, memory.reader.copy_rows(slots))
+
+    @torch.inference_mode()
+    def put_rows(self, memory: Memory, rows: CopiedRows) -> None:
+        for (table, at), copied in zip(memory.places(rows.slots), rows.tables, strict=True):
+            table[at] = copied
+        memory.reader.put_rows(rows.kept)
 
     @torch.inference_mode()
     def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray:

@@ -28,6 +28,7 @@ class LanguageModel:
     generation: the settings that the family and generation_config.json recommend, in the flat form. The library's
     defaults do not depend on it.
     stop: a text that ends an answer, where no id does; "" is none.
+    weights: eight digits of the weights' files, see `digits_of_weights`; "" if unknown.
     """
 
     name: str
@@ -38,6 +39,7 @@ class LanguageModel:
     ends: tuple[int, ...] = ()
     generation: dict[str, Any] = field(default_factory=dict)
     stop: str = ""
+    weights: str = ""
 
     @property
     def eos_id(self) -> int | None:

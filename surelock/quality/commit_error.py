@@ -13,6 +13,7 @@ positions that the step could have committed.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -178,6 +179,13 @@ class Shadow:
                 self._held += z.nbytes
         if self._held > _HELD_BYTES:
             self._catch_up()
+
+    def copy(self) -> Shadow:
+        """Return a shadow of the same steps, to which others can be added."""
+        made = copy(self)
+        made._found = list(self._found)
+        made._pending = {b: list(pending) for b, pending in self._pending.items()}
+        return made
 
     def result(self) -> CommitError:
         self._catch_up()

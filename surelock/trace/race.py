@@ -1,12 +1,14 @@
 """A race: lanes take turns step by step, and each step is timed by itself."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.snapshots import Snapshots
 from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.trace.format import TOP_K
@@ -29,6 +31,15 @@ class Errors:
     commits: Any
 
 
+class Beginning(NamedTuple):
+    """Where another race left a run with the same past: the snapshots of that run, and one of their steps."""
+
+    snapshots: Snapshots
+    step: int
+
+
+NOWHERE: Mapping[str, Any] = MappingProxyType({})
+
 #: What a race yields at once: a step of each lane that still runs; nothing once the steps are over; then errors.
 Round = list[LaneStep | Errors]
 
@@ -40,12 +51,16 @@ def race(
     *,
     top: bool = True,
     shadow: Callable[[LanguageModel, DecodeSettings], Any] | None = None,
+    begins: Mapping[str, Beginning] = NOWHERE,
+    snapshots: Mapping[str, Snapshots] = NOWHERE,
 ) -> Iterator[Round]:
     """Decode one prompt with each lane. Yields a list for each round: one step of every lane that still runs.
 
     top: report likely tokens.
     shadow: what measures commit errors, `surelock.quality.commit_error.Shadow`; after the last round, an empty one says
     that the steps are over, then those of each lane follow.
+    begins: by lane, where its steps begin; else at the first.
+    snapshots: by lane, what takes its snapshots.
 
     The lanes take turns in going first, so that none always runs on warm caches. `seconds` excludes observation. Raises
     ValueError for lanes that cannot race together, and what `surelock.decode` raises.
@@ -55,6 +70,10 @@ def race(
     how = {"observe": True, "top_k": top_k, "keep_logits": shadow is not None}
     runs = {lane.id: decode(lm, [prompt], **lane.decoder.keywords(), **how) for lane in lanes}
     shadows = {lane.id: shadow(lm, lane.decoder.settings) for lane in lanes} if shadow else {}
+    for lane, (kept, step) in begins.items():
+        found = kept.begin(runs[lane], step)
+        if lane in shadows:
+            shadows[lane] = found.copy()
     ids = list(runs)
     for first in cycle(range(len(ids))):
         steps = {lane: next(runs[lane], None) for lane in ids[first:] + ids[:first]}
@@ -65,6 +84,9 @@ def race(
         for lane, each in shadows.items():
             if lane in taken:
                 each.add(taken[lane])
+        for lane, kept in snapshots.items():
+            if lane in taken:
+                kept.add(runs[lane], shadows[lane].copy() if lane in shadows else None)
     if shadow:
         yield []
     for lane, each in shadows.items():

@@ -1,5 +1,7 @@
 """Turns the steps of a race into the records of a trace."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -55,8 +57,9 @@ def make_header(
     lengths = {lane.decoder.settings.gen_length for lane in lanes}
     if len(lengths) > 1:
         raise ValueError(f"gen_length must be the same for all lanes, not {' and '.join(map(str, sorted(lengths)))}")
+    weights = {"weights": lm.weights} if lm.weights else {}
     return {
-        "model": {"name": name or lm.name, **{key: getattr(lm.config, key) for key in _SHOWN}},
+        "model": {"name": name or lm.name, **{key: getattr(lm.config, key) for key in _SHOWN}, **weights},
         "prompt": prompt,
         **({} if chat is None else {"chat": chat}),
         "prompt_tokens": [int(token) for token in prompt_tokens],
@@ -95,6 +98,20 @@ class Recorder:
     def start(self) -> dict[str, Any]:
         """Return the first message of the stream: format, version, header and the pieces of the prompt."""
         return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening)}
+
+    def adopt(self, lane: str, other: Recorder, of: str, steps: int) -> None:
+        """Add the first steps of a lane of another race, which the stream does not tell: the page has them.
+
+        lane: whose steps they are here. of: the lane of the other race.
+        """
+        records = [each for each in list(other._records) if each[0]["lane"] == of][:steps]
+        for record, kl, confidence in records:
+            known = {name: value for name, value in record.items() if name not in _LATER}
+            self._records.append((known | {"lane": lane}, kl, confidence))
+        tops = other._tops[of][:steps]
+        for rows, ids, probs in tops:
+            self._last[lane][rows] = np.concatenate([ids, probs], axis=1)
+        self._tops[lane] += tops
 
     def take(self, items: Round) -> dict[str, Any]:
         """Add a round of a race, and return the message of the stream: {"records", "pieces"} or {"errors"}."""

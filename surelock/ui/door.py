@@ -21,10 +21,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from surelock.ui.addresses import client_of
 from surelock.ui.attended import most_attended
 from surelock.ui.gate import BODY, PIECE
-from surelock.ui.models import Loading, Models
+from surelock.ui.models import Loading, Models, NotReady
 from surelock.ui.queue import Place, Queue, QueueFull
 from surelock.ui.race import DEVICE, Race, Runner, event
-from surelock.ui.request import Job, one_token, read_request
+from surelock.ui.request import Job, one_token, read_request, tokens_of
 from surelock.ui.runs import Run, Runs, TooMany
 from surelock.ui.wording import in_words
 
@@ -67,8 +67,9 @@ class Door:
             visitor = secrets.token_urlsafe(18)
         try:
             job = await asyncio.to_thread(read_request, self._models, request.scope[BODY], self._most)
-            begin = await asyncio.to_thread(self._race, job, request.headers)
-            run = self._runs.open(visitor, client_of(request.scope), job.key, begin)
+            origin = self._runs.find(job.origin.run) if job.origin else None
+            begin = await asyncio.to_thread(self._race, job, origin, request.headers)
+            run = self._runs.open(visitor, client_of(request.scope), job.key, begin, origin)
         except Loading as error:
             return JSONResponse({"detail": error.said, "loading": True}, 503, {"Retry-After": "1"})
         except TooMany as error:
@@ -77,13 +78,18 @@ class Door:
             raise HTTPException(422, in_words(str(error))) from error
         return JSONResponse({"id": run.id}, 201)
 
-    def _race(self, job: Job, headers: Mapping[str, str]) -> Callable[[], Race]:
-        """What makes the race of a job."""
+    def _race(self, job: Job, origin: Run | None, headers: Mapping[str, str]) -> Callable[[], Race]:
+        """What makes the race of a job. origin: the run that it names."""
         from surelock.trace.recorder import Recorder, make_header  # torch: only once a model is loaded
+        from surelock.ui.snapshots import snapshots_of
 
         lm = self._models.get(job.label)
         header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
-        recorder, rounds = Recorder(header, lm.tokenizer), self._decoder(job, True, True, headers)
+        recorder, snapshots, kept = Recorder(header, lm.tokenizer), None, {}
+        if self._runs.shared:  # not on ZeroGPU, whose worker is another process
+            snapshots = snapshots_of(lm, job, recorder, origin and origin.race)
+            kept = {"begins": snapshots.begins, "snapshots": snapshots.taken}
+        rounds = self._decoder(job, True, True, headers, **kept)
         return lambda: Race(
             job,
             recorder,
@@ -92,6 +98,7 @@ class Door:
             pausable=self._runs.shared,
             begins=self._runs.make_room,
             ends=self._queue.finished,
+            snapshots=snapshots,
         )
 
     async def events(self, request: Request) -> ASGIApp:
@@ -149,13 +156,17 @@ class Door:
         return JSONResponse({"state": self._models.state(label) if offered else "This page does not offer that model."})
 
     async def token(self, request: Request) -> Response:
-        """Answer with the single token of a text for a model, or a problem."""
+        """Answer with the single token of a text for a model; or a problem, and the tokens that it is."""
         given = _given(request)
+        text = given.get("text")
         try:
             lm = self._models.get(given.get("model", ""))
-            return JSONResponse(await asyncio.to_thread(one_token, lm, given.get("text")))
-        except ValueError as error:
+            return JSONResponse(await asyncio.to_thread(one_token, lm, text))
+        except (Loading, NotReady) as error:
             return JSONResponse({"problem": str(error)})
+        except ValueError as error:
+            pieces = await asyncio.to_thread(tokens_of, lm, text)
+            return JSONResponse({"problem": str(error), "pieces": pieces})
 
     async def attended(self, request: Request) -> Response:
         """See `most_attended`. One call at a time, since runs wait for it; null while another is computed."""

@@ -12,6 +12,7 @@ from surelock.ui.schedule import SHARED, Fitted
 
 #: Parameters that only the browser reads.
 BROWSERS = {"step", "pins", "race", "colour", "lesson", "page", "present", "embed", "alone"}
+BROWSERS |= {"touches", "weights", "tokens"}
 _OTHERS = {"model", "prompt", "chat", "lanes"}
 NAMES = (*_OTHERS, *SHARED)  # of what fills the form
 MOST_TOLD = 4

@@ -24,9 +24,11 @@ from surelock.ui.zero_gpu import on_gpu, on_zero_gpu
 if TYPE_CHECKING:
     from surelock.trace.race import Round
     from surelock.trace.recorder import Recorder
+    from surelock.ui.snapshots import RaceSnapshots
 
-#: Runs a job. Its arguments are job, likely tokens?, commit errors?, and the headers of the visitor's request.
-Runner = Callable[[Job, bool, bool, Mapping[str, str]], Generator["Round"]]
+#: Runs a job. Its arguments are job, likely tokens?, commit errors?, and the headers of the visitor's request; by name
+#: what `surelock.trace.race.race` takes of snapshots.
+Runner = Callable[..., Generator["Round"]]
 #: The thread that computes: each step of a runner, one after another.
 DEVICE = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
 FLOAT = 4  # bytes; the halves of another precision are not counted on
@@ -39,16 +41,16 @@ FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"  # the ends of a rac
 def make_runner(models: Models) -> Runner:
     """Return the function that runs a job, see `surelock.trace.race.race`."""
 
-    def decode_lanes(job: Job, top: bool, errors: bool) -> Generator[Round]:
+    def decode_lanes(job: Job, top: bool, errors: bool, **kept: Any) -> Generator[Round]:
         lm = models.get(job.label)
         from surelock.quality.commit_error import Shadow
         from surelock.trace.race import race
 
-        yield from race(lm, job.tokens, job.lanes, top=top, shadow=Shadow if errors else None)
+        yield from race(lm, job.tokens, job.lanes, top=top, shadow=Shadow if errors else None, **kept)
 
     if on_zero_gpu():
         return on_gpu(decode_lanes, models)
-    return lambda job, top, errors, headers: decode_lanes(job, top, errors)
+    return lambda job, top, errors, headers, **kept: decode_lanes(job, top, errors, **kept)
 
 
 class Weight(NamedTuple):
@@ -75,6 +77,7 @@ class Race:
     """One race and its messages. Call it in one event loop; the steps are computed in the thread of the device.
 
     rounds: the iterator of `surelock.trace.race.race`.
+    snapshots: those that it takes.
     pausable: whether the page offers a pause.
     begins, ends: called before the first step and behind the last.
 
@@ -90,8 +93,9 @@ class Race:
         pausable: bool = True,
         begins: Callable[[Race], None] = lambda race: None,
         ends: Callable[[Race], None] = lambda race: None,
+        snapshots: RaceSnapshots | None = None,
     ) -> None:
-        self.key, self.recorder = job.key, recorder
+        self.key, self.recorder, self.snapshots = job.key, recorder, snapshots
         self._weight, self._most_seconds = weigh(recorder.header), limits.run_seconds
         self.log = [event("open", {"open": recorder.start(), "label": job.label, "pausable": pausable}, 0)]
         self.over: int | None = None  # the number of the first message behind the steps
@@ -108,7 +112,8 @@ class Race:
         """Its estimated memory: none before its first step."""
         if self._coming is None:
             return 0.0
-        return self._weight.kept + (0.0 if self.ended else self._weight.live)
+        copied = 0 if self.snapshots is None else self.snapshots.allowance.used
+        return self._weight.kept + copied + (0.0 if self.ended else self._weight.live)
 
     def leave(self, follower: object) -> None:
         """Remove a follower. Without followers the race ends, and its decoders are freed after the present step."""

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from surelock.decoding.rules import TYPED
 from surelock.decoding.run import Run
@@ -28,6 +28,17 @@ ENCODING_SECONDS = 10.0
 Encoded = TypeVar("Encoded")
 
 
+class Origin(NamedTuple):
+    """The run whose snapshots a branch may begin from.
+
+    run: its id. lane: the lane of that run. steps: of each lane of the branch, how many steps the page has.
+    """
+
+    run: str
+    lane: str
+    steps: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A checked request for a race.
@@ -35,6 +46,7 @@ class Job:
     prompt: its text, None if unknown.
     chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
     key: of the request that it was read from: jobs of the same key have the same result.
+    origin: None for a run that begins at its first step.
     """
 
     label: str
@@ -43,6 +55,7 @@ class Job:
     lanes: tuple[Lane, ...]
     chat: bool | None = None
     key: str = ""
+    origin: Origin | None = None
 
     @property
     def gen_length(self) -> int:
@@ -50,7 +63,7 @@ class Job:
 
 
 def read_request(models: Models, asked: Any, most: int) -> Job:
-    """Return the job of a request of Run or What if.
+    """Return the job of a request of Run, or of a branch.
 
     asked: the values of the form's fields by name; or, with `prompt_tokens`, a branch, see `read_branch`.
 
@@ -151,8 +164,8 @@ def check_characters(prompt: str) -> None:
 def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: int) -> Job:
     """Return the job of a branch, which continues a run from one of its steps.
 
-    asked: prompt_tokens, prompt, chat, and lanes. Each lane has its own settings. The steps that the page already has
-    are computed again, and the page compares them.
+    asked: prompt_tokens, prompt, chat, lanes, and optionally `from`. Each lane has its own settings. Those of the steps
+    that the page already has which are computed again are sent again, and the page compares them.
 
     Raises ValueError, one sentence.
     """
@@ -164,9 +177,23 @@ def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: i
     prompt = prompt if isinstance(prompt, str) else None
     check_characters(prompt or "")
     chat = asked["chat"] if isinstance(asked.get("chat"), bool) else None
-    job = Job(label, prompt, tokens, tuple(read_lanes(asked.get("lanes"), None)), chat)
+    lanes = tuple(read_lanes(asked.get("lanes"), None))
+    job = Job(label, prompt, tokens, lanes, chat, origin=read_origin(asked.get("from"), len(lanes)))
     check_job(lm, job, most)
     return job
+
+
+def read_origin(plain: Any, lanes: int) -> Origin | None:
+    """Return the `from` of a branch with so many lanes. Raises ValueError, one sentence."""
+    if plain is None:
+        return None
+    named = plain if isinstance(plain, Mapping) else {}
+    run, lane, steps = named.get("run"), named.get("lane"), named.get("steps")
+    texts = isinstance(run, str) and isinstance(lane, str)
+    counts = isinstance(steps, list) and all(type(count) is int and count >= 0 for count in steps)
+    if not texts or not counts or len(steps) != lanes:
+        raise ValueError("from must name a run, a lane of it, and a number of steps for each lane.")
+    return Origin(run, lane, tuple(steps))
 
 
 def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool, blanks: bool = True) -> list[int]:
@@ -235,3 +262,14 @@ def one_token(lm: LanguageModel, text: Any) -> dict[str, Any]:
     if not usable or usable[-1] >= lm.config.vocab_size:
         raise ValueError(f"{shown(text)} is not one token of this model; try a shorter or a more common word.")
     return {"id": usable[-1], "piece": Pieces(lm.tokenizer).of([usable[-1]]).get(str(usable[-1]))}
+
+
+def tokens_of(lm: LanguageModel, text: Any) -> list[list[Any]]:
+    """Return [[id, piece], ...] of the tokens of a text inside a sentence; none if it cannot be written by them."""
+    if lm.tokenizer is None or not isinstance(text, str) or not text.strip() or len(text) > MOST_WORD:
+        return []
+    ids = _in_time(lm, lambda: lm.encode(f" {text.strip()}"))
+    if lm.mask_id in ids or max(ids, default=0) >= lm.config.vocab_size:
+        return []
+    texts = Pieces(lm.tokenizer).of(ids)
+    return [[token, texts.get(str(token))] for token in ids]

@@ -139,10 +139,11 @@ class Runs:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def open(self, owner: str, client: str, key: str, begin: Callable[[], Race]) -> Run:
+    def open(self, owner: str, client: str, key: str, begin: Callable[[], Race], origin: Run | None = None) -> Run:
         """Return a new run for a visitor. It stops the visitor's older runs, of which the latest few are kept.
 
         key: of the job. begin: returns a new race, if there is none of an equal job to follow.
+        origin: an older run that goes on: the new one is a branch of it.
 
         Raises TooMany.
         """
@@ -153,7 +154,7 @@ class Runs:
                 raise TooMany("Too many runs of one address are open here; close some pages.")
             self._drop(min(idle, key=lambda each: each.touched))
         run = Run(owner, client, self._to_follow(owner, key) or begin())
-        mine = [other for other in self._runs.values() if other.owner == owner]
+        mine = [other for other in self._runs.values() if other.owner == owner and other is not origin]
         self._runs[run.id] = run
         for other in mine:
             other.stop()

@@ -21,11 +21,14 @@ PAIR = [
 
 
 def visit(page: Page, url: str, **settings: Any) -> None:
-    """Open the page with these settings and a pair that locks soon, lanes shown step by step, and wait until the
-    recorded run moves and the settings have arrived.
+    """Open the page with these settings in its form and a pair that locks soon, lanes shown step by step, and wait
+    until the recorded run moves and the settings have arrived. It is as after a reload: a link is computed at once.
     """
     wanted = {"race": "steps", "lanes": json.dumps(PAIR)} | SHORT | settings
-    page.goto(f"{url}/?{urlencode(wanted)}")
+    query = urlencode(wanted)
+    shown = json.dumps(json.dumps({"query": query}))
+    page.add_init_script(f"try {{ sessionStorage['surelock:shown'] ??= {shown}; }} catch {{}}")
+    page.goto(f"{url}/?{query}")
     page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
     page.wait_for_function(
         "(length) => document.querySelector('#sl-gen-length input[type=number]')?.value == length",
@@ -127,6 +130,21 @@ def serious(page: Page, within: str | None = None) -> list[Any]:
         for rule in found
         if rule["impact"] in ("serious", "critical")
     ]
+
+
+def compare(page: Page, lane: int, cell: int) -> None:
+    """Open the drawer on a cell of a lane, as its menu does."""
+    page.evaluate(f"surelock.stage.cells.compare(surelock.stage.sides[{lane}], {cell})")
+
+
+def touch(page: Page, lane: int, cell: int, word: str) -> None:
+    """Write a word into a cell of a lane by its menu, and wait for the end of the run that this starts."""
+    page.evaluate(f"surelock.stage.cells.press(surelock.stage.sides[{lane}], {cell})")
+    page.click(".sl-touch >> text=another word")
+    page.fill(".sl-touch-form input", word)
+    page.press(".sl-touch-form input", "Enter")
+    until(page, "surelock.page.now.touches && surelock.live.run?.trace === surelock.stage.trace", 60)
+    until(page, "surelock.live.run.over", 90)
 
 
 SIMULATED = Path(__file__).with_name("simulated.js").read_text("utf-8")  # no server that computes

@@ -35,8 +35,8 @@ def settle(page: Page) -> None:
 
 
 def inspect(page: Page, cell: int) -> None:
-    """Press a cell of the second lane: the drawer opens."""
-    page.evaluate("(cell) => surelock.stage.cells.press(surelock.stage.sides[1], cell, false)", cell)
+    """Open the drawer on a cell of the second lane."""
+    page.evaluate("(cell) => surelock.stage.cells.compare(surelock.stage.sides[1], cell)", cell)
     page.wait_for_timeout(1500)
 
 

@@ -37,7 +37,9 @@ async () => {
     open(run, { header, pieces });
     send({ run, seq: 1, pieces: {}, records: records.filter(({ step }) => step < steps) });
   };
-  const whatIf = (step) =>
-    surelock.starting.branch(surelock.stage.trace.lanes[1], { step, kind: "lock", position: 0 }, "What if");
-  Object.assign(window, { asked, send, open, begin, whatIf, press, latest: () => latest });
+  const branchAt = (step) => {
+    const events = [{ step, kind: "lock", position: 0 }];
+    return surelock.starting.branchOff(surelock.stage.trace.lanes[1], { events }, step, "A branch");
+  };
+  Object.assign(window, { asked, send, open, begin, branchAt, press, latest: () => latest });
 };

@@ -20,7 +20,7 @@ def drawn(page: Page, app: App) -> None:
 
 def opened(page: Page) -> None:
     """The drawer, open on a word of SureLock's."""
-    page.evaluate("surelock.stage.grids.scrollIntoView(), surelock.stage.cells.press(surelock.stage.sides[1], 40)")
+    page.evaluate("surelock.stage.grids.scrollIntoView(), surelock.stage.cells.compare(surelock.stage.sides[1], 40)")
     expect(page.locator(".sl-epsilon")).to_be_visible()
 
 

@@ -1,4 +1,4 @@
-"""The drawer: a pin and its curve, ε and its locks, What if and its lane, on one screen."""
+"""The drawer: a pin and its curve, ε and its locks, and the lane that ε makes, on one screen."""
 
 from collections.abc import Iterable
 from math import hypot
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import SIMULATED, seek, serious, settled, steady, until
+from tests.browser.actions import SIMULATED, compare, seek, serious, steady, until
 from tests.browser.server import App
 
 SHOWN, REACH = (1280, 800), 400
@@ -60,14 +60,15 @@ def press(page: Page, lane: int, cell: int) -> None:
     """Press a cell where it is; the grids make room for what this opens."""
     (box,) = cells(page, lane, [cell])
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.click(".sl-touch >> text=compare")
     expect(page.locator(".sl-inspector-title")).to_contain_text(f"Position {cell}")
     rest(page)
 
 
-def open_what_if(page: Page) -> None:
-    page.click(".sl-whatif summary")
-    expect(page.locator(".sl-whatif[open] button:enabled").first).to_be_visible()
-    settled(page)  # it is filled in when its opening has been told
+def race_epsilon(page: Page) -> None:
+    """Make another ε a lane."""
+    page.evaluate("surelock.stage.drawer.epsilon.put(0.1)")
+    page.click(".sl-epsilon-actions >> text=Race it")
 
 
 def box(page: Page, selector: str) -> Any:
@@ -118,51 +119,33 @@ def test_a_pin_in_any_lane_is_beside_its_curve(stage: Page, lanes: int) -> None:
     assert max(moved) <= 0.02 * SHOWN[1], "by the verdict"
 
 
-def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_parent(stage: Page) -> None:
-    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[0], 40)")
-    open_what_if(stage)
-    stage.locator(".sl-whatif button:enabled").first.click()
+def test_progress_is_told_where_it_was_asked_for(stage: Page) -> None:
+    compare(stage, 1, 40)
+    race_epsilon(stage)
     expect(stage.locator(".sl-side")).to_have_count(3)
-    names = stage.locator(".sl-side h2").all_inner_texts()
-    assert names[0] == "Every token" and names[1].endswith(", step 62 of Every token") and len(names) == 3
+    name = stage.locator(".sl-side h2").all_inner_texts()[2]
+    assert name == "SureLock, ε 0.1"
     progress = stage.locator(".sl-drawer-progress")
+    expect(progress).to_be_focused()
     stage.evaluate("""() => {
       const { trace, child } = surelock.live.branching;
       const header = { ...trace.header, lanes: [child.decoder] };
-      const records = trace.lanes[0].records.slice(61).map(({ top, ...each }) => ({ ...each, lane: child.id }));
+      const records = trace.lanes[0].records.map(({ top, ...each }) => ({ ...each, lane: child.id }));
       open("branch", { header, pieces: {} });
       window.send2 = (seq, from, end) => send({ run: "branch", seq, pieces: {}, records: records.slice(from, end) });
       send2(1, 0, 20);
     }""")
-    expect(progress).to_have_text(f"“{names[1]}”: step 81 of 128.")
+    expect(progress).to_have_text(f"“{name}”: step 20 of 128.")
     stage.evaluate("send2(2, 20); send({ run: 'branch', seq: 3, end: 'finished', problem: null })")
-    expect(progress).to_have_text(f"“{names[1]}” is finished after 128 steps, shown next to “Every token”.")
+    expect(progress).to_have_text(f"“{name}” is finished after 128 steps, shown next to the others.")
     assert stage.text_content(".sl-status") == ""
-    stage.locator(".sl-whatif select").first.select_option(label="SureLock")
-    seek(stage, 60)
-    stage.locator(".sl-whatif button:enabled").first.click()
-    expect(progress).to_have_text("Starting …")
-    stage.evaluate("send({ run: null, seq: 9, refused: 'Not so.' })")
-    expect(progress).to_have_text("Not so.")
-    assert stage.locator(".sl-side").count() == 3
-
-
-def test_the_focus_stays_in_the_drawer_when_a_lane_starts_and_goes_to_its_grid(stage: Page) -> None:
-    """The button that was pressed is drawn anew, and so are the grids."""
-    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")
-    open_what_if(stage)
-    stage.locator(".sl-whatif button:enabled").first.focus()
-    stage.keyboard.press("Enter")
-    expect(stage.locator(".sl-side")).to_have_count(3)
-    expect(stage.locator(".sl-drawer-progress")).to_be_focused()
     stage.keyboard.press("Escape")
     expect(stage.locator(".sl-drawer")).to_be_hidden()
-    assert stage.evaluate("document.activeElement === surelock.stage.sides[1].canvas")
 
 
 def test_regions_that_speak_are_there_before_their_text(stage: Page) -> None:
     """A region that appears with its text is not spoken; and what it says of ε does not change with each step."""
-    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")
+    compare(stage, 1, 40)
     for name in ("drawer-progress", "note"):
         region = stage.locator(f".sl-{name}")
         assert region.text_content() == "" and region.evaluate("node => getComputedStyle(node).display") != "none"
@@ -177,8 +160,12 @@ def test_the_drawer_opens_and_shuts_by_keyboard_and_loses_nothing(stage: Page) -
     expect(drawer).to_be_hidden()
     wide = stage.evaluate("surelock.stage.sides[1].canvas.clientWidth")
     stage.locator("canvas.sl-grid").nth(1).focus()
-    for key in ("ArrowDown", "ArrowRight", "Enter", "ArrowRight"):
+    for key in ("ArrowDown", "ArrowRight", "Enter"):
         stage.keyboard.press(key)
+    stage.click(".sl-touch >> text=compare")
+    expect(drawer).to_be_visible()
+    stage.locator("canvas.sl-grid").nth(1).focus()
+    stage.keyboard.press("ArrowRight")
     cell = stage.evaluate("surelock.page.now.hover")
     expect(drawer).to_contain_text(f"Position {cell}")
     assert [cell - 1] == stage.evaluate("[...surelock.page.now.pins.keys()]"), "it follows the arrows"
@@ -196,6 +183,7 @@ def test_the_drawer_opens_and_shuts_by_keyboard_and_loses_nothing(stage: Page) -
     assert stage.evaluate("document.activeElement === surelock.stage.sides[1].canvas")
     stage.keyboard.press("ArrowLeft")
     stage.keyboard.press("Enter")
+    stage.click(".sl-touch >> text=compare")
     expect(drawer).to_contain_text(f"Position {cell - 1}")
     assert stage.evaluate("[surelock.page.now.pins.size, surelock.stage.drawer.epsilon.value]") == [1, value]
     stage.keyboard.press("Escape")

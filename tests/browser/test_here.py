@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from surelock.trace.table import read_trace
 from tests.browser.actions import exported, run_to_end, seek, settled, until, visit
 from tests.browser.server import App, serve
-from tests.browser.test_site import what_if
+from tests.browser.test_site import touched
 
 OFFER = "This server can compute it instead: choose it beside Run."
 COMMITS = "surelock.live.run.trace.lanes.map(({ steps }) => steps.map(({ unmasked, locked }) => [unmasked, locked]))"
@@ -59,10 +59,10 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Pag
     line = page.locator(".sl-attended", has_text="attended most to").first
     expect(line).to_be_visible(timeout=10_000)
     assert page.locator(".sl-drawer").inner_text().count("%") >= 5, "likely words"
-    assert what_if(page) == 3
+    assert touched(page) == 2
     alike = "surelock.starting.raceLike(surelock.stage.trace, surelock.stage.trace.lanes.map(({ decoder }) => decoder))"
     assert page.evaluate(alike) == "", "a lesson's own run"
-    until(page, "surelock.live.run?.trace?.lanes.length === 3 && surelock.live.run.over", 60)
+    until(page, "surelock.live.run?.trace?.lanes.length === 2 && surelock.live.run.over", 60)
     frames = read_trace(exported(page, tmp_path))
     assert frames.lanes.engine.str.startswith("onnxruntime-web").all()
     assert [url for url in asked if "heartbeat" not in url] == [], "the server is asked nothing"

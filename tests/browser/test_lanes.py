@@ -1,4 +1,4 @@
-"""Lanes on the page: one to four lanes, a chosen reference, comparisons under their own names, and what if."""
+"""Lanes on the page: one to four lanes, a chosen reference, comparisons under their own names."""
 
 import json
 import sys
@@ -10,11 +10,13 @@ from playwright.sync_api import Page, expect
 from surelock.trace.table import read_trace
 from tests.browser.actions import (
     arrive,
+    compare,
     draws,
     exported,
     imported,
     run_to_end,
     seek,
+    touch,
     true_states,
     until,
     visit,
@@ -30,27 +32,6 @@ def race(page: Page, app: App, *presets: str, **settings: Any) -> None:
     """Open the page with these lanes, and run them to their end."""
     visit(page, app.url, lanes=json.dumps(presets), **settings)
     run_to_end(page)
-
-
-def press(page: Page, lane: int, cell: int, step: int, action: str) -> None:
-    """Go to a step, open the drawer on a cell of a lane, and press a button of "What if …"."""
-    seek(page, step)
-    x, y, w, h = page.evaluate("([lane, cell]) => surelock.stage.sides[lane].grid.rect(cell)", [lane, cell])
-    page.locator("canvas.sl-grid").nth(lane).click(position={"x": x + w / 2, "y": y + h / 2})
-    expect(page.locator(".sl-drawer")).to_be_visible()
-    if not page.evaluate("document.querySelector('.sl-whatif').open"):
-        page.click(".sl-whatif summary")
-    page.locator(f".sl-whatif button:enabled:has-text('{action}')").first.click()
-
-
-def branch(page: Page, lane: int, cell: int, step: int, action: str) -> None:
-    """As `press`; wait for the new run's end."""
-    before = page.evaluate(f"{LANES}.length")
-    press(page, lane, cell, step, action)
-    page.wait_for_function(f"(n) => {LANES}.length !== n || /./.test(surelock.stage.status.textContent)", arg=before)
-    over = "surelock.live.run && surelock.stage.root.dataset.state === 'idle'"
-    page.wait_for_function(f"({over}) || surelock.stage.status.dataset.kind === 'error'", timeout=90_000)
-    page.wait_for_function("!surelock.stage.trace.race.live", timeout=90_000)
 
 
 def told(page: Page) -> dict[str, Any]:
@@ -105,7 +86,7 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
     assert told(page) == shown
     page.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
     until(page, "document.querySelector('.sl-plot')?.data?.length >= 4")
-    page.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 12)")
+    compare(page, 1, 12)
     until(page, "document.querySelectorAll('.sl-top-name').length >= 10")
     how = page.locator(".sl-side-more header p").nth(3).inner_text()
     assert how.startswith("Computes every position when a block begins")
@@ -129,11 +110,17 @@ def test_a_rule_from_outside_races_three_others(page: Page, tmp_path: Path) -> N
     assert rows[4] == rows[0] > rows[1] > rows[2] > rows[3]
 
 
-def test_a_paused_run_branches_and_all_its_lanes_go_on(page: Page, app: App) -> None:
+def test_a_paused_run_is_touched_and_its_race_goes_on_afterwards(page: Page, app: App) -> None:
     visit(page, app.url, gen_length=128, steps=128)
     page.click("#sl-run")
     page.wait_for_function("() => surelock.live.run?.trace.count >= 12 && (surelock.live.pause() || true)")
     expect(page.locator(".sl-status")).to_contain_text("Paused after step")
     assert page.evaluate("surelock.stage.trace.count") < 128
-    branch(page, 1, 0, 8, "ock it")
-    assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [128, 128, 128]
+    cell = page.evaluate("surelock.stage.trace.lanes[1].steps[8].unmasked[0]")
+    touch(page, 1, cell, "dog")
+    assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [128, 128]
+    page.click(".sl-untouch")
+    assert page.evaluate("surelock.stage.trace.count") < 128, "it rests as it did"
+    page.click(".sl-control-pause")
+    until(page, "surelock.live.run.over", 90)
+    assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [128, 128]

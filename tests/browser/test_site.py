@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from surelock.__main__ import main
 from surelock.places import ASSETS
 from surelock.trace.table import read_trace
-from tests.browser.actions import PAIR, arrive, exported, seek, serious, until
+from tests.browser.actions import PAIR, arrive, exported, seek, serious, touch, until
 from tests.browser.hands import Mouse
 from tests.browser.server import files_of
 from tests.browser.test_lessons import LESSONS_THERE, SHORT, opened, play
@@ -42,27 +42,21 @@ def run(page: Page) -> None:
     until(page, f"(surelock.live.run?.id ?? null) !== {json.dumps(before)} && surelock.live.run.over", 90)
 
 
-def what_if(page: Page) -> int:
+def touched(page: Page) -> int:
     """Another word in the second lane of the run on show. Returns the number of lanes."""
-    lanes = page.evaluate("surelock.stage.trace.lanes.length")
     seek(page, 6)
     cell = page.evaluate("surelock.stage.trace.lanes[1].steps[6].unmasked[0]")
-    page.evaluate(f"surelock.stage.cells.pin({cell}); surelock.stage.cells.open({cell}, surelock.stage.sides[1])")
-    page.click(".sl-whatif summary")
-    page.fill(".sl-whatif input[type=text]", "dog")
-    page.press(".sl-whatif input[type=text]", "Enter")
-    until(page, f"surelock.live.run?.trace?.lanes.length === {lanes + 1} && surelock.live.run.over", 60)
-    assert "dog" in page.evaluate("surelock.stage.trace.lanes.at(-1).name")
-    page.keyboard.press("Escape")
-    return lanes + 1
+    touch(page, 1, cell, "dog")
+    assert page.inner_text(".sl-touches").startswith("“dog”")
+    return 2
 
 
 def all_that_it_can(page: Page, url: str, downloads: Path) -> None:
-    """A run, a what-if, an export, and a lesson to its end."""
+    """A run, a touched word, an export, and a lesson to its end."""
     arrive(page, f"{url}?{QUERY}")
     assert serious(page) == []
     run(page)
-    lanes = what_if(page)
+    lanes = touched(page)
     frames = read_trace(exported(page, downloads))
     assert frames.lanes.engine.str.startswith("onnxruntime-web").all() and len(frames.lanes) == lanes
     lesson = LESSONS_THERE[0]
@@ -77,14 +71,14 @@ def test_one_file_from_a_disk_with_the_network_off(page: Page, file: Path, tmp_p
 
 
 @pytest.mark.long
-def test_a_replay_with_the_decoder_inside_answers_what_if_from_a_disk(page: Page, folder: str, tmp_path: Path) -> None:
+def test_a_replay_with_the_decoder_inside_is_touched_from_a_disk(page: Page, folder: str, tmp_path: Path) -> None:
     arrive(page, f"{folder}?{QUERY}")
     run(page)
     replay = exported(page, tmp_path, "Replay that decodes (HTML)")
     assert replay.stat().st_size < 30e6
     page.context.set_offline(True)
     arrive(page, replay.as_uri())
-    lanes = what_if(page)
+    lanes = touched(page)
     trace = "surelock.stage.trace"
     assert page.evaluate(f"{trace}.lanes.at(-1).count") == 16 and lanes == page.evaluate(f"{trace}.lanes.length")
     assert page.evaluate(f"{trace}.lanes.at(-1).steps.at(-1).damage !== undefined")
@@ -97,17 +91,17 @@ COMMITS = """(trace) => trace.lanes.map(({ steps }) => steps.map(({ unmasked, lo
 MASK_AGAIN = """() => {
   const { lanes } = recording;
   const event = { step: 7, kind: "mask", position: lanes[1].steps[3].unmasked[0] };
-  surelock.starting.branch(lanes[1], event, "Masked again", lanes.length < 4 ? null : lanes.at(-1));
+  surelock.starting.branchOff(lanes[1], { events: [event] }, 7, "Masked again", lanes.length < 4 ? null : lanes.at(-1));
 }"""
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("recording", ("blanks", "rules", "too-early"))
-def test_a_recording_is_computed_again_as_it_is_and_what_if_goes_on_from_it(
+def test_a_recording_is_computed_again_as_it_is_and_a_branch_goes_on_from_it(
     page: Page, folder: str, recording: str
 ) -> None:
     """Its lanes were computed by the engine of CPUs. A branch computes its parent again up to its step."""
-    arrive(page, f"{folder}?{QUERY}")
+    arrive(page, f"{folder}?race=steps")
     page.click("role=tab[name='Export']")
     page.set_input_files("#sl-import", ASSETS / "runs" / f"{recording}.json")
     until(page, "surelock.stage.trace !== surelock.page.now.recorded")

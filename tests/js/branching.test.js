@@ -1,15 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import {
-  besideParents,
-  branchOf,
-  doneAt,
-  partedAt,
-  repeats,
-  replaceable,
-  withEvent,
-} from "../../assets/js/run/branching.js";
+import { besideParents, branchOf, partedAt, repeats, replaceable } from "../../assets/js/run/branching.js";
+import { touchOf } from "../../assets/js/touch/touched_runs.js";
+import { touchesOf, withEvent } from "../../assets/js/trace/touches.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { joined, pairs, record, small } from "./small.js";
 
@@ -89,19 +83,19 @@ test("branches of branches have ids of their own, and a document speaks of no la
   }
 });
 
-test("what is done at the cursor's step is done in the lane's own next step, by the clock too", () => {
-  const document = small();
-  for (const each of document.records) each.seconds = each.lane === "a" ? 1 : 0.5;
-  const trace = Trace.parse(document);
-  const done = (event, word) => doneAt(trace, trace.lane("b"), 0, event, word);
-  const lock = { kind: "lock", position: 2 };
-  assert.deepEqual(done(lock), { event: { step: 1, ...lock }, name: "position 2 locked, step 2 of =Locks" });
-  trace.race.byClock = true; // two of its steps took what the slower lane's first took
-  assert.deepEqual(done(lock), { event: { step: 2, ...lock }, name: "position 2 locked, step 3 of =Locks" });
-  assert.equal(done({ kind: "write", position: 3, token: 5 }, "a").name, "“a” at position 3, step 3 of =Locks");
-  const rule = { kind: "rule", compute: { kind: "everything" } };
-  assert.equal(done(rule, "All of it").name, "All of it, step 3 of =Locks");
-  assert.equal(done(rule, "x".repeat(99)).name.length, 80);
-  trace.lane("b").name = "this, step 2 of =Locks";
-  assert.equal(done(rule, "that").name, "that, step 3 of =Locks", "the name of a branch is not grown on");
+test("a touched lane stands beside itself as it was, which grows in both where it has not ended", () => {
+  const trace = Trace.parse(small());
+  const [, b] = trace.lanes;
+  const events = [{ step: 1, kind: "write", position: 3, token: 10 }];
+  const { trace: shown, child, from } = touchOf(trace, b, events, { of: b, from: 1, name: "B, with your word" });
+  assert.deepEqual([shown.lanes, shown.reference, shown.origin], [[b, child], b, trace]);
+  assert.deepEqual([child.count, from, child.decoder.parent, child.decoder.events], [1, 1, "b", events]);
+  assert.deepEqual(touchesOf(shown), { original: b, touched: child, touches: events });
+  assert.deepEqual(touchesOf(Trace.parse(shown.toDocument())).touches, events, "a document tells it again");
+  assert.equal(touchesOf(trace), null);
+  const begun = new Trace(small());
+  for (const each of small().records.slice(0, 2)) begun.append(each);
+  const going = touchOf(begun, begun.lane("b"), events, { of: begun.lane("b"), from: 1, name: "B" });
+  assert.notEqual(going.trace.lanes[0], begun.lane("b"), "the race's own lane rests");
+  assert.equal(going.trace.lanes[0].count, 1);
 });

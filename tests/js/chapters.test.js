@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { chapterText } from "../../assets/js/stage/narrator.js";
 import { chapters, writtenAt } from "../../assets/js/trace/chapters.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { decoder, pairs, raceOf, small } from "./small.js";
@@ -23,8 +24,10 @@ test("a fork is where the later of the two texts is written, and tells both", ()
     name: "Fork",
     stop: true,
     position: 3,
-    text: "the texts part here: “B” has “dog” where “All” has “tale”.",
+    words: ["dog", "tale"],
   });
+  const told = "Step 2: the texts part here: “B” has “dog” where “All” has “tale”.";
+  assert.equal(chapterText(trace, named(trace, "Fork")), told);
   assert.deepEqual(
     [2, 3, 0].map((p) => writtenAt(trace, trace.lane("b"), p)),
     [0, 1, 0],

@@ -270,7 +270,8 @@ const MOVES = {
       timeline.stops = chapters.map(({ step }) => step);
     },
   ],
-  look: [() => true, ({ stage }, _, n) => stage.cells.press(stage.sides[n % stage.sides.length], n % stage.trace.n)],
+  look: [() => true, ({ stage }, _, n) => stage.cells.compare(stage.sides[n % stage.sides.length], n % stage.trace.n)],
+  menu: [() => true, ({ stage }, _, n) => stage.cells.press(stage.sides[n % stage.sides.length], n % stage.trace.n)],
   scroll: [
     () => true,
     ({ stage, see }, _, n) => {

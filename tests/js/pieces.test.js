@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { wordsApart } from "../../assets/js/cause/whatif.js";
+import { wordsApart } from "../../assets/js/touch/words.js";
 import { Pieces, visible } from "../../assets/js/trace/pieces.js";
 
 const pieces = new Pieces(new Set([0]));

@@ -97,25 +97,6 @@ test("a run of a learner's own begins in the browser where that decodes", async 
   assert.match(stage.lessons.progress.textContent, /^Your run begins in this browser\. You can stay/);
 });
 
-test("What if offers the end of the text by its sign, refuses beside what was asked for, and asks for its event", async () => {
-  const { stage, document, source } = await open("", { recorded: STORIES });
-  stage.timeline.seek(40);
-  stage.cells.press(stage.sides[1], 60);
-  stage.drawer.whatIf.node.open = true;
-  stage.drawer.whatIf.draw(60, 40);
-  const { write, said, rule, likely } = stage.drawer.whatIf;
-  assert.ok([...likely.children].some(({ textContent }) => textContent === "Write “■ end of the text”"));
-  const order = [write, said, rule].map((node) => [...document.querySelectorAll("*")].indexOf(node));
-  assert.deepEqual(
-    order,
-    order.toSorted((a, b) => a - b),
-  );
-  [...likely.querySelectorAll("button")].find(({ textContent }) => textContent.startsWith("Write “■")).click();
-  const [{ parent, events }] = source.asked.at(-1).request.lanes;
-  const step = stage.trace.race.reached(stage.trace.lanes[1], 40) + 1;
-  assert.deepEqual([parent, events], ["surelock", [{ kind: "write", step, position: 60, token: 0 }]]);
-});
-
 test("what a file's own view lacks in its run is said of the file", async () => {
   const { stage } = await open("", { recorded: small() });
   assert.match(stage.look({ step: 60 }, "the file"), /^This run lacks what the file asks for: its step 61/);

@@ -8,10 +8,10 @@ import { toCsv } from "../../assets/js/export/share.js";
 import { lockDelays } from "../../assets/js/panels/analysis.js";
 import { laneClock } from "../../assets/js/stage/clock.js";
 import { GAUGES } from "../../assets/js/stage/gauges.js";
-import { BLANKS, happens, narrate, subject, verdict } from "../../assets/js/stage/narrator.js";
+import { BLANKS, happens, moments, narrate, verdict } from "../../assets/js/stage/narrator.js";
 import { mostWork } from "../../assets/js/stage/numbers.js";
 import { cellText, gridName, summary } from "../../assets/js/stage/spoken.js";
-import { chapters, moments } from "../../assets/js/trace/chapters.js";
+import { chapters } from "../../assets/js/trace/chapters.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
 import { results } from "../../assets/js/trace/results.js";
 import { holds, numbersIn, reading, same } from "./sentences.js";
@@ -157,7 +157,7 @@ for (const [name, document] of Object.entries(TRACES))
         const steps = others.get(lane.id);
         return { trace, lane, base: trace.reference, t, step, now: steps[t], steps, others };
       };
-      const lane = subject(trace);
+      const lane = trace.subject;
       for (let step = -1; step <= trace.race.last; step++) {
         holds(narrate(trace, step, found), placeOf(lane, step));
         for (const each of trace.lanes) {

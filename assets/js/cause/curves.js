@@ -4,7 +4,6 @@ import "../core.js";
 import { h, inView, throttle, watchView } from "../dom.js";
 import { explained } from "../panels/term.js";
 import { page } from "../run/state.js";
-import { subject } from "../stage/narrator.js";
 import { number } from "../trace/described.js";
 import { pinName } from "../trace/prose.js";
 
@@ -74,7 +73,7 @@ export class Curves {
     this.show(stage.only);
     if (stage.trace) {
       this.load(stage.trace);
-      this.moveTo(stage.trace.race.reached(subject(stage.trace), page.now.step));
+      this.moveTo(stage.trace.race.reached(stage.trace.subject, page.now.step));
     }
     if (plotly) loadPlotly(plotly).then((found) => this.use(found));
     else this.use(window.Plotly ?? null);

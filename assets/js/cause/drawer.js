@@ -5,25 +5,22 @@ import { count, h, isNarrow, setText } from "../dom.js";
 import { CellCurve } from "./cellcurve.js";
 import { Epsilon } from "./epsilon.js";
 import { Inspector } from "./inspector.js";
-import { WhatIf } from "./whatif.js";
 
 const EDGE = 8; // pixels to the edge of the window
 const LEAST = 360;
 
 export class Drawer {
-  /** Joins a stage. fetchTop(lane, cell, step), fetchAttended: see Inspector; whatIf: see WhatIf, with race: see Epsilon, or null. */
-  constructor(stage, { fetchTop, fetchAttended, whatIf }) {
+  /** Joins a stage. fetchTop(lane, cell, step), fetchAttended: see Inspector; touching: {race: see Epsilon}, or null. */
+  constructor(stage, { fetchTop, fetchAttended, touching }) {
     Object.assign(this, { stage, player: stage.timeline.node, cell: -1, child: null });
     const begins = (start) => start && ((...asked) => this.#begin(() => start(...asked)));
     this.curve = new CellCurve();
-    this.epsilon = new Epsilon(stage, { curve: this.curve, race: begins(whatIf?.race) ?? null });
-    this.whatIf = whatIf && new WhatIf({ ...whatIf, branch: begins(whatIf.branch) });
-    const asks = fetchTop && ((lane, cell, step) => this.#fetchTop(fetchTop, lane, cell, step));
-    this.inspector = new Inspector(stage, { fetchTop: asks, fetchAttended });
+    this.epsilon = new Epsilon(stage, { curve: this.curve, race: begins(touching?.race) ?? null });
+    this.inspector = new Inspector(stage, { fetchTop, fetchAttended });
     this.progress = h("p.sl-drawer-progress", { role: "status", tabindex: -1 });
     const { title, pinButton, note, pinList, body } = this.inspector;
     const close = h("button.sl-small", { onclick: () => this.close() }, "Close");
-    const parts = [this.curve.node, this.epsilon.node, this.whatIf?.node, body];
+    const parts = [this.curve.node, this.epsilon.node, body];
     const head = h("header.sl-drawer-head", title, pinButton, close, this.progress, note, pinList);
     this.node = h("aside.sl-drawer", { "aria-label": "Position", hidden: true }, head, parts);
     this.#listen();
@@ -48,7 +45,6 @@ export class Drawer {
     if (!this.child) setText(this.progress, "");
     if (this.cell >= trace.n) this.close();
     this.inspector.load(trace);
-    this.whatIf?.load(trace);
     this.curve.load(trace);
     this.epsilon.load(trace);
     if (this.isOpen) this.#stand();
@@ -104,7 +100,7 @@ export class Drawer {
     const { lanes, reference } = this.trace;
     const side = this.stage.nodeOf(lanes.includes(this.from) ? this.from : reference); // a what-if may have taken its place
     if (focused) side.querySelector("canvas.sl-grid").focus({ preventScroll: true });
-    this.stage.cells.forget();
+    this.stage.redraw();
     this.stage.resize();
   }
 
@@ -113,7 +109,6 @@ export class Drawer {
   }
 
   turnTo(lane) {
-    this.whatIf?.turnTo(lane);
     this.epsilon.turnTo(lane);
   }
 
@@ -123,7 +118,6 @@ export class Drawer {
     if (epsilon.lane) epsilon.moveTo(trace.race.reached(epsilon.lane, step));
     this.curve.draw(cell, step);
     this.inspector.draw(cell, step);
-    this.whatIf?.draw(cell, step);
   }
 
   /** Starts a lane. Its progress is told here, where it was asked for, and has the focus: the button pressed is gone. */
@@ -166,13 +160,6 @@ export class Drawer {
     const parent = trace.lane(child.decoder.parent);
     const where = parent ? `next to “${parent.name}”` : "next to the others";
     setText(this.progress, `“${child.name}” is finished after ${count(child.count, "step")}, shown ${where}.`);
-  }
-
-  async #fetchTop(fetchTop, lane, cell, step) {
-    const found = await fetchTop(lane, cell, step);
-    const list = (found ?? []).map(([id, , p]) => [id, p]);
-    this.whatIf?.offer(lane, cell, step, list);
-    return found;
   }
 }
 

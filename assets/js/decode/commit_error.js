@@ -25,6 +25,14 @@ export class Shadow {
     this.#waiting.push({ step: index, tokens, given, committed, candidates, skipped, logits });
   }
 
+  /** A shadow of the same steps, to which others can be added. */
+  copy() {
+    const made = new Shadow(this.engine, this.shape, this.settings);
+    made.#waiting = [...this.#waiting];
+    made.#scores = this.#scores;
+    return made;
+  }
+
   /** Yields of each step that committed, in their order, {step, position, error, changed, regret}: its commits' places
    * and, of each, what `CommitError` says. */
   async *result() {

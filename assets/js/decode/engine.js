@@ -78,6 +78,12 @@ class Cache {
     );
   }
 
+  /** Of each position what is kept from step to step: tables, and the width of their rows. */
+  get tables() {
+    const all = Object.values(this.#tables).map(({ data, dims }) => [data, dims[1]]);
+    return this.#states ? [...all, [this.#states, this.#width]] : all;
+  }
+
   /** Queries and keys of a whole sequence, by layer. */
   async queriesAndKeys(tokens) {
     const every = tokens.map((_, i) => i);
@@ -103,6 +109,10 @@ class Memory {
     this.has = new Uint8Array(length);
     this.kept = null; // [slots, V] once a posterior is watched
     [this.rows, this.hidden, this.logits] = [NONE, new Float32Array(0), new Map()];
+  }
+
+  get tables() {
+    return this.caches.flatMap(({ tables }) => tables);
   }
 
   /** The log posteriors of slots that have one, [M, V]. */
@@ -170,6 +180,25 @@ export class OnnxEngine {
     if (plan.quota !== null) await this.#draw(memory, plan, reading);
     reading.seconds = (performance.now() - began - observed) / 1000;
     return reading;
+  }
+
+  /** A copy of all that is kept of slots from step to step: {slots, tables, has, kept, bytes}. */
+  copyRows(memory, slots) {
+    const tables = memory.tables.map(([table, width]) => rowsOf(table, slots, width));
+    const has = take(memory.has, slots);
+    const kept = memory.kept ? memory.of(take(slots, find(has))) : new Float32Array(0);
+    const bytes = [...tables, kept].reduce((sum, { byteLength }) => sum + byteLength, 0);
+    return { slots, tables, has, kept, bytes };
+  }
+
+  /** Writes what `copyRows` gave into the memory of a run of the same layout. */
+  putRows(memory, { slots, tables, has, kept }) {
+    memory.tables.forEach(([table], i) => {
+      setRows(table, slots, tables[i]);
+    });
+    put(memory.has, slots, has);
+    const known = take(slots, find(has));
+    if (known.length) memory.keep(known, kept);
   }
 
   /** Logits of rows that the last step read, [K, V]. */

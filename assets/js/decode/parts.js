@@ -3,6 +3,7 @@
 
 import { sha256 } from "@noble/hashes/sha2.js"; // crypto.subtle is there in secure contexts alone
 import { release } from "./arrays.js";
+import { digitsOfWeights } from "./digits.js";
 import { OnnxEngine } from "./engine.js";
 import { bytesOf, gathered, gunzipped, unpacked } from "./packed.js";
 import { allowed, STORE } from "./store.js";
@@ -83,7 +84,7 @@ class Files {
   }
 }
 
-/** {engine, tokenizer, shape, note, interpreter} of a model. ort: ONNX Runtime Web. model: the folder of the model's
+/** {engine, tokenizer, shape, note, digits (see digits.js), interpreter} of a model. ort: ONNX Runtime Web. model: the folder of the model's
  * files; runtime, interpreter: where the packed code of ONNX Runtime and of QuickJS lies; URLs, or {packed: the text of a
  * packed file}, those of the model by their names. hear(got, all) is told of bytes. note: a sentence, where the browser
  * keeps nothing, or "". interpreter() fetches QuickJS's code. Throws a RangeError, one sentence, for what does not come
@@ -114,11 +115,12 @@ export async function assemble(ort, { model, runtime, interpreter }, hear) {
     return engine;
   });
   const [engine, content] = await Promise.all([loading, come]);
+  const digits = digitsOfWeights(await weightsCome());
   for (const name of weights) release(content[name]); // the sessions hold their own
   await files.tidy([packed, typed, ...parts]);
   const [tokens, config] = ["tokenizer.json", "tokenizer_config.json"].map((name) => JSON.parse(textOf(content[name])));
   const lost = globalThis.isSecureContext ? KEEPS_NONE : PLAIN_HTTP;
   const note = (await files.keeps()) ? "" : lost;
   const tokenizer = new TextTokenizer(tokens, config);
-  return { engine, tokenizer, shape, note, interpreter: async () => gunzipped(await files.get(...typed)) };
+  return { engine, tokenizer, shape, note, digits, interpreter: async () => gunzipped(await files.get(...typed)) };
 }

@@ -9,24 +9,32 @@ import { Run } from "./run.js";
 export const TOP_K = 5;
 
 /** Decodes one prompt, token ids, with each lane of a trace's header ({id, ...} and a decoder's plain form), yielding
- * [{lane, step}, ...] of all that still run. The lanes take turns in going first, so that none always finds the warmer
+ * [{lane, step}, ...] of all that still run. snapshots: by lane, what takes its snapshots; begins: by lane, {snapshots,
+ * step}, where its steps begin. The lanes take turns in going first, so that none always finds the warmer
  * machine. Then come the commit errors of each, [{lane, commits}], see `Shadow`, and [] while they are computed. */
-export async function* race(engine, shape, prompt, lanes) {
+export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begins = {} } = {}) {
   const top_k = Math.min(TOP_K, shape.network.vocab_size);
   const runs = lanes.map((lane) => {
-    const run = new Run(shape, prompt, readDecoder(lane), { top_k });
+    const newRun = () => new Run(shape, prompt, readDecoder(lane), { top_k });
+    const run = newRun();
     const shadow = new Shadow(engine, shape, run.settings);
-    return { lane: lane.id, run, shadow, memory: engine.memory(run.layout) };
+    return { lane: lane.id, run, newRun, shadow, memory: engine.memory(run.layout) };
   });
+  for (const each of runs.filter(({ lane }) => begins[lane])) {
+    const { snapshots: kept, step } = begins[each.lane];
+    each.shadow = (await kept.begin(step, each.run, engine, each.memory)).copy();
+  }
   try {
     for (let turn = 0; ; turn++) {
       const steps = new Map();
       for (let i = 0; i < runs.length; i++) {
-        const { lane, run, shadow, memory } = runs[(turn + i) % runs.length];
-        const step = await turned(run, engine, memory);
+        const { lane, run, newRun, shadow, memory } = runs[(turn + i) % runs.length];
+        const [step, plan] = await turned(run, engine, memory);
         if (!step) continue;
         steps.set(lane, step);
         shadow.add(step);
+        const made = (from) => newRun().goOnFrom(from);
+        snapshots[lane]?.add({ run, plan, engine, memory, made, beside: shadow.copy() });
       }
       if (!steps.size) break;
       yield lanes.filter(({ id }) => steps.has(id)).map(({ id }) => ({ lane: id, step: steps.get(id) }));
@@ -44,16 +52,16 @@ export async function* race(engine, shape, prompt, lanes) {
   }
 }
 
-/** The next step of a run, null when it is over. Its seconds are those of the decisions and of the engine. */
+/** The next step of a run and its plan, both null when it is over. Its seconds are those of the decisions and of the engine. */
 async function turned(run, engine, memory) {
   const begun = performance.now();
   const plan = run.plan();
-  if (!plan) return null;
+  if (!plan) return [null, null];
   const planned = performance.now();
   const reading = await engine.read(memory, plan);
   const read = performance.now();
   const step = run.take(reading);
   const seconds = reading.seconds + (planned - begun + performance.now() - read) / 1000;
   const rows = find(step.newly_unmasked).map((slot) => plan.slots.indexOf(slot));
-  return { ...step, seconds, commit_logits: await engine.logits(memory, rows) };
+  return [{ ...step, seconds, commit_logits: await engine.logits(memory, rows) }, plan];
 }

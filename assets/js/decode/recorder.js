@@ -74,6 +74,26 @@ export class Recorder {
     return { format: FORMAT, version: VERSION, header: this.header, pieces: this.#of(this.#opening()) };
   }
 
+  /** Adds the first steps of a lane of another race, which the stream does not tell: the page has them. lane: whose
+   * steps they are here. of: the lane of the other race. */
+  adopt(lane, other, of, steps) {
+    other.#records.forEach((record, i) => {
+      if (record.lane !== of || record.step >= steps) return;
+      const { commit_error, changed, regret, ...known } = record;
+      const own = { ...known, lane };
+      this.#records.push(own);
+      this.#exact.push(other.#exact[i]);
+      if (other.#guesses.has(record)) this.#guesses.set(own, other.#guesses.get(record));
+    });
+    const tops = other.#tops[of].slice(0, steps);
+    this.#tops[lane].push(...tops);
+    for (const { rows, ids, probs } of tops)
+      rows.forEach((row, i) => {
+        const now = [...ids.subarray(i * TOP_K, (i + 1) * TOP_K), ...probs.subarray(i * TOP_K, (i + 1) * TOP_K)];
+        this.#last[lane].set(now, row * 2 * TOP_K);
+      });
+  }
+
   /** What the stream says of what a race told at once: {records, pieces}, and when it is over {errors}, a lane at a
    * time. */
   take(turn) {

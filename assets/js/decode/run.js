@@ -45,6 +45,19 @@ export class Run {
     this.#rowFlops = [false, true].map(flopsOf); // of a row, and of one that is only probed
   }
 
+  get nextStep() {
+    return this.#next;
+  }
+
+  /** Goes on where another run of the same prompt is between two steps, whose events up to there are the same. Gives itself. */
+  goOnFrom(other) {
+    for (const part of ["canvas", "schedule", "state"]) this[part].goOnFrom(other[part]);
+    this.compute = other.compute; // a rule keeps nothing by itself, but for a typed one
+    this.#forgets = [...other.#forgets];
+    this.#next = other.#next;
+    return this;
+  }
+
   /** What the next step computes (lines 5-8), made once and the same until it is taken; null when the run is over.
    * Throws a RangeError for an event that does not fit what the run has become. */
   plan() {

@@ -18,6 +18,12 @@ export class Canvas {
     if (generated_from < 0) throw new RangeError("prompt 0 has no mask and gen_length is 0: there is nothing to write");
   }
 
+  /** Goes on where another canvas of the same prompt is. */
+  goOnFrom(other) {
+    this.tokens.set(other.tokens);
+    this.masked.set(other.masked);
+  }
+
   commit(slots, tokens) {
     put(this.tokens, slots, tokens);
     put(this.masked, slots, 0);
@@ -104,6 +110,13 @@ export class Schedule {
     this.steps = this.#blocks.reduce((sum, each) => sum + each.quotas.length, 0);
   }
 
+  /** Goes on where another schedule of the same blocks is. */
+  goOnFrom(other) {
+    this.#block = other.#block;
+    this.#owed = other.#owed;
+    this.steps_in_block = other.steps_in_block;
+  }
+
   get running() {
     return this.#block < this.#blocks.length;
   }
@@ -167,6 +180,17 @@ export class State {
     this.kl = new Float64Array(total).fill(Number.POSITIVE_INFINITY);
     [this.confidence, this.score] = [0, 1].map(() => new Float64Array(total).fill(Number.NaN));
     this.measures = {};
+  }
+
+  /** Goes on where another state is. Its canvas and its schedule do so by themselves. */
+  goOnFrom(other) {
+    this.step = other.step;
+    for (const [name, values] of Object.entries(other))
+      if (ArrayBuffer.isView(values) && !["tokens", "masked"].includes(name)) this[name] = values.slice();
+    const copied = (tables) =>
+      Object.fromEntries(Object.entries(tables).map(([name, values]) => [name, values.slice()]));
+    this.measures = copied(other.measures);
+    this.#kept = copied(other.#kept);
   }
 
   /** Writes tokens that no pass has had as input. score: NaN for what an event writes. */

@@ -12,6 +12,7 @@ import { assemble } from "./parts.js";
 import { race } from "./race.js";
 import { Recorder } from "./recorder.js";
 import { NonFiniteLogits, Run } from "./run.js";
+import { Allowance, Snapshots } from "./snapshots.js";
 
 const MOST_ATTENDED = 6;
 const WARM = 64; // tokens
@@ -25,6 +26,7 @@ const where = new Promise((then) => {
   tellWhere = then;
 });
 const runs = new Map();
+const allowance = new Allowance();
 const channel = new MessageChannel();
 const waiting = [];
 channel.port1.onmessage = () => waiting.shift()();
@@ -63,7 +65,7 @@ class WorkerRun {
   #loading = true;
 
   constructor(id, request) {
-    Object.assign(this, { id, request, recorder: null });
+    Object.assign(this, { id, request, recorder: null, snapshots: {} });
   }
 
   #tell(message) {
@@ -103,7 +105,7 @@ class WorkerRun {
     }
   }
 
-  #open({ engine, tokenizer, shape }) {
+  #open({ engine, tokenizer, shape, digits }) {
     const { model, prompt, prompt_tokens = null, lanes, machine } = this.request;
     const tokens = prompt_tokens ?? tokenizer.encode(prompt, shape.mask_id);
     const { settings } = lanes[0];
@@ -120,7 +122,7 @@ class WorkerRun {
     if (![...tokens, ...written].every(known)) throw new RangeError(`Its tokens are not those of the model ${model}.`);
     const runs = lanes.map((lane) => new Run(shape, tokens, readDecoder(lane))); // refuses what cannot be together
     const header = {
-      model: { name: model, vocab_size, n_layers, d_model },
+      model: { name: model, vocab_size, n_layers, d_model, weights: digits },
       prompt,
       prompt_tokens: tokens,
       mask_id: shape.mask_id,
@@ -137,9 +139,30 @@ class WorkerRun {
     this.#tell({ open: this.recorder.start(), label: model, pausable: true });
   }
 
+  /** Where each lane begins: at its first step, or at a snapshot of the run that the request names. */
+  #begins() {
+    const { header } = this.recorder;
+    const begins = {};
+    const { run, lane: of, steps } = this.request.from ?? {};
+    const origin = runs.get(run);
+    const same = origin?.recorder && String(origin.recorder.header.prompt_tokens) === String(header.prompt_tokens);
+    header.lanes.forEach((lane, i) => {
+      const typed = codesOf([lane]).length > 0; // its variables cannot be copied
+      const known = same && !typed ? origin.snapshots[of] : null;
+      const step = known?.before(lane, steps[i]) ?? 0;
+      if (step) {
+        begins[lane.id] = { snapshots: known, step };
+        this.snapshots[lane.id] = known.until(step, lane, this);
+        this.recorder.adopt(lane.id, origin.recorder, of, step);
+      } else if (!typed) this.snapshots[lane.id] = new Snapshots(lane, allowance, this);
+    });
+    return begins;
+  }
+
   async #steps({ engine, shape }) {
     const { header } = this.recorder;
-    for await (const turn of race(engine, shape, header.prompt_tokens, header.lanes)) {
+    const how = { begins: this.#begins(), snapshots: this.snapshots };
+    for await (const turn of race(engine, shape, header.prompt_tokens, header.lanes, how)) {
       if (turn.length) {
         const message = this.recorder.take(turn);
         this.#tell(message);
@@ -205,7 +228,7 @@ const asks = {
   },
 
   /** {id, piece} of the one token that a text is (with a space before it, where that is how a word begins), or {problem}
-   * why it is none. It mirrors `one_token` of surelock/ui/request.py. */
+   * why it is none and [[id, piece], ...] of those that it is. It mirrors `one_token` of surelock/ui/request.py. */
   async token({ text }) {
     const { tokenizer, shape } = await assembled();
     if (!text.trim()) return { problem: "Write a word first." };
@@ -214,7 +237,10 @@ const asks = {
     const found = [text, ` ${text}`].map((each) => tokenizer.encode(each)).filter((ids) => ids.length === 1);
     const [id] = found.at(-1) ?? [shape.mask_id];
     if (id !== shape.mask_id) return { id, piece: tokenizer.pieces([id])[id] };
-    return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.` };
+    const ids = tokenizer.encode(` ${text.trim()}`);
+    const texts = tokenizer.pieces(ids);
+    const pieces = ids.includes(shape.mask_id) ? [] : ids.map((each) => [each, texts[each]]);
+    return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.`, pieces };
   },
 
   /** {foreign, tooLong} of a prompt. They mirror `refit_to_prompt` of surelock/ui/form.py. */

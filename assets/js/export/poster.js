@@ -5,7 +5,7 @@ import { count, percent, seconds } from "../dom.js";
 import { Grid } from "../stage/grid.js";
 import { labelsOf } from "../stage/labels.js";
 import { layout } from "../stage/layout.js";
-import { happens, narrate, stillWorking, subject, verdict } from "../stage/narrator.js";
+import { happens, narrate, stillWorking, verdict } from "../stage/narrator.js";
 import { cut, fillBox, type } from "../stage/pens.js";
 import { textOf } from "../trace/prose.js";
 import { ACTIVE, LOCKED, MASKED, RESTING, STATES } from "../trace/states.js";
@@ -117,10 +117,10 @@ export function told(trace, steps) {
   if (over.every(Boolean)) return verdict(trace);
   const [done, rest] = [true, false].map((wanted) => trace.lanes.filter((_, i) => over[i] === wanted));
   if (done.length) return stillWorking(done, rest);
-  const at = steps[trace.lanes.indexOf(subject(trace))];
+  const at = steps[trace.lanes.indexOf(trace.subject)];
   return steps.every((step) => step < 0)
     ? narrate(trace, -1)
-    : happens(trace, subject(trace), at, new Set(steps).size > 1);
+    : happens(trace, trace.subject, at, new Set(steps).size > 1);
 }
 
 export class Poster {

@@ -19,7 +19,7 @@ const HINTS = {
     "Everything, at full precision while the run is kept. It opens here again, and in Python with surelock.read_trace.",
   csv: "One row per lane, step and token.",
   replay: "One file that plays this run with no server and no network.",
-  decodes: "The same with the decoder inside, about 23 MB: What if works in it, with no network either.",
+  decodes: "The same with the decoder inside, about 23 MB: words can be touched in it, with no network either.",
   video: "The race by the clock and its verdict, made in this browser (WebM).",
   picture: "The end of the race, with both texts.",
   link: "Reopens this page with the same prompt, settings, step and pins.",

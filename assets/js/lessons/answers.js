@@ -6,7 +6,6 @@
 // is named by `at`, the share of the lane's steps that are over by then.
 
 import { count, percent, seconds, short } from "../dom.js";
-import { subject } from "../stage/narrator.js";
 import { quantile } from "../trace/lane.js";
 import { timedTogether } from "../trace/timing.js";
 
@@ -19,7 +18,7 @@ const generated = ({ given }) => Array.from(given.keys()).filter((p) => !given[p
 /** The lane that a lesson speaks of, or undefined where the run has none. */
 export function laneOf(trace, name) {
   if (name === "reference") return trace.reference;
-  return name === "subject" ? subject(trace) : trace.lane(name);
+  return name === "subject" ? trace.subject : trace.lane(name);
 }
 
 /** What a page shows on this run: its parts, and "lane-1", "lane-2", ... for the lanes that it names; for all where it names none. */
@@ -273,7 +272,7 @@ export function misfit(trace, { needs, own, timed }) {
   const lacks = needs.some((each) => !suits(each)) || (own && !trace.lane(own.lane));
   if (lacks) return "This lesson is about other lanes than those of the run on show.";
   if (!trace.complete) return "The run on show is not finished.";
-  if (timed && !timedTogether(trace.reference, subject(trace)))
+  if (timed && !timedTogether(trace.reference, trace.subject))
     return "The lanes of the run on show were not timed together.";
   const measured = trace.lanes.every((lane) => lane.steps.at(-1)?.damage);
   return measured ? "" : "The commit errors of the run on show were not measured.";

@@ -1,6 +1,9 @@
 // What the page's address says: the settings of a run (see linkTo), and what a person looks at in it. Steps count from 1
 // there, as on the page.
 
+import { isEvent } from "../trace/header.js";
+import { MOST_LANES } from "../trace/states.js";
+import { digitsOfTokens, MOST_TOUCHES, touchesOf } from "../trace/touches.js";
 import { putCodes, takeCodes } from "../trace/typed.js";
 import { parsed } from "./tab.js";
 
@@ -9,6 +12,7 @@ const LONGEST = 7000;
 
 const CODES = "rules";
 const VIEW = ["step", "pins", "race", "colour"];
+const STORY = ["touches", "weights", "tokens"]; // what was done to a lane of the run, and digits of what came of it
 const PAGE = ["present", "embed", "alone", "lesson", "page", "__theme"]; // of the page itself, not of a run
 
 const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN);
@@ -47,7 +51,8 @@ function together(settings, hash) {
   return query.toString();
 }
 
-/** {settings: the query of a run, "" where it names none, view: {step, pins, byClock, colour} as far as it is said, problem: a sentence or ""}. */
+/** {settings: the query of a run, "" where it names none, view: {step, pins, byClock, colour} as far as it is said, story:
+ * {touches: {lane, events} or null, weights, tokens: eight digits each, or ""}, problem: a sentence or ""}. */
 export function readAddress(search, hash = "") {
   const query = new URLSearchParams(search);
   const view = {};
@@ -67,16 +72,24 @@ export function readAddress(search, hash = "") {
     else wrong.push("race");
   }
   if (query.has("colour")) view.colour = query.get("colour");
-  for (const name of [...VIEW, ...PAGE]) query.delete(name);
+  const story = { touches: touchesIn(query), ...digitsIn(query) };
+  if (query.has("touches") && !story.touches) wrong.push("touches");
+  for (const name of [...VIEW, ...STORY, ...PAGE]) query.delete(name);
   const problem = wrong.length ? `The link is damaged at ${wrong.join(" and ")}; the rest of it holds.` : "";
-  return { settings: together(query.toString(), hash), view, problem };
+  return { settings: together(query.toString(), hash), view, story, problem };
 }
 
 export const hasRoom = (settings) => apart(settings)[0].length <= LONGEST;
 
 /** The query of a run's settings with what is looked at and what `search` says of the page; without the settings where they would make it too long. */
-export function writeAddress(settings, { step = -1, pins = [], byClock = true, colour = "state" }, search = "") {
+export function writeAddress(
+  settings,
+  { step = -1, pins = [], byClock = true, colour = "state" },
+  search = "",
+  story = {},
+) {
   const query = new URLSearchParams(hasRoom(settings) ? apart(settings)[0] : "");
+  for (const [name, value] of Object.entries(query.size ? story : {})) if (value) query.set(name, value);
   for (const [name, value] of new URLSearchParams(search)) if (PAGE.includes(name)) query.set(name, value);
   if (step >= 0) query.set("step", step + 1);
   if (pins.length) query.set("pins", pins.join(","));
@@ -96,8 +109,40 @@ function queryOf(model, prompt, chat, settings, lanes) {
 
 const byHand = ({ events }) => Boolean(events?.length);
 
+/** What a link tells of a trace beside its settings, as its query has it: touches, and digits of weights and tokens. */
+export function storyOf(trace) {
+  const now = touchesOf(trace);
+  const race = trace.origin?.lanes ?? [];
+  const lane = Math.max(
+    0,
+    race.findIndex(({ id }) => id === now?.original.id),
+    trace.touchedLane ?? 0,
+  );
+  const touches = now && JSON.stringify({ lane, events: now.touches });
+  return { touches, weights: trace.header.model.weights, tokens: digitsOfTokens(trace) };
+}
+
+/** The lane of a run and its events, null where there are none that can be read. */
+function touchesIn(query) {
+  const told = parsed(query.get("touches") ?? "null");
+  const { lane, events } = told ?? {};
+  const right = Number.isInteger(lane) && lane >= 0 && lane < MOST_LANES && Array.isArray(events);
+  return right && events.length >= 1 && events.length <= MOST_TOUCHES && events.every(isEvent)
+    ? { lane, events }
+    : null;
+}
+
+const digitsIn = (query) =>
+  Object.fromEntries(
+    ["weights", "tokens"].map((name) => [name, /^[0-9a-f]{8}$/.exec(query.get(name) ?? "")?.[0] ?? ""]),
+  );
+
 /** The query that makes this trace's run again: its model, prompt, settings and lanes (without what was done by hand). */
-export function settingsOf({ header: { model, prompt, chat, lanes, ...header }, reference }) {
+export function settingsOf(trace) {
+  if (trace.settings) return trace.settings;
+  if (trace.origin) return settingsOf(trace.origin);
+  const { header: all, reference } = trace;
+  const { model, prompt, chat, lanes, ...header } = all;
   const own = lanes.filter((lane) => !byHand(lane));
   const { settings } = reference.decoder;
   const length = Math.max(1, settings.gen_length);
@@ -108,8 +153,9 @@ export function settingsOf({ header: { model, prompt, chat, lanes, ...header }, 
 }
 
 /** What a link to this trace's run leaves out, in a sentence, or "". */
-export function leftOut({ header: { lanes } }) {
-  const names = lanes.filter(byHand).map(({ name }) => `“${name}”`);
+export function leftOut(trace) {
+  if (touchesOf(trace)) return "";
+  const names = trace.header.lanes.filter(byHand).map(({ name }) => `“${name}”`);
   return names.length ? `Events are not in this link, but in an exported trace: ${names.join(", ")}.` : "";
 }
 

@@ -1,7 +1,8 @@
 // The page's address follows what is on show; while the form asks for something else, that.
 
 import { throttle } from "../dom.js";
-import { apart, hasRoom, settingsOf, settingsOfForm, writeAddress } from "./address.js";
+import { touchesOf } from "../trace/touches.js";
+import { apart, hasRoom, settingsOf, settingsOfForm, storyOf, writeAddress } from "./address.js";
 import { page } from "./state.js";
 
 const QUIET_MS = 300;
@@ -9,7 +10,8 @@ const QUIET_MS = 300;
 /** A link that reopens the page with what is looked at in this run. */
 export function linkTo(trace, view) {
   const settings = settingsOf(trace);
-  return `${location.origin}${location.pathname}?${writeAddress(settings, view, location.search)}${apart(settings)[1]}`;
+  const query = writeAddress(settings, view, location.search, storyOf(trace));
+  return `${location.origin}${location.pathname}?${query}${apart(settings)[1]}`;
 }
 
 function replaceQuery(query, hash = location.hash) {
@@ -18,8 +20,9 @@ function replaceQuery(query, hash = location.hash) {
 }
 
 /** Whether a run shows nothing but the recorded one's lanes, and what was tried by hand on them. */
-const isRecorded = ({ lanes }) =>
-  lanes.every((lane) => lane.decoder.events?.length || page.now.recorded?.lanes.includes(lane));
+const isRecorded = (trace) =>
+  !touchesOf(trace) &&
+  trace.lanes.every((lane) => lane.decoder.events?.length || page.now.recorded?.lanes.includes(lane));
 
 export class Addressing {
   touched = false; // whether a visitor was at the form
@@ -34,11 +37,12 @@ export class Addressing {
   /** A step is in it where somebody put the cursor. */
   write() {
     const { trace, view, timeline } = this.stage;
-    if (!trace) return;
+    if (!trace || trace.provisional) return; // the address is the link's own
     const { edited, wanted } = page.now;
     const settings = edited ?? (isRecorded(trace) ? "" : settingsOf(trace));
     const looked = { ...view, step: timeline.held ? view.step : -1 };
-    const query = writeAddress(settings, edited ? (wanted ?? {}) : looked, location.search);
+    const story = edited || trace.race.live ? {} : storyOf(trace);
+    const query = writeAddress(settings, edited ? (wanted ?? {}) : looked, location.search, story);
     replaceQuery(query, apart(settings)[1]);
     this.kept.shown = { run: trace.key ?? null, query, form: hasRoom(settings) ? null : settings };
   }

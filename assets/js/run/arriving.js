@@ -1,13 +1,14 @@
 // Something is there before anyone presses anything: after a reload what was on show, else the recorded run.
 
 import { reducedMotion } from "../dom.js";
+import { MISSING, Part } from "../stage/part.js";
 import { promptOf } from "../trace/prose.js";
 import { readAddress, sameSettings, settingsOf } from "./address.js";
 import { embeddedLanes } from "./embed.js";
 import { recorded } from "./recorded.js";
 import { page } from "./state.js";
 
-const OWN_RUN = "This link describes another run: press Run to compute it. A recorded run plays until then.";
+const NO_FORM = "The settings of this link did not come: the connection was lost. Reload the page.";
 
 const LEFT = "This run was interrupted by leaving the page or losing the connection: press Run to compute all of it.";
 
@@ -16,6 +17,11 @@ const asksForRecorded = (settings) =>
 
 export class Arriving {
   #told = new Set();
+  #opening = new Part(
+    () => import("./provisional.js"),
+    ({ provisional }) => provisional,
+    () => this.stage.instead(MISSING),
+  );
 
   /** kept: see Kept. fill(settings): puts a query's settings into the form, once it takes them. */
   constructor({ stage, live, kept, fill }) {
@@ -24,7 +30,7 @@ export class Arriving {
   }
 
   async arrive() {
-    const { settings, view, problem } = readAddress(location.search, location.hash);
+    const { settings, view, story, problem } = readAddress(location.search, location.hash);
     const { run, query, form } = this.kept.shown;
     if (view.byClock !== undefined) this.stage.timeline.setRace(view.byClock);
     page.set({ recorded: await recorded });
@@ -33,7 +39,9 @@ export class Arriving {
     for (const { trace, source } of kept) this.stage.runs.add(trace, source);
     if (this.live.run || this.stage.trace) return;
     const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link
+    if (!back && (story.touches || !asksForRecorded(settings))) return this.#showLink(settings, view, story, problem);
     const again = back && kept.find(({ trace }) => trace.key === run)?.trace;
+    if (again && story.touches) Object.assign(again, { settings, touchedLane: story.touches.lane });
     if (again) this.#showAgain(again);
     else if (page.now.recorded) this.#showRecorded(settings, view);
     else return this.stage.say("The recorded run could not be read; press Run to make one.");
@@ -43,8 +51,27 @@ export class Arriving {
     const shown = again ? sameSettings(inForm, settingsOf(again)) : asksForRecorded(inForm);
     page.set({ wanted: own ? null : view, ...(inForm && !shown && { edited: inForm }) });
     if (back && form) this.fill(form);
-    this.#tell(problem, missing, own || back ? "" : OWN_RUN, this.kept.tab.problem);
+    this.#tell(problem, missing, this.kept.tab.problem);
     this.stage.arrive(location.search);
+  }
+
+  /** A link's prompt and masks, until its run opens: it is computed as soon as the form holds its settings. */
+  async #showLink(settings, view, story, problem) {
+    const provisional = await this.#opening.use((made) => made);
+    if (!provisional) return;
+    const lanes = page.now.recorded?.header.lanes ?? [{ name: "Every token", compute: { kind: "everything" } }];
+    const trace = provisional(settings, lanes);
+    const model = new URLSearchParams(settings).get("model") ?? "";
+    page.set({ prompt: trace.header.prompt, wanted: view, linked: { ...story, settings, model } });
+    this.stage.show(trace, { live: true, label: "This link:" });
+    this.#tell(problem, this.kept.tab.problem);
+    this.stage.arrive(location.search);
+    const end = page.follow(["arrived"], ({ arrived }) => {
+      if (!arrived) return;
+      queueMicrotask(() => end()); // it may be here already
+      if (arrived.said === undefined) this.stage.instead(NO_FORM);
+      else setTimeout(() => page.now.linked && this.live.pressForm());
+    });
   }
 
   /** Sentences about the link come from here and from the server, in any order. */

@@ -58,12 +58,14 @@ function settingsOf(values) {
   );
 }
 
+const wholeEvent = (event) => (event.compute ? { ...event, compute: choicesOf(event).compute } : event);
+
 /** A lane of a branch, whose trace may be older than some settings, or damaged. */
 const wholeLane = (lane) => ({
   ...lane,
   settings: settingsIn(described, lane.settings),
   ...choicesOf(lane),
-  events: (lane.events ?? []).map((event) => (event.compute ? { ...event, compute: choicesOf(event).compute } : event)),
+  events: (lane.events ?? []).map(wholeEvent),
 });
 
 /** How many characters a prompt has, where those are more than are taken, or "". */
@@ -73,10 +75,13 @@ export const overlong = ({ length }) =>
 /** A run's request, each lane whole as a trace's header has it, of one that a branch asks for or of the form's values:
  * {model, prompt, lanes, setting: value, ...}. Throws a RangeError, one sentence. */
 export function wholeRequest({ model, prompt, prompt_tokens, chat, lanes, ...values }) {
-  if (prompt_tokens) return { model, prompt, prompt_tokens, lanes: lanes.map(wholeLane) };
+  const { from } = values;
+  if (prompt_tokens) return { model, prompt, prompt_tokens, from, lanes: lanes.map(wholeLane) };
   if (!prompt?.trim()) throw new RangeError(EMPTY);
   if (overlong(prompt)) throw new RangeError(`Prompt is too long: ${overlong(prompt)}`);
   const settings = settingsOf(values);
-  const whole = ({ id, name, compute, unmask }) => ({ id, name, compute, unmask, settings, events: [], parent: null });
+  const whole = ({ id, name, compute, unmask, events = [], parent = null }) => {
+    return { ...{ id, name, compute, unmask, settings, parent }, events: events.map(wholeEvent) };
+  };
   return { model, prompt, lanes: lanes.map(whole) };
 }

@@ -8,8 +8,8 @@ export const asking = (parts) => ({
   fetchAttended: (trace, lane, cell, t) => parts.source.attended(trace, lane, cell, t),
   stepLive: () => parts.live.step(),
   onLive: (action) => parts.live[action](),
-  whatIf: {
-    branch: (lane, event, name, gone) => parts.starting.branch(lane, event, name, gone),
+  touching: {
+    live: () => parts.live,
     token: (text) => parts.source.token(text, parts.stage.trace.header.model.name),
     presets: () => page.now.presets,
     race: (lane, epsilon, gone) => parts.starting.race(lane, epsilon, gone),

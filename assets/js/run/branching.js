@@ -1,25 +1,9 @@
-// What if, before the server knows of it: the trace that shows a new lane beside those that stay.
+// Branches, before a server knows of them: the trace that shows a new lane beside those that stay.
 
-import { eventText } from "../trace/described.js";
 import { MOST_LANES } from "../trace/states.js";
-import { leftOut } from "./address.js";
-
-/** A lane's events up to a new one. What was done later goes, and what was done to its place in its own step. */
-export const withEvent = (events, event) => [
-  ...events.filter(({ step, position }) => step < event.step || (step === event.step && position !== event.position)),
-  event,
-];
-
-/** What is done to a lane at the cursor's step: {event: with the lane's own step, name: of the lane that it makes}. word: the rule's name, or what is written. */
-export function doneAt(trace, lane, cursor, event, word) {
-  const step = trace.race.reached(lane, cursor) + 1;
-  const what = event.kind === "rule" ? word : eventText(event, word);
-  const name = `${what}, step ${step + 1} of ${lane.name.replace(/^.*, step \d+ of /s, "")}`.slice(0, 80);
-  return { event: { step, ...event }, name };
-}
 
 /** An id that no lane of a trace has, nor any that one of them came from. */
-function freeId({ lanes }) {
+export function freeId({ lanes }) {
   const taken = new Set(lanes.flatMap(({ decoder: { id, parent } }) => [id, parent]));
   let number = 1;
   while (taken.has(`what-if-${number}`)) number++;
@@ -71,6 +55,3 @@ export function besideParents(lanes) {
   }
   return placed;
 }
-
-/** What stands over a trace that was branched. */
-export const whatIf = (trace) => (leftOut(trace) ? "What if (links leave it out):" : "What if:");

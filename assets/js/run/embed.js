@@ -2,14 +2,13 @@
 // tabs; `alone=1` shows one lane alone. What else the address says (see address.js) holds there, too.
 
 import { h } from "../dom.js";
-import { subject } from "../stage/narrator.js";
 
 const { search, hash } = globalThis.location ?? { search: "", hash: "" };
 const asked = [search, hash].map((text) => new URLSearchParams(text.slice(1))).find((query) => query.has("embed"));
 
 /** The trace with the lanes that are asked for: all where the page stands alone. */
 export function embeddedLanes(trace, query = asked) {
-  return query?.get("alone") === "1" && trace.lanes.length > 1 ? trace.withLanes([subject(trace)]) : trace;
+  return query?.get("alone") === "1" && trace.lanes.length > 1 ? trace.withLanes([trace.subject]) : trace;
 }
 
 function fullAddress() {

@@ -2,17 +2,35 @@
 
 import { closeSidebarIfNarrow, pressRun } from "../form/controls.js";
 import { withBlanks } from "../trace/blanks.js";
+import { digitsOfTokens, touchedName } from "../trace/touches.js";
 import { Trace } from "../trace/trace.js";
-import { cursorBefore, partedAt, repeats, whatIf } from "./branching.js";
+import { cursorBefore, partedAt } from "./branching.js";
+import { LiveRun } from "./live_run.js";
 import { page } from "./state.js";
 import { FILLING, fetching, foreignText, lookedFor, ONE_WAITS, waitingText } from "./wording.js";
 
-/** what: "run", the form's own; "branch", a what-if or a lesson's run; "more", of a paused run; null: nothing waits. */
+/** what: "run", the form's own; "branch", a touch, another ε or a lesson's run; "more", of a paused run; null: nothing waits. */
 const waitFor = (what) => page.set({ waits: what, place: 0, waiting: "" });
+
+const WITHOUT = "This link’s touches are not possible here, so it plays without them.";
+const OTHER_WEIGHTS = "The sender’s page had other weights of this model: its text may be another.";
+const OTHER_TOKENS = "The sender’s run ended with other words: rounding, or another version, decided otherwise.";
+
+/** A line where a link's run has not become the sender's, or "". */
+const otherTokens = (linked, trace) => (linked?.tokens && linked.tokens !== digitsOfTokens(trace) ? OTHER_TOKENS : "");
+
+/** The lane of a link that was touched, and the same with the touches. */
+function touchedLanes(lanes, { lane, events }) {
+  const own = lanes[Math.min(lane, lanes.length - 1)];
+  return [own, { ...own, id: "touched", name: touchedName(own, events), events, parent: own.id }];
+}
+
+const BRANCH = "A branch:"; // what stands over a trace that has one
 
 export class Running {
   run = null;
   branching = null; // what waits, where it is a branch, see branchOf
+  aside = null; // the race that was paused for a touch
   #queued = null; // what waits, a run of the source's that has not opened
   #early = false; // Run was pressed before the form held its settings
 
@@ -36,10 +54,19 @@ export class Running {
   /** A run of the form's, at once in the place of the visitor's older one, whatever that is at. */
   press({ lanes, ...values }) {
     if (!page.now.arrived) return this.pressForm();
+    const { linked } = page.now;
+    page.set({ linked: null });
+    const lost = linked?.model && linked.model !== values.model;
+    if (lost)
+      return this.stage.instead(`The model “${linked.model}” is not here, so this link’s run cannot be computed.`);
     closeSidebarIfNarrow();
     if (["run", "branch"].includes(page.now.waits)) this.#leaveQueue();
     this.leave(null);
-    this.#begin("run", { ...withBlanks(values), lanes: JSON.parse(lanes).lanes });
+    this.#leaveAside();
+    const request = { ...withBlanks(values), lanes: JSON.parse(lanes).lanes };
+    const touched = linked?.touches && touchedLanes(request.lanes, linked.touches);
+    const link = linked && { link: true };
+    this.#begin("run", { ...request, ...link, ...(touched && { lanes: touched }) }, linked && { ...linked, request });
   }
 
   /** Why no other run can be asked for, in a sentence, or "". */
@@ -47,22 +74,89 @@ export class Running {
     return page.now.waits ? ONE_WAITS : "";
   }
 
-  /** Asks for a branch, see branchOf, and shows it while it waits. lanes: those that grow. */
+  /** Asks for a branch, see branchOf, and shows it while it waits. lanes: those that grow. The branch begins at the
+   * snapshots of the lane `origin`, as far as its run is kept. */
   askFor(branching, lanes) {
-    const { trace } = branching;
-    this.stage.show(trace, { label: whatIf(trace), step: cursorBefore(branching), keep: true });
+    const { trace, origin } = branching;
+    this.stage.show(trace, { label: BRANCH, step: cursorBefore(branching), keep: true });
     const decoders = lanes.map(({ decoder }) => decoder);
-    this.ask(trace, decoders, branching);
+    const steps = lanes.map(({ count }) => count);
+    const from = origin?.run && { run: origin.run, lane: origin.id, steps };
+    this.ask(trace, decoders, branching, from);
+  }
+
+  /** Makes room for a touch of a race or of its latest touch: what waits of a touch is forgotten, what is computed of one
+   * ends, and the race rests until somebody goes back to it. Gives a sentence where it cannot. */
+  giveWay(race, shown) {
+    const { waits } = page.now;
+    if (waits === "run" || (waits === "branch" && !this.branching?.origin)) return ONE_WAITS;
+    if (waits === "branch") this.#leaveQueue();
+    const { run } = this;
+    if (page.now.phase === "idle") return "";
+    if (run.trace !== race || !run.pausable) this.leave(run.trace === shown && shown !== race ? shown : null);
+    else this.#setAside();
+    return "";
+  }
+
+  #setAside() {
+    const { run } = this;
+    const rested = page.now.phase === "paused"; // by a hand
+    this.#leaveAside();
+    Object.assign(run, { state: "aside", rested });
+    run.handle.pause();
+    run.trace.race.live = false;
+    this.aside = run;
+    this.run = null;
+    if (page.now.waits === "more") waitFor(null);
+    page.set({ phase: "idle", pending: null });
+  }
+
+  /** Shows a race again after touches; it goes on where it was paused for them. */
+  backTo(race) {
+    if (page.now.waits === "branch") {
+      this.#leaveQueue(); // which may lead back by itself
+      if (this.stage.trace === race) return;
+    }
+    this.leave(null);
+    const { aside } = this;
+    if (aside?.trace !== race) return this.stage.show(race, { keep: true, step: race.race.last });
+    this.aside = null;
+    this.run = Object.assign(aside, { state: "running" });
+    this.stage.show(race, { live: true, label: "Your run:", step: race.race.front, keep: true });
+    page.set({ phase: "paused" });
+    if (!aside.rested) this.resume();
+  }
+
+  /** The race that was paused for a touch is not gone back to: as far as it came it stays in the table. */
+  #leaveAside() {
+    const { aside } = this;
+    if (!aside) return;
+    this.aside = null;
+    aside.handle.stop();
+    if (aside.trace.count) this.stage.add(aside.trace, "stopped");
+  }
+
+  /** What comes of a race that rests was on its way, or is its end. */
+  #asideHears(message) {
+    const { aside } = this;
+    if (message.records) aside.take(message);
+    if (message.errors) aside.score(message.errors);
+    if (!message.end && !message.lost) return;
+    this.aside = null;
+    const how = message.end === "finished" ? "live" : (message.end ?? "interrupted");
+    if (aside.trace.count) this.stage.add(aside.trace, how);
   }
 
   /** Asks for a run of these lanes with a trace's prompt. Anything but a branch ends the run on its way. */
-  ask({ header: { model, prompt, chat, prompt_tokens } }, lanes, branching = null) {
+  ask({ header: { model, prompt, chat, prompt_tokens } }, lanes, branching = null, from = undefined) {
     if (!branching) this.#stopRun();
+    if (!branching?.origin) this.#leaveAside();
     this.branching = branching;
-    this.#begin("branch", { model: model.name, prompt, chat, prompt_tokens, lanes });
+    this.#begin("branch", { model: model.name, prompt, chat, prompt_tokens, lanes, ...(from && { from }) });
   }
 
-  #begin(what, request) {
+  #begin(what, request, linked = null) {
+    this.linked = linked;
     this.submitted = what === "run" ? page.now.edited : undefined;
     waitFor(what);
     this.stage.say("Starting …");
@@ -83,12 +177,11 @@ export class Running {
 
   #showNew() {
     const { run } = this;
-    if (!run?.grown) return;
-    run.grown = false;
-    if (this.stage.trace === run.trace) this.stage.grew();
+    if (run?.readNews() && this.stage.trace === run.trace) this.stage.grew();
   }
 
   #message(handle, message) {
+    if (this.aside?.handle === handle) return this.#asideHears(message);
     const goesOn = this.run?.handle === handle && !this.run.over;
     if (!goesOn && handle !== this.#queued) return;
     const { place, loading, status, note, refused, lost } = message;
@@ -105,7 +198,7 @@ export class Running {
       this.stage.say("");
     }
     if (message.end) return this.#end(message);
-    if (message.errors) return this.#errors(message.errors);
+    if (message.errors) return this.run.score(message.errors);
     this.#records(message);
   }
 
@@ -115,21 +208,14 @@ export class Running {
     page.set({ waits, place: message.place, waiting: waits ? waitingText(message) : "" });
   }
 
-  #records({ pieces, records }) {
+  #records(message) {
     const { run } = this;
-    run.trace.pieces.add(pieces);
-    const again = records.filter(({ lane, step }) => step < run.trace.lane(lane)?.count);
-    const other = again.find((record) => !repeats(run.trace.lane(record.lane), record));
+    const before = run.behind;
+    const { other, again } = run.take(message);
     if (other) return this.#part(other);
-    const fresh = records.filter((record) => !again.includes(record));
-    for (const record of fresh) run.trace.append(record);
-    run.grown = fresh.length > 0 || run.grown;
-    if (!fresh.length) this.stage.say(`Computing again up to the step in question: step ${run.behind++} …`);
-    else if (run.behind > 1) {
-      run.behind = 1;
-      this.stage.say(run.branching?.parted ?? "");
-    }
-    run.stepping = false;
+    run.behind = again > 0;
+    if (again) this.stage.say(`Computing again up to the step in question: step ${again} …`);
+    else if (before) this.stage.say(run.branching?.parted ?? "");
   }
 
   /** A step that is on show came again as another one: all that grows is computed anew, the parent with it. */
@@ -142,17 +228,17 @@ export class Running {
     this.askFor(parted, lanes);
   }
 
-  /** The steps are over; what skipping changed is told lane by lane. */
-  #errors(lanes) {
-    const { run } = this;
-    for (const { lane, commit_error: errors, changed, regret } of lanes)
-      run.trace.lane(lane)?.score(errors, changed, regret);
-    run.grown = true;
+  #refused(why) {
+    const { linked } = this;
+    this.#forgetQueued();
+    if (linked?.touches) return this.#without(linked, why);
+    if (this.stage.trace?.provisional) return this.stage.instead(why);
+    this.stage.say(why, "error");
   }
 
-  #refused(why) {
-    this.#forgetQueued();
-    this.stage.say(why, "error");
+  /** Plays a link without its touches, which its settings do not allow. */
+  #without({ request, ...linked }, why) {
+    this.#begin("run", { ...request, link: true }, { ...linked, touches: null, said: `${WITHOUT} ${why}` });
   }
 
   #forgetQueued() {
@@ -168,15 +254,25 @@ export class Running {
     waitFor(null);
     if (this.run && !this.run.over) this.#end({ end: "stopped" }); // its last message was not sent
     const trace = branching?.trace ?? new Trace(open);
-    branching?.trace.timed(open.header);
-    trace.race.growing = open.header.lanes.map((lane) => trace.lane(lane.id));
-    for (const lane of trace.race.growing) lane.source = { run: id };
+    if (!branching?.origin) branching?.trace.timed(open.header); // a lane as it was has its race's times
+    const lanes = open.header.lanes.map((lane) => trace.lane(lane.id));
+    for (const lane of lanes) lane.run = id; // whose snapshots it has
+    trace.race.growing = lanes.filter((lane) => !lane.endsAt(lane.count - 1)); // the others are computed again to be compared
     const { engine } = open.header;
-    if (branching) for (const lane of trace.race.growing) trace.computed(lane, engine);
-    this.run = { id, handle, trace, pausable, engine, behind: 1, branching };
+    for (const lane of trace.race.growing) {
+      lane.source = { run: id };
+      if (branching) trace.computed(lane, engine);
+    }
+    this.run = new LiveRun({ id, handle, trace, pausable, engine, branching, linked: this.linked });
     this.#show(trace, branching);
     const foreign = trace.pieces.isForeign(trace.header.prompt_tokens);
-    this.#note(branching?.parted ?? (foreign ? foreignText(page.now.knows) : ""));
+    const { linked } = this;
+    if (linked) Object.assign(trace, { settings: linked.settings, touchedLane: linked.touches?.lane });
+    if (linked?.touches) for (const lane of trace.lanes) lane.timing = null; // they are compared step by step
+    const { weights } = trace.header.model;
+    const other = linked?.weights && weights && linked.weights !== weights ? OTHER_WEIGHTS : "";
+    const told = [linked?.said, other, foreign ? foreignText(page.now.knows) : ""].filter(Boolean).join(" ");
+    this.#note(branching?.parted ?? told);
     const { edited, wanted } = page.now;
     if (wanted) this.run.lacks = this.stage.look({ ...wanted, step: undefined });
     page.set({ edited: edited === this.submitted ? null : edited, phase: "running" }); // else typed since, and not run yet
@@ -185,19 +281,23 @@ export class Running {
   #show(trace, branching) {
     const step = branching ? cursorBefore(branching) : -1;
     if (this.stage.trace !== trace)
-      return this.stage.show(trace, { live: true, label: branching ? whatIf(trace) : "Your run:", step });
+      return this.stage.show(trace, { live: true, label: branching ? BRANCH : "Your run:", step });
     trace.race.live = true;
     this.stage.timeline.load(trace, { live: true, step });
   }
 
   #end({ end, problem }) {
     this.#showNew();
-    const { trace, branching, note, lacks } = this.run;
+    const { trace, branching, lacks } = this.run;
+    let { note } = this.run;
     const { wanted, waits } = page.now;
-    this.run.over = true;
+    this.run.state = "over";
     page.set({ pending: null, phase: "idle", wanted: null });
     if (waits === "more") waitFor(null);
     trace.race.live = false;
+    const { linked } = this.run;
+    if (end === "failed" && linked?.touches) return this.#without(linked, problem);
+    if (end === "finished" && !problem) this.run.note = note ||= otherTokens(linked, trace);
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     let sentence =
       problem ?? (end === "stopped" ? `Stopped after ${trace.race.done}.` : (branching?.parted ?? note ?? ""));
@@ -208,7 +308,7 @@ export class Running {
       if (wanted) sentence ||= [lookedFor(wanted, trace), lacks].filter(Boolean).join(" ");
     }
     if (!page.now.waits) this.stage.say(sentence, problem ? "error" : "note"); // else it is the next one's
-    const finished = branching ? "what if" : "live";
+    const finished = branching ? "branch" : "live";
     if (trace.count && !inVain) this.stage.add(trace, end === "finished" ? finished : end);
   }
 
@@ -229,6 +329,7 @@ export class Running {
     if (!branching) return;
     const { trace, before, cut } = branching;
     this.branching = null;
+    if (this.aside?.trace === before) return this.backTo(before);
     if (this.stage.trace === trace) this.stage.show(before, { keep: true });
     if (!cut) return;
     before.race.live = false;
@@ -254,7 +355,7 @@ export class Running {
 
   /** Of the run nothing is computed or waits any more. */
   #rest(sentence, kind) {
-    this.run.stepping = false;
+    if (!this.run.over) this.run.state = "running";
     if (page.now.waits === "more") waitFor(null);
     page.set({ phase: "paused" });
     this.stage.say(sentence, kind);
@@ -262,7 +363,7 @@ export class Running {
 
   resume() {
     if (page.now.phase !== "paused" || page.now.pending === "stop") return;
-    this.run.stepping = false;
+    this.run.state = "running";
     this.stage.say("");
     page.set({ phase: "running", pending: null });
     this.stage.timeline.followLive();
@@ -274,8 +375,8 @@ export class Running {
   step() {
     const { run } = this;
     if (!run || this.stage.trace !== run.trace || page.now.phase !== "paused") return false;
-    if (!run.stepping && !page.now.pending) {
-      run.stepping = true;
+    if (run.state !== "stepping" && !page.now.pending) {
+      run.state = "stepping";
       waitFor("more");
       run.handle.step();
     }

@@ -3,6 +3,7 @@
 import { codesOf } from "../trace/typed.js";
 import { page } from "./state.js";
 
+const INSTEAD = "The server does not answer: this browser computes it.";
 const OFFER = " This server can compute it instead: choose it beside Run.";
 
 export class Sources {
@@ -17,18 +18,43 @@ export class Sources {
   }
 
   /** A typed rule runs in the browser, whatever is chosen. */
-  #startedBy({ model, lanes }) {
+  #startedBy({ model, lanes, from, link }) {
+    if (from && this.#of.has(from.run)) return this.#of.get(from.run); // both lanes come from one engine
+    if (link && page.now.sources.includes("browser") && this.browser.decodes(model)) return this.browser;
     const typed = codesOf(lanes).length > 0 && page.now.sources.includes("browser") && this.browser.decodes(model);
     return typed ? this.browser : this.#chosen(model);
   }
 
-  start(request, hear) {
-    const source = this.#startedBy(request);
+  /** link: whether a link asks for it, which no queue delays where the browser has the model. */
+  start({ link = false, ...request }, hear) {
+    const source = this.#startedBy({ ...request, link });
+    const here = page.now.sources.includes("browser") && this.browser.decodes(request.model);
+    if (source === this.server && request.prompt_tokens && here) return this.#startEither(request, hear);
+    return this.#startAt(source, request, hear);
+  }
+
+  #startAt(source, request, hear) {
     const offers = source === this.browser && page.now.sources.includes("server");
     return source.start(request, (messages) => {
       for (const { open, run } of messages) if (open) this.#of.set(run, source);
       hear(messages.map((each) => (each.lost && offers ? { ...each, lost: each.lost + OFFER } : each)));
     });
+  }
+
+  /** A branch of the server's, which the browser computes where no server answers. */
+  #startEither(request, hear) {
+    let opened = false;
+    let handle = this.#startAt(this.server, request, (messages) => {
+      opened ||= messages.some(({ open }) => open);
+      if (opened || !messages.some(({ lost }) => lost)) return hear(messages);
+      hear([{ status: INSTEAD }]);
+      handle = this.#startAt(this.browser, request, hear);
+    });
+    const forward =
+      (name) =>
+      (...asked) =>
+        handle[name](...asked);
+    return Object.fromEntries(["leave", "pause", "resume", "step", "stop"].map((name) => [name, forward(name)]));
   }
 
   document(run) {

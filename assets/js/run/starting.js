@@ -1,7 +1,7 @@
-// Runs that the stage asks for: a what-if, a lane with another epsilon, a lesson's own.
+// Runs that the stage asks for: a lane with another epsilon, a lesson's own.
 
 import { number } from "../trace/described.js";
-import { branchOf, withEvent } from "./branching.js";
+import { branchOf } from "./branching.js";
 
 export class Starting {
   constructor({ stage, live }) {
@@ -22,12 +22,6 @@ export class Starting {
     if (this.live.refuses) return this.live.refuses;
     this.live.ask(trace, lanes);
     return "";
-  }
-
-  /** Starts a lane that is `parent` with one event more, beside it from that event's step on. Gives a sentence where it cannot. */
-  branch(parent, event, name, gone = null) {
-    const events = withEvent(parent.decoder.events ?? [], event);
-    return this.branchOff(parent, { events }, event.step, name, gone);
   }
 
   /** Starts a lane that is `parent` with something changed from a step on, in the place of the lane `gone` if there is one. Gives a sentence where it cannot. */

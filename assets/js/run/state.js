@@ -32,6 +32,8 @@ class State {
  * source: "server" or "browser", which is to compute the next run; sources: those that may.
  * recorded: the recorded run. edited: the form's settings as a query, once a visitor has changed them. wanted: what a
  * link wants to look at in the run that it asks for.
+ * trace: on show. touches: {original, touched, touches} where that is a lane beside itself with touches, see touchesOf, else null.
+ * linked: what a link tells of the run that is to be computed at once: {settings, model, touches, weights, tokens}; null else.
  * step: the cursor's, from 0 (-1: before the first). hover: the position that is looked at, or -1. pins: those pinned, a Map to
  * the number of each one's colour; a change is another Map.
  * prompt, model, length: that Run would take. foreign: whether the model cannot know that prompt. tooLong: a sentence where no answer fits beside it, or "". decoder: whether this browser has its decoder at hand. examples, knows: openings for that model, and what it knows, in words. presets: rules that a lane can have. typed: whether a lane of the form has a rule of its own. arrived: {said}, once the form holds what the page's load event brought.
@@ -49,6 +51,9 @@ export const page = new State({
   recorded: null,
   edited: null,
   wanted: null,
+  linked: null,
+  trace: null,
+  touches: null,
   step: -1,
   hover: -1,
   pins: new Map(),

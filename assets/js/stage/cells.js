@@ -8,7 +8,6 @@ import { cellText } from "./spoken.js";
 import { PIN_COLOURS } from "./theme.js";
 
 export class Cells {
-  tapped = -1; // the cell that a finger touched last
   led = null; // the side whose cell the keys have led to
   pointed = null; // {side, cell} under the pointer
 
@@ -42,22 +41,25 @@ export class Cells {
     this.stage.onView();
   }
 
-  /** A click or Enter pins a cell and opens the drawer on it; of a finger's taps the first one shows it, and so does a click on a pinned cell that the drawer does not show. */
-  press(side, cell, touched) {
+  /** A press or Enter opens the menu of a cell; in a lesson, whose questions are answered by cells, it pins the cell. */
+  press(side, cell) {
+    page.set({ hover: cell });
+    if (this.stage.lessons?.open) return this.compare(side, cell);
+    this.tip.hidden = true;
+    return this.stage.parts.touching.use((touching) => {
+      const there = this.stage.sides.find(({ lane }) => lane === side.lane); // another trace may be on show by now
+      if (there) touching.open(there, cell);
+    });
+  }
+
+  /** Pins a cell and opens the drawer on it; one that is pinned is shown there, or unpinned where it is. */
+  compare(side, cell) {
     const hidden = this.stage.hides("inspector");
-    const shows = touched
-      ? cell !== this.tapped
-      : page.now.pins.has(cell) && !hidden && !this.stage.drawer?.shows(cell);
-    this.tapped = cell;
+    const shows = page.now.pins.has(cell) && !hidden && !this.stage.drawer?.shows(cell);
     page.set({ hover: cell });
     if (!hidden) this.open(cell, side);
     if (shows) this.stage.redraw();
     else this.pin(cell);
-  }
-
-  forget() {
-    this.tapped = -1;
-    this.stage.redraw();
   }
 
   point(side, cell, event) {

@@ -2,7 +2,6 @@
 
 import { reducedMotion } from "../dom.js";
 import { page } from "../run/state.js";
-import { subject } from "./narrator.js";
 
 const GAP = 8; // pixels between the parts of the first screen
 
@@ -18,7 +17,8 @@ function room(stage) {
   const { open = false } = stage.lessons ?? {};
   if (stage.presenter.on) return open ? stage.grids.clientHeight : Infinity;
   const { top } = stage.grids.getBoundingClientRect();
-  const left = innerHeight - (top + scrollY) - stage.timeline.node.offsetHeight - 3 * GAP;
+  const touches = stage.touching?.node.offsetHeight ?? 0;
+  const left = innerHeight - (top + scrollY) - stage.timeline.node.offsetHeight - touches - 4 * GAP;
   return open ? Math.max(left, innerHeight / 2) : left;
 }
 
@@ -37,12 +37,12 @@ export function draw(stage, step, moving = false) {
   stage.root.dataset.over = over;
   for (const side of stage.sides) {
     side.draw(trace, step, sight.reads(side.details));
-    side.part(trace, over && trace.lanes.length > 1);
+    side.part(trace, over && trace.lanes.length > 1, step);
   }
   if (sight.reads(stage.teller.node)) stage.tell(step);
   stage.numbers.draw(trace, step);
   if (sight.reads(stage.gauges.node)) stage.gauges.draw(trace, step);
-  stage.curves?.moveTo(trace.race.reached(subject(trace), step));
+  stage.curves?.moveTo(trace.race.reached(trace.subject, step));
   stage.drawer?.draw(step);
   stage.cells.writeTip(step);
   if (!moving) stage.cells.speak(step);
@@ -53,7 +53,8 @@ export function draw(stage, step, moving = false) {
   if (step >= 0 && !stage.timeline.playing) stage.announceLater();
 }
 
-function drawGrids(stage, sides, step) {
+/** The grids alone. */
+export function drawGrids(stage, sides, step) {
   if (!sides.length) return;
   const { trace } = stage;
   const lit = !((stage.timeline.playing || stage.timeline.follow) && reducedMotion());
@@ -72,6 +73,7 @@ function drawGrids(stage, sides, step) {
       fresh: lit,
       hover: page.now.hover,
       pins: page.now.pins,
+      outlined: stage.touching?.levels(side.lane, t),
     });
   }
 }

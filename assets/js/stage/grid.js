@@ -13,10 +13,14 @@ const MOST_SPRITES = 800; // pictures of cells that are kept
 const FAINT = [0, 0.35, 0.5, 0.65, 0.8]; // how strongly a guess is drawn, by its level
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
 const LIT = 4 ** 3; // what `#lit` gives is less
+const OUTLINES = 8; // levels of an outline, 0 for none
 const HATCH = 6; // pixels between the lines on locked cells
 
 /** What a pin's number leaves of a cell. */
 const beside = ([x, y, w, h]) => [x + TAG, y, w - TAG, h];
+
+/** How wide an outline is, in pixels: a thin mark at the lowest level. */
+const outlineOf = (level) => 0.8 + (2.6 * (level - 1)) / (OUTLINES - 2);
 
 /** Which of the shades a value has, from 1; 0 for none. */
 const toneOf = (value) => (Number.isNaN(value) ? 0 : 1 + Math.round(value * (SHADES - 1)));
@@ -65,7 +69,7 @@ export class Grid {
     return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
   }
 
-  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), given (flags of the prompt), labels, faint (see labelsOf), fresh, hover, pins: Map cell -> pin number; faint, hover and pins may be left out} */
+  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), outlined (levels of the wave, see touch/wave.js), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), given (flags of the prompt), labels, faint (see labelsOf), fresh, hover, pins: Map cell -> pin number; faint, hover and pins may be left out} */
   draw(view) {
     const { pen, n } = this;
     const { states = view.lane.row(view.step), values = null, seen: [first, end] = [0, n] } = view;
@@ -73,7 +77,7 @@ export class Grid {
     const differs = this.#differences(view);
     const { given, block = 0 } = view;
     if (!this.looks || this.given !== given || this.block !== block) {
-      Object.assign(this, { looks: new Int32Array(n).fill(-1), texts: new Array(n), given, block });
+      Object.assign(this, { looks: new Float64Array(n).fill(-1), texts: new Array(n), given, block });
       pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     }
     this.#scroll(view.top ?? 0);
@@ -84,12 +88,13 @@ export class Grid {
       const pin = view.pins?.get(cell) ?? -1;
       const hovered = cell === view.hover;
       const faint = view.faint?.[cell] ?? 0;
+      const outlined = view.outlined?.[cell] ?? 0;
       const cues = ((((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 8 * LIT + lit[cell] * 8 + state) * 32 + tone;
-      const look = cues * FAINT.length + faint;
+      const look = (cues * FAINT.length + faint) * OUTLINES + outlined;
       if (look === this.looks[cell] && text === this.texts[cell]) continue;
       this.looks[cell] = look;
       this.texts[cell] = text;
-      this.#cell(cell, { state, tone, text, faint, lit: lit[cell], differs: differs[cell], pin, hovered });
+      this.#cell(cell, { state, tone, text, faint, lit: lit[cell], differs: differs[cell], pin, hovered, outlined });
     }
   }
 
@@ -110,7 +115,7 @@ export class Grid {
     this.looks.fill(-1, Math.max(first, end) * box.columns);
   }
 
-  #cell(cell, { state, tone, text, faint, lit, differs, pin, hovered }) {
+  #cell(cell, { state, tone, text, faint, lit, differs, pin, hovered, outlined }) {
     const { pen, ratio, colours, offset } = this;
     const { columns, w, h } = this.box;
     const [x, y] = this.rect(cell);
@@ -121,7 +126,7 @@ export class Grid {
     const region = [left, top - offset, edge(w, column + 1) - left, edge(h, row + 1) - top];
     const { n, given, block } = this;
     const borders = bordersOf(cell, { n, columns, given, block });
-    const edged = lit || differs || pin >= 0 || hovered || borders.length; // draws lines at the cell's edge
+    const edged = lit || differs || pin >= 0 || hovered || outlined || borders.length; // draws lines at the cell's edge
     pen.setTransform(1, 0, 0, 1, 0, 0);
     if (edged) {
       pen.save();
@@ -146,6 +151,7 @@ export class Grid {
     drawBorders(pen, borders, [column * w, row * h, w, h, columns * w], colours);
     if (numbered) tag(pen, place, colours.pins[pin], colours.panel, String(pin + 1));
     if (pin >= 0) ring(pen, place, colours.pins[pin], 2.5);
+    if (outlined) ring(pen, place, colours.differs, outlineOf(outlined));
     if (hovered) ring(pen, place, colours.ink, 2);
     pen.restore();
   }

@@ -14,7 +14,7 @@ const KEYS = [
 const GRID_KEYS = [
   [["←", "→", "↑", "↓"], "From cell to cell"],
   [["Home", "End"], "To the first or the last cell"],
-  [["Enter"], "Pin the cell and open its details"],
+  [["Enter"], "Open the menu of the cell: choose a word, lock it, compare"],
 ];
 
 const row = ([keys, told]) =>

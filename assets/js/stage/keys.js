@@ -50,12 +50,12 @@ export function letterKeys(keys) {
   document.addEventListener("keydown", listen);
 }
 
-/** Arrows move the focused cell, Enter pins it. cell() and columns() are asked when needed. */
-export function gridKeys(canvas, { cell, count, columns, move, pin }) {
+/** Arrows move the focused cell, Enter opens its menu. cell() and columns() are asked when needed. */
+export function gridKeys(canvas, { cell, count, columns, move, open }) {
   canvas.addEventListener("keydown", (event) => {
     const now = cell();
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() }[event.key];
-    if (event.key === "Enter" && now >= 0) pin(now);
+    if (event.key === "Enter" && now >= 0) open(now);
     else if (event.key === "Home") move(0);
     else if (event.key === "End") move(count() - 1);
     else if (step !== undefined) {

@@ -8,23 +8,45 @@ export const BLANKS =
 
 /** The sentence of the cursor's step: the first lane beside the reference is its subject. At a chapter (see chapters.js) it is the chapter's own. */
 export function narrate(trace, step, chapters = []) {
-  const lane = subject(trace);
+  const lane = trace.subject;
   const at = trace.race.reached(lane, step);
   if (at < 0) return BLANKS;
   if (trace.lanes.every((each) => each.endsAt(trace.race.reached(each, step)))) return verdict(trace, step);
-  const chapter = chapters.find((each) => each.step === step && each.text);
+  const chapter = chapters.find((each) => each.step === step && each.stop);
   if (chapter) return chapterText(trace, chapter);
   return lane.endsAt(at) ? finished(trace, step) : happens(trace, lane, at, trace.race.whose);
 }
 
 /** A chapter's sentence, with the step in which it was so. */
-export const chapterText = (trace, { at, text }) => `${stepOf(subject(trace), at, trace.race.whose)}: ${text}`;
+export const chapterText = (trace, chapter) =>
+  `${stepOf(trace.subject, chapter.at, trace.race.whose)}: ${CHAPTERS[chapter.name](trace, trace.subject, chapter)}`;
+
+/** By the name of a chapter that stops the race, what it tells. */
+const CHAPTERS = {
+  "First lock": (trace, lane, { at }) => firstLock(trace, lane, at),
+  "Half locked": ({ n }, lane, { at }) => `half of all tokens are locked, ${lane.steps[at].lockedCount} of ${n}.`,
+  Fork: ({ reference }, lane, { words }) => {
+    const bare = words.map((word) => word.replace(/[\p{P}]+$/u, "") || word);
+    const [own, other] = bare[0] === bare[1] ? words : bare;
+    return `the texts part here: “${lane.name}” has “${own}” where “${reference.name}” has “${other}”.`;
+  },
+};
+
+/** What is told of a race as far as it has come, in order: the blanks, the chapters that stop it, the verdict once all is
+ * measured. */
+export function moments(trace, found) {
+  const stops = found.filter(({ stop }) => stop);
+  const own = stops.map((each) => ({ ...each, sentence: () => chapterText(trace, each) }));
+  const end = { step: trace.race.last, name: "Verdict", sentence: () => verdict(trace, trace.race.last) };
+  return [
+    { step: -1, name: "Blanks", sentence: () => BLANKS },
+    ...own,
+    ...(trace.complete && !trace.race.live ? [end] : []),
+  ];
+}
 
 /** A lane's own step; said whose, where the lanes stand at different ones. */
 const stepOf = (lane, at, whose) => `Step ${at + 1}${whose ? ` of “${lane.name}”` : ""}`;
-
-/** The lane that the sentences are about. */
-export const subject = ({ others: [first] }) => first;
 
 /** What a lane does in its step `at`; whose: whether the lanes stand at different steps. */
 export function happens(trace, lane, at, whose) {
@@ -48,7 +70,7 @@ function locks(trace, lane, position, at) {
 }
 
 /** The first lock of a token after the prompt, in its step. */
-export function firstLock(trace, lane, at) {
+function firstLock(trace, lane, at) {
   const locked = lane.steps[at].locked.filter((p) => !trace.given[p]);
   const first = locked.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a));
   const which = locked.length > 1 ? `with ${count(locked.length - 1, "other")} ` : "";

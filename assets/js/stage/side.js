@@ -3,12 +3,13 @@
 import { h, zoomOf } from "../dom.js";
 import { page } from "../run/state.js";
 import { choiceText, sentence } from "../trace/described.js";
-import { parting, prose, writeProse } from "../trace/prose.js";
+import { parting, prose, proseFromFork } from "../trace/prose.js";
 import { Clock } from "./clock.js";
 import { Grid } from "./grid.js";
 import { gridKeys } from "./keys.js";
 import { labelsOf } from "./labels.js";
 import { layout } from "./layout.js";
+import { writeProse } from "./prose.js";
 import { Raster } from "./raster.js";
 import { Sparks } from "./sparks.js";
 import { gridName } from "./spoken.js";
@@ -30,7 +31,8 @@ export class Side {
     this.details = h("details.sl-reading", { open: true }, h("summary", "The text"), this.text);
     this.parting = h("p.sl-parting", { dir: "auto" });
     this.foot = h("div.sl-foot", this.raster.node, this.sparks.kl.node, this.sparks.saved.node, this.parting);
-    const name = h("h2", { title: choiceText(lane.decoder) }, lane.name);
+    const shown = page.now.touches?.original === lane ? `${lane.name}, as it was` : lane.name;
+    const name = h("h2", { title: choiceText(lane.decoder) }, shown);
     const own = `sl-lane-${index + 1}`;
     this.node = h(`article.sl-side.${own}`, h("header", name, this.clock.node), this.box, this.foot);
     this.more = h(`article.sl-side-more.${own}`, this.#head(trace), this.details);
@@ -53,13 +55,10 @@ export class Side {
     canvas.addEventListener("pointermove", (event) => {
       if (event.pointerType !== "touch") stage.cells.point(this, this.#at(event), event);
     });
-    canvas.addEventListener("pointerdown", ({ pointerType }) => {
-      this.touched = pointerType === "touch";
-    });
     canvas.addEventListener("pointerleave", () => stage.cells.point(this, -1));
     canvas.addEventListener("click", (event) => {
       const cell = this.#at(event);
-      if (cell >= 0) stage.cells.press(this, cell, this.touched);
+      if (cell >= 0) stage.cells.press(this, cell);
     });
     canvas.addEventListener("blur", () => stage.announceLater());
     canvas.addEventListener("focus", () => {
@@ -70,7 +69,7 @@ export class Side {
       count: () => stage.trace.n,
       columns: () => this.grid.box.columns,
       move: (cell) => stage.cells.focusCell(this, cell),
-      pin: (cell) => stage.cells.press(this, cell, false),
+      open: (cell) => stage.cells.press(this, cell),
     });
   }
 
@@ -150,9 +149,15 @@ export class Side {
     writeProse(this.text, prose(trace, lane, step), () => this.stage.cells.toFork(this, step));
   }
 
-  /** When all is over, the text around the place where it parts from the reference's. */
-  part(trace, over) {
-    const parts = over ? parting(trace, this.lane) : [];
+  /** When all is over, the text around the place where it parts from the reference's; beside touches all of it, always. */
+  part(trace, over, step) {
+    const whole = page.now.touches !== null;
+    const end = over ? parting(trace, this.lane) : [];
+    const parts = whole ? proseFromFork(trace, this.lane, step) : end;
+    this.parting.classList.toggle("sl-parting-whole", whole);
+    if (whole)
+      this.parting.tabIndex = 0; // it scrolls: keys reach it
+    else this.parting.removeAttribute("tabindex");
     const shown = parts.map(({ text }) => text).join("");
     if (this.parted === shown) return;
     this.parted = shown;

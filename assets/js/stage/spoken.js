@@ -30,7 +30,7 @@ export function summary(trace, step) {
 export function gridName(lane, t) {
   const states = lane.row(t);
   const of = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
-  return `${lane.name}: ${of(0, 4)} masked, ${of(1)} active, ${of(3)} resting, ${of(2)} locked. Arrow keys move over the cells, Enter pins one.`;
+  return `${lane.name}: ${of(0, 4)} masked, ${of(1)} active, ${of(3)} resting, ${of(2)} locked. Arrow keys move over the cells, Enter opens the menu of one.`;
 }
 
 /** One line about a lane's cell at the cursor's step. guesses: see labelsOf. */

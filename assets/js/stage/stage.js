@@ -4,14 +4,15 @@ import { beforeSeen, count, h, inView, isNarrow, perFrame, setText, throttle, wa
 import { Visit } from "../panels/visit.js";
 import { besideParents } from "../run/branching.js";
 import { page } from "../run/state.js";
-import { chapters, moments } from "../trace/chapters.js";
+import { chapters } from "../trace/chapters.js";
+import { touchesOf } from "../trace/touches.js";
 import { Cells } from "./cells.js";
 import { ColourBy } from "./colourby.js";
-import { draw, tallest } from "./drawing.js";
+import { draw, drawGrids, tallest } from "./drawing.js";
 import { Gauges } from "./gauges.js";
 import { timelineKeys } from "./keys.js";
 import { LongText } from "./longtext.js";
-import { narrate } from "./narrator.js";
+import { moments, narrate } from "./narrator.js";
 import { Numbers } from "./numbers.js";
 import { outline, quickShare } from "./outline.js";
 import { partsOf } from "./part.js";
@@ -40,10 +41,10 @@ export class Stage {
     setTimeout(then, FIRST_MS);
   });
 
-  /** root: an empty element. loads: see partsOf. options: {plotly: see Curves, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Inspector, stepLive, onLive: see Timeline, whatIf: see WhatIf, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
+  /** root: an empty element. loads: see partsOf. options: {plotly: see Curves, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Inspector, stepLive, onLive: see Timeline, touching: see Touching, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
   constructor(root, loads, options = {}) {
     const { plotly, stepLive = () => false, onLive = () => {}, onView = () => {}, onRun = () => {} } = options;
-    Object.assign(this, { root, trace: null, sides: [], chapters: [], moments: [], onRun });
+    Object.assign(this, { root, sides: [], chapters: [], moments: [], onRun });
     this.parts = partsOf(this, loads, options);
     const choose = () => this.parts.lessons.use((come) => come.choose());
     this.lessonsButton = h("button.sl-small.sl-action.sl-lessons-button", { onclick: choose }, "Lessons");
@@ -79,13 +80,19 @@ export class Stage {
     this.colouring = new ColourBy(this);
     this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
     this.grids = h("section.sl-grids", { "aria-label": "Token grids" });
-    this.floor = h("div.sl-floor", this.grids);
+    this.refusal = h("div.sl-instead", { role: "alert" });
+    this.floor = h("div.sl-floor", this.refusal, this.grids);
     this.lower = h("div.sl-lower");
     this.texts = h("section.sl-texts", { "aria-label": "Texts" });
     this.presenter = new Presenter(this);
     root.append(...outline(this));
     this.#watch(plotly);
     this.#theme();
+  }
+
+  /** The trace on show. */
+  get trace() {
+    return page.now.trace;
   }
 
   /** Follows the window and the page's state, and what comes into view. */
@@ -134,12 +141,14 @@ export class Stage {
   show(trace, { play = false, live = false, label = "", step, keep = false } = {}) {
     if (!keep) {
       this.drawer?.close(); // it draws the trace that was on show
-      this.cells.tapped = -1;
       page.set({ pins: new Map(), hover: -1 });
     }
-    this.trace = trace;
     trace.race.live = live;
     trace.race.byClock = this.timeline.byClock;
+    delete this.root.dataset.instead;
+    this.refusal.replaceChildren();
+    page.set({ trace, touches: touchesOf(trace) });
+    if (page.now.touches) this.parts.touching.use();
     this.caption = label;
     const first = live || play ? -1 : trace.race.last;
     this.timeline.load(trace, { live, step: step ?? first });
@@ -147,6 +156,16 @@ export class Stage {
     const stops = this.moments.filter(({ name }) => name !== "Verdict");
     if (play) this.timeline.play({ stops: stops.map(({ step: at }) => at) });
     this.lessons?.shown(trace);
+  }
+
+  /** Says in the place of the grids why a link cannot be computed, and offers the recording. */
+  instead(why) {
+    const { recorded } = page.now;
+    const show = () => this.show(recorded, { label: "A recorded run:" });
+    const offer = recorded && h("button.sl-small", { onclick: show }, "Show the recording");
+    this.root.dataset.instead = "true";
+    this.refusal.replaceChildren(h("p", why), ...(offer ? [offer] : []));
+    this.say("");
   }
 
   add(trace, source) {
@@ -258,6 +277,7 @@ export class Stage {
     this.panels?.analysis.redraw();
     this.drawRasters();
     this.drawer?.grew();
+    this.touching?.grew();
     this.lessons?.grew(this.trace);
   }
 
@@ -293,6 +313,12 @@ export class Stage {
 
   redraw() {
     draw(this, page.now.step);
+  }
+
+  /** Draws the grids that are in sight, and nothing else. */
+  redrawGrids() {
+    const there = this.sides.filter(({ grid, box }) => grid.box && this.sight.has(box));
+    drawGrids(this, there, page.now.step);
   }
 
   reveal(trace) {

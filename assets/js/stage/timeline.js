@@ -143,6 +143,20 @@ export class Timeline {
     this.#labels();
   }
 
+  /** Holds the cursor where it is. Gives what lets it go on, null where it did not move. */
+  hold() {
+    const { playing, stops } = this;
+    const followed = this.live && this.follow;
+    if (!playing && !followed) return null;
+    this.pause();
+    Object.assign(this, { follow: false, held: true });
+    this.show();
+    return () => {
+      if (followed) this.followLive();
+      else if (!this.atEnd) this.play({ stops });
+    };
+  }
+
   followLive() {
     this.pause();
     Object.assign(this, { follow: true, held: false });

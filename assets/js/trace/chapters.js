@@ -1,11 +1,11 @@
-// The moments of a race that are worth a stop: each has the cursor's step, a name, and a sentence where it has one of its own.
+// The moments of a race that are worth a stop. What is told of each is the narrator's (stage/narrator.js).
 
-import { BLANKS, chapterText, firstLock as firstLockText, subject, verdict } from "../stage/narrator.js";
 import { forkOf } from "./prose.js";
 
-/** [{step, at, name, text}, ...] in order of step, of the lane that the sentences are about. at: that lane's own step. */
+/** [{step, at, name, stop}, ...] in order of step, of the lane that the sentences are about. at: that lane's own step.
+ * stop: whether the race stops there for a sentence. A fork has its position and both words, too. */
 export function chapters(trace) {
-  const lane = subject(trace);
+  const lane = trace.subject;
   if (!trace.count || !lane.count) return [];
   const found = [firstLock, fork, halfLocked].map((find) => find(trace, lane)).filter(Boolean);
   const all = found.map((chapter) => ({ step: trace.race.cursorAt(lane, chapter.at), ...chapter }));
@@ -13,22 +13,9 @@ export function chapters(trace) {
   return all.sort((a, b) => a.step - b.step);
 }
 
-/** What the narrator tells of a race as far as it has come, in order: the blanks, the chapters that stop it, the
- * verdict once all is measured. */
-export function moments(trace, found) {
-  const stops = found.filter(({ stop }) => stop);
-  const own = stops.map((each) => ({ ...each, sentence: () => chapterText(trace, each) }));
-  const end = { step: trace.race.last, name: "Verdict", sentence: () => verdict(trace, trace.race.last) };
-  return [
-    { step: -1, name: "Blanks", sentence: () => BLANKS },
-    ...own,
-    ...(trace.complete && !trace.race.live ? [end] : []),
-  ];
-}
-
 function firstLock(trace, lane) {
   const at = lane.steps.findIndex(({ locked }) => locked.some((p) => !trace.given[p]));
-  return at < 0 ? null : { at, name: "First lock", stop: true, text: firstLockText(trace, lane, at) };
+  return at < 0 ? null : { at, name: "First lock", stop: true };
 }
 
 /** The cursor's step in which a position is written in the later of a lane and the reference. */
@@ -49,15 +36,10 @@ function fork(trace, lane) {
   const { position, words, spans } = found;
   const written = [lane, reference].flatMap((each, i) => spans[i].map((p) => writtenIn(trace, each, p)));
   const step = Math.max(...written);
-  const bare = words.map((word) => word.replace(/[\p{P}]+$/u, "") || word);
-  const [own, other] = bare[0] === bare[1] ? words : bare;
-  const text = `the texts part here: “${lane.name}” has “${own}” where “${reference.name}” has “${other}”.`;
-  return { step, at: race.reached(lane, step), name: "Fork", stop: true, position, text };
+  return { step, at: race.reached(lane, step), name: "Fork", stop: true, position, words };
 }
 
 function halfLocked({ n }, lane) {
   const at = lane.steps.findIndex(({ lockedCount }) => 2 * lockedCount >= n);
-  if (at < 0) return null;
-  const text = `half of all tokens are locked, ${lane.steps[at].lockedCount} of ${n}.`;
-  return { at, name: "Half locked", stop: true, text };
+  return at < 0 ? null : { at, name: "Half locked", stop: true };
 }

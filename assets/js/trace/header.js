@@ -86,6 +86,12 @@ const VIEW = {
   by_clock: [(value) => typeof value === "boolean", "true or false"],
 };
 
+/** Whether a value has the shape of an event. */
+export function isEvent(value) {
+  const has = (parts) => Object.entries(parts).every(([name, [shape]]) => shape(value[name]));
+  return isObject(value) && has(EVENT) && has(EVENTS[value.kind]);
+}
+
 function checkLane(lane, i) {
   const whose = `lane ${i + 1}`;
   check(lane, LANE, whose);

@@ -1,7 +1,6 @@
 // The texts as prose: what a lane shares with the reference is calm, the first difference (the fork) can be clicked.
 // Texts are aligned word by word, never position by position.
 
-import { h } from "../dom.js";
 import { visible } from "./pieces.js";
 
 const latest = new WeakMap(); // by lane: the step last asked for, and its words; several lanes are laid beside one
@@ -140,6 +139,28 @@ export function prose(trace, lane, step) {
   return parts;
 }
 
+/** The same of a lane beside its touches: what both texts begin with is left out but for some words. */
+export function proseFromFork(trace, lane, step) {
+  const parts = prose(trace, lane, step);
+  const textOf = (each) =>
+    words(trace, each, trace.race.reached(each, step))
+      .map(({ text }) => text)
+      .join("");
+  const [own, other] = trace.lanes.map((each) => textOf(each).trimStart());
+  let common = 0;
+  while (common < own.length && own[common] === other[common]) common++;
+  const cut = own.lastIndexOf(" ", common - LEADS);
+  if (cut <= 0) return parts;
+  let left = cut;
+  const shown = parts.map((part) => {
+    const gone = Math.min(left, part.text.length);
+    left -= gone;
+    return { ...part, text: part.text.slice(gone) };
+  });
+  return [{ text: "…", kind: "same", filled: false }, ...shown.filter(({ text }) => text)];
+}
+
+const LEADS = 90; // characters that lead to a fork beside touches
 const BEFORE = 40; // characters of what both have said that lead to the fork
 const AFTER = 40;
 
@@ -177,21 +198,4 @@ function upToFullStop(text, most) {
   const found = [...text.slice(0, most).matchAll(/[.!?]["”]?(?=\s)/g)].at(-1);
   if (found) return `${text.slice(0, found.index + found[0].length)} …`;
   return `${text.slice(0, text.lastIndexOf(" ", most))} …`;
-}
-
-/** Writes a text into a paragraph. onFork() is called for a click on the fork. */
-export function writeProse(node, parts, onFork) {
-  node.replaceChildren(
-    ...parts.map(({ text, kind, filled }) => {
-      const how = filled ? ".sl-filled" : "";
-      if (kind === "same") return h(`${filled ? "em" : "span"}${how}`, text);
-      if (kind === "other") return h(`mark${how}`, text);
-      const go = h(
-        `button.sl-fork${how}`,
-        { title: "Here the texts part: show both", onclick: onFork },
-        text.trim() || "␣",
-      );
-      return h("span", text.match(/^\s*/)[0], go);
-    }),
-  );
 }

@@ -85,6 +85,11 @@ export class Trace {
     return this.lanes.length > 1 ? this.lanes.filter((lane) => lane !== this.reference) : this.lanes;
   }
 
+  /** The lane that the page's sentences are about. */
+  get subject() {
+    return this.others[0];
+  }
+
   /** Whether a token at a position ends the text: what is given ends nothing, nor does what stands before it. */
   endsText(token, position) {
     return this.ends.has(token) && position > this.given.lastIndexOf(1);
@@ -98,9 +103,9 @@ export class Trace {
     return this.lanes.find((lane) => lane.id === id);
   }
 
-  /** A new lane that begins as a copy of its parent's first steps, if it has a parent. It holds likely tokens of all its steps or of none: those of the copy would pass for those of later steps. */
-  branch(decoder, steps) {
-    const lane = begun(this.header, decoder, this.lane(decoder.parent), steps);
+  /** A new lane that begins as a copy of the first steps of `of`, its parent's if it has one. It holds likely tokens of all its steps or of none: those of the copy would pass for those of later steps. */
+  branch(decoder, steps, of = this.lane(decoder.parent)) {
+    const lane = begun(this.header, decoder, of, steps);
     this.lanes.push(lane);
     this.header = { ...this.header, lanes: [...this.header.lanes, decoder] };
     return lane;

@@ -1,4 +1,4 @@
-"""What if, and what it does to the runs on their way. No run is made: the recorded one is sent as if the server did."""
+"""Branches, and what they do to the runs on their way. No run is made: the recorded one is sent as by a server."""
 
 from typing import Any
 
@@ -35,10 +35,10 @@ def idle(page: Page) -> None:
     assert page.evaluate(f"() => {{ const {{ stage }} = surelock; return {said}; }}") == ["idle", False, False]
 
 
-def test_a_run_that_a_what_if_ends_stays_in_the_table(stage: Page) -> None:
+def test_a_run_that_a_branch_ends_stays_in_the_table(stage: Page) -> None:
     stage.evaluate("begin('first', 20)")
     stage.evaluate("surelock.stage.reveal(surelock.page.now.recorded)")
-    assert stage.evaluate("whatIf(60)") == "", "on another run than the one on its way"
+    assert stage.evaluate("branchAt(60)") == "", "on another run than the one on its way"
     assert runs(stage) == [["recorded", 128], ["stopped", 20]]
     assert stage.evaluate("asked") == [["stop", "first"], ["branch"]]
     stage.evaluate("surelock.live.stop()")
@@ -53,7 +53,7 @@ def test_a_run_that_a_what_if_ends_stays_in_the_table(stage: Page) -> None:
     )
     for number, end in enumerate(ends):
         stage.evaluate("(run) => begin(run, 24)", f"run-{number}")
-        stage.evaluate("window.before = surelock.stage.trace; whatIf(10)")
+        stage.evaluate("window.before = surelock.stage.trace; branchAt(10)")
         expect(stage.locator(".sl-control-stop")).to_have_text("Cancel")
         assert stage.locator(".sl-side").count() == 3 and len(runs(stage)) == 2 + number
         stage.evaluate(end)
@@ -61,8 +61,8 @@ def test_a_run_that_a_what_if_ends_stays_in_the_table(stage: Page) -> None:
         idle(stage)
 
 
-def test_leaving_while_a_what_if_waits_keeps_the_run_that_it_cut(stage: Page) -> None:
-    stage.evaluate("begin('mine', 20); whatIf(10)")
+def test_leaving_while_a_branch_waits_keeps_the_run_that_it_cut(stage: Page) -> None:
+    stage.evaluate("begin('mine', 20); branchAt(10)")
     stage.reload()
     until(stage, "window.surelock?.page.now.recorded && surelock.stage.trace")
     assert ["interrupted", 20] in runs(stage)
@@ -85,8 +85,8 @@ def test_a_lesson_forgets_the_run_that_does_not_come(stage: Page) -> None:
 
 def test_one_run_waits_at_a_time(stage: Page) -> None:
     waits = "One of your runs waits for the device already: cancel it first."
-    assert stage.evaluate("whatIf(60)") == ""
-    assert stage.evaluate("whatIf(30)") == waits
+    assert stage.evaluate("branchAt(60)") == ""
+    assert stage.evaluate("branchAt(30)") == waits
     stage.evaluate("surelock.stage.parts.drawer.use(({ epsilon }) => (epsilon.put(0.1), epsilon.race.click()))")
     assert stage.text_content(".sl-epsilon-row p") == waits
     stage.evaluate(TOO_EARLY)
@@ -101,7 +101,7 @@ def test_one_run_waits_at_a_time(stage: Page) -> None:
     assert stage.evaluate("surelock.stage.trace === surelock.live.run.trace") and stage.locator(".sl-side").count() == 3
     assert stage.evaluate("surelock.stage.trace.lanes.at(-1).source.run") == "branch"
     assert stage.evaluate("surelock.stage.timeline.step") == 59
-    assert stage.text_content(".sl-run-label").startswith("What if (links leave it out): ")
+    assert stage.text_content(".sl-run-label").startswith("A branch: ")
     stage.evaluate("send({ run: 'branch', seq: 1, end: 'failed', problem: 'It cannot.' })")
     assert stage.evaluate("surelock.stage.trace === surelock.page.now.recorded") and status(stage) == "It cannot."
     assert runs(stage) == [["recorded", 128]]
@@ -113,7 +113,7 @@ PARTED = "Computed again by another engine, “SureLock” parts from its record
 def test_a_parent_that_is_computed_otherwise_now_is_shown_beside_its_branch(stage: Page) -> None:
     """A recorded run, and a source whose engine commits another token in its fourth step."""
     stage.evaluate("""() => {
-      whatIf(10);
+      branchAt(10);
       const { records, header, pieces } = surelock.page.now.recorded.toDocument();
       const own = records.filter(({ lane }) => lane === "surelock");
       window.computed = (lanes, from, to) => lanes.flatMap((lane) => own.slice(from, to).map((record) => {
@@ -143,6 +143,6 @@ def test_a_parent_that_is_computed_otherwise_now_is_shown_beside_its_branch(stag
     engines = f"{trace}.lanes.map(({{ decoder }}) => decoder.engine ?? null)"
     assert stage.evaluate(engines) == [None, "another engine", "another engine"]
     stage.evaluate("send({ run: 'second', seq: 30, end: 'finished', problem: null })")
-    assert status(stage) == PARTED and runs(stage) == [["recorded", 128], ["what if", 128]]
+    assert status(stage) == PARTED and runs(stage) == [["recorded", 128], ["branch", 128]]
     assert stage.evaluate("surelock.page.now.recorded.lane('surelock').count") == 128, "the recording stays"
     idle(stage)

@@ -1,0 +1,23 @@
+// Eight digits of a model's weights, by which two pages tell whether they have the same. It mirrors
+// surelock/model/digits.py.
+
+import { sha256 } from "@noble/hashes/sha2.js";
+
+const [SAMPLES, SAMPLE_BYTES] = [64, 4096];
+
+/** files: bytes by name. */
+export function digitsOfWeights(files) {
+  const digest = sha256.create();
+  for (const name of Object.keys(files).sort()) {
+    const bytes = files[name];
+    const size = new Uint8Array(8);
+    new DataView(size.buffer).setBigUint64(0, BigInt(bytes.length), true);
+    digest.update(size);
+    const room = Math.max(0, bytes.length - SAMPLE_BYTES);
+    for (let number = 0; number < SAMPLES; number++) {
+      const from = Math.floor((room * number) / (SAMPLES - 1));
+      digest.update(bytes.subarray(from, from + SAMPLE_BYTES));
+    }
+  }
+  return Array.from(digest.digest().subarray(0, 4), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

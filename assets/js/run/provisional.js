@@ -1,0 +1,59 @@
+// What stands in the grids of a link until its run opens: its prompt, word by word, and masks.
+
+import "../core.js";
+import { BLANK, blanksOf } from "../trace/blanks.js";
+import { described } from "../trace/described.js";
+import { Trace } from "../trace/trace.js";
+
+const [MASK, FIRST, MOST, USUAL] = [1, 2, 2048, 64];
+const PARTS = new RegExp(`(?<blank>\\s*${BLANK})|\\s*\\S+?(?=\\s|$|${BLANK})`, "gu");
+
+/** {prompt_tokens, pieces} of a text, each word a token of its own; of a blank as many masks as it has. */
+function wordsOf(text) {
+  const [tokens, pieces] = [[], {}];
+  for (const { 0: word, groups } of text.matchAll(PARTS)) {
+    if (groups.blank) {
+      tokens.push(...new Array(blanksOf(word)[0]).fill(MASK));
+      continue;
+    }
+    const id = FIRST + Object.keys(pieces).length;
+    pieces[id] = word;
+    tokens.push(id);
+  }
+  return { prompt_tokens: tokens, pieces };
+}
+
+/** The trace without a step of a link's settings, a query. lanes: those of the page's first run, where the link names none. */
+export function provisional(settings, lanes) {
+  const query = new URLSearchParams(settings);
+  const prompt = (query.get("prompt") ?? "").slice(0, 20_000);
+  const wanted = Number(query.get("gen_length") ?? described.settings.gen_length?.default ?? USUAL);
+  const { prompt_tokens, pieces } = wordsOf(prompt);
+  const tokens = prompt_tokens.slice(0, MOST);
+  const gen_length = Number.isInteger(wanted) && wanted >= 0 ? Math.min(wanted, MOST) : USUAL;
+  if (!gen_length && !tokens.includes(MASK)) tokens.push(MASK); // a refusal will say that nothing is to be written
+  const steps = Math.max(1, gen_length);
+  const own = lanesIn(query) ?? lanes;
+  const header = {
+    model: { name: query.get("model") ?? "" },
+    ...{ prompt, prompt_tokens: tokens, mask_id: MASK, eos_id: null, length: tokens.length + gen_length, steps },
+    lanes: own.map(({ name, compute, unmask = { kind: "low_confidence" } }, i) => ({
+      ...{ id: `lane-${i + 1}`, name: String(name ?? "A lane").slice(0, 80), compute, unmask },
+      settings: { gen_length, steps },
+      ...{ events: [], parent: null },
+    })),
+  };
+  return Object.assign(new Trace({ header, pieces }), { provisional: true });
+}
+
+function lanesIn(query) {
+  try {
+    const lanes = JSON.parse(query.get("lanes") ?? "null");
+    return Array.isArray(lanes) && lanes.length && lanes.every((lane) => lane?.compute?.kind)
+      ? lanes.slice(0, 4)
+      : null;
+  } catch (error) {
+    if (error instanceof SyntaxError) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,213 @@
+// Touch a word: the menu of a cell that is pressed, and of a touched lane the wave, the sentence that counts what changed,
+// the list of touches with undo, and the way back to the race. It follows the page's state.
+
+import "../core.js";
+import { count, h, isNarrow, setText } from "../dom.js";
+import { page } from "../run/state.js";
+import { eventText } from "../trace/described.js";
+import { changedBy, MOST_TOUCHES, touchable, touchesOf } from "../trace/touches.js";
+import { Menu } from "./menu.js";
+import { TouchedRuns } from "./touched_runs.js";
+import { Wave } from "./wave.js";
+import { placeInPrompt } from "./words.js";
+
+const NO_DECODER = "This is a recording: nothing here can decode another word. Open the page to choose one.";
+const SMALL = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+
+const inWords = (number, noun) =>
+  number < SMALL.length ? `${SMALL[number]} ${noun}${number === 1 ? "" : "s"}` : count(number, noun);
+
+/** What the touches are called as the subject of a sentence. */
+function subjectOf(touches) {
+  if (touches.every(({ kind }) => kind === "write"))
+    return touches.length > 1 ? `Your ${touches.length} words` : "Your word";
+  if (touches.length > 1) return `Your ${touches.length} touches`;
+  return { lock: "Your lock", unlock: "Your unlocking", mask: "Your mask", rule: "Your rule" }[touches[0].kind];
+}
+
+/** The sentence that counts what touches changed by a step of the cursor. */
+export function changedText(trace, pair, step) {
+  const { count: changed, of, first } = changedBy(trace, pair, step);
+  const told = `${subjectOf(pair.touches)} changed ${changed} of ${of} others`;
+  if (!first) return `${told}.`;
+  const later = first.step - pair.touches[0].step;
+  const when = later > 0 ? `${inWords(later, "step")} later` : "in the same step";
+  return `${told}; the first, ${trace.word(pair.touched.token(first.cell, step))}, ${when}.`;
+}
+
+/** One touch as the list tells it. */
+function touchText(trace, { original }, event) {
+  const { step, kind, position, token } = event;
+  const at = `step ${step + 1}`;
+  if (kind === "write") {
+    const was = original.token(position, original.count - 1);
+    const instead = was >= 0 && was !== token ? ` for ${trace.word(was)}` : "";
+    return `${trace.word(token)}${instead}, ${at}`;
+  }
+  return `${eventText(event)}, ${at}`;
+}
+
+export class Touching {
+  menu = null;
+  wave = null;
+  #goesOn = null; // what was moving when the menu opened
+
+  /** Joins a stage. fetchTop: see Inspector; touching: {live(): see Running, token(text), presets()}, null where
+   * nothing decodes. */
+  constructor(stage, { fetchTop, touching = null }) {
+    Object.assign(this, { stage, fetchTop, does: touching });
+    this.runs = touching && new TouchedRuns(stage, touching.live());
+    this.sentence = h("p.sl-touched", { role: "status" });
+    this.list = h("ol.sl-touches", { "aria-label": `Touches, at most ${MOST_TOUCHES}` });
+    this.said = h("p.sl-hint", { role: "status" });
+    const back = h("button.sl-small.sl-untouch", { onclick: () => this.#say(this.runs.back()) }, "Back to the race");
+    this.back = touching ? back : null;
+    this.node = h(
+      "section.sl-touched-box",
+      { "aria-label": "Touches", hidden: true },
+      this.sentence,
+      this.list,
+      this.back,
+      this.said,
+    );
+    stage.grids.after(this.node);
+    document.addEventListener(
+      "click",
+      ({ target }) => this.menu && !target.closest?.("canvas.sl-grid") && this.close(),
+    );
+    document.addEventListener("keydown", ({ key }) => key === "Escape" && this.close());
+    page.follow(["trace"], ({ trace }) => this.#load(trace));
+    page.follow(["step"], () => this.#tell());
+  }
+
+  #load(trace) {
+    if (!trace) return;
+    this.close();
+    this.pair = touchesOf(trace);
+    this.node.hidden = !this.pair;
+    this.wave = this.pair && new Wave(this.pair, () => this.stage.redrawGrids());
+    setText(this.said, "");
+    if (!this.pair) return;
+    const { touches } = this.pair;
+    const undo = () => h("button.sl-small.sl-undo", { onclick: () => this.#say(this.runs.undo()) }, "undo");
+    const items = touches.map((event, i) => {
+      const last = i === touches.length - 1 && this.does;
+      return h("li", touchText(trace, this.pair, event), " ", last ? undo() : null);
+    });
+    this.list.replaceChildren(...items);
+    this.#tell();
+    this.stage.resize(); // the grids make room for it
+  }
+
+  #say(why) {
+    setText(this.said, why);
+  }
+
+  /** Counts anew: the cursor has moved, or records have come. */
+  #tell() {
+    const { trace, step } = page.now;
+    if (this.pair && touchesOf(trace)?.touched === this.pair.touched)
+      setText(this.sentence, changedText(trace, this.pair, step));
+  }
+
+  grew() {
+    this.#tell();
+  }
+
+  /** The outlines of a side's cells after a step, or null. */
+  levels(lane, t) {
+    return this.wave && lane === this.pair.touched ? this.wave.levels(t) : null;
+  }
+
+  /** Opens the menu of a cell. The race pauses; it goes on where the menu is closed and nothing was chosen. */
+  async open(side, cell) {
+    this.close();
+    const { stage } = this;
+    const { trace } = stage;
+    const { lane } = side;
+    const t = trace.race.reached(lane, page.now.step);
+    const can = touchable(trace, lane, cell, t);
+    this.#goesOn = stage.timeline.hold();
+    const at = { trace, lane, side, cell, t, can };
+    const compares = !stage.hides("inspector") && !document.body.matches(".sl-embed, .sl-present");
+    const prompt = document.querySelector("#sl-prompt textarea");
+    const does = {
+      choose: (event) => this.#choose(lane, event),
+      compare: compares && (() => this.#compare(side, cell)),
+      caret: prompt && this.does && (() => this.#caret(prompt, cell)),
+      close: () => this.close(),
+      token: (text) => this.does.token(text),
+      presets: () => this.does?.presets() ?? [],
+    };
+    this.menu = new Menu(at, does, this.#why(can, lane, t));
+    stage.root.append(this.menu.node);
+    page.set({ hover: cell });
+    this.menu.offer(can.given ? null : lane.top(cell, can.seen));
+    this.menu.place();
+    this.menu.focus();
+    if (!can.given && can.seen >= 0 && lane.top(cell, can.seen) === null) await this.#fetch(this.menu);
+  }
+
+  /** Why nothing can be chosen, a sentence, or "". */
+  #why(can, lane, t) {
+    if (!this.does || document.body.matches(".sl-embed")) return NO_DECODER;
+    if (can.keeps) return can.keeps;
+    if (can.given && can.next === null)
+      return `“${lane.name}” has ended, where nothing locks any more: go back a few steps first.`;
+    return can.writes === null && !can.given && can.next === null ? `“${lane.name}” ended after step ${t + 1}.` : "";
+  }
+
+  /** Likely words that the trace does not hold. */
+  async #fetch(menu) {
+    const { trace, lane, cell, can } = menu.at;
+    const found = await this.fetchTop?.(lane, cell, can.seen);
+    if (this.menu !== menu || !found) return;
+    for (const [id, piece] of found) if (piece !== null) trace.pieces.add({ [id]: piece });
+    menu.offer(found.map(([id, , p]) => [id, p]));
+  }
+
+  #choose(lane, event) {
+    const goesOn = this.#goesOn;
+    this.#goesOn = null; // what comes on show has a cursor of its own
+    const why = this.runs.touch(lane, event);
+    if (!why) return this.close();
+    this.#goesOn = goesOn;
+    setText(this.menu.said, why);
+  }
+
+  #compare(side, cell) {
+    this.#goesOn = null;
+    this.close();
+    this.stage.cells.compare(side, cell);
+  }
+
+  /** Leads to the word in the prompt's field. */
+  #caret(field, cell) {
+    const { trace } = this.stage;
+    this.close();
+    const own = document.querySelector(".sl-prompt-box textarea");
+    const open = own && !document.querySelector(".sidebar.open") && !isNarrow();
+    if (open) document.querySelector(".sl-action-prompt")?.click();
+    const target = open && own.checkVisibility() ? own : field;
+    if (target === field && !document.querySelector(".sidebar.open"))
+      document.querySelector(".sl-action-form")?.click();
+    const at = placeInPrompt(trace, target.value, cell);
+    const put = () => {
+      target.focus();
+      target.setSelectionRange(at, at);
+    };
+    put();
+    setTimeout(put, 100); // once it can be reached
+  }
+
+  close() {
+    const { menu } = this;
+    if (!menu) return;
+    this.menu = null;
+    const focused = menu.node.contains(document.activeElement);
+    menu.node.remove();
+    if (focused && menu.at.side.canvas.isConnected) menu.at.side.canvas.focus({ preventScroll: true });
+    this.#goesOn?.();
+    this.#goesOn = null;
+  }
+}

@@ -1,0 +1,88 @@
+// What a person did to a lane, a list of events, and what that changed: of a trace that shows a lane as it was and, beside
+// it, the same lane with the touches.
+
+import { isMasked, LOCKED } from "./states.js";
+
+export const MOST_TOUCHES = 8;
+
+const textsOf = ({ decoder: { events = [] } }) => events.map((event) => JSON.stringify(event));
+
+/** {original, touched, touches: events} of a trace of two such lanes; null of any other. */
+export function touchesOf({ lanes }) {
+  const [original, touched] = lanes;
+  if (lanes.length !== 2 || touched.decoder.parent !== original.id) return null;
+  const before = textsOf(original);
+  const touches = (touched.decoder.events ?? []).filter((event) => !before.includes(JSON.stringify(event)));
+  return touches.length ? { original, touched, touches } : null;
+}
+
+/** What a lane is called that was touched. */
+export function touchedName({ name }, events) {
+  const words = events.every(({ kind }) => kind === "write");
+  const touches = words ? "words" : "touches";
+  const one = words ? "word" : { lock: "lock", unlock: "unlock", mask: "mask", rule: "rule" }[events[0].kind];
+  return `${name.slice(0, 56)}, with your ${events.length > 1 ? `${events.length} ${touches}` : one}`;
+}
+
+/** A lane's events up to a new one. What was done later goes, and what was done to its place in its own step. */
+export const withEvent = (events, event) => [
+  ...events.filter(({ step, position }) => step < event.step || (step === event.step && position !== event.position)),
+  event,
+];
+
+/** What can be done to a cell of a lane that has done its step t: {given, masked, locked, writes: the step before which a
+ * word comes there, null where none can, seen: the step whose shares it had, next: the step before which other events come,
+ * null at the end, keeps: why the policy takes no word, a sentence, or ""}. */
+export function touchable(trace, lane, cell, t) {
+  const state = lane.row(t)[cell];
+  const masked = isMasked(state);
+  const given = Boolean(trace.given[cell]);
+  const next = lane.endsAt(t) ? null : t + 1;
+  const replays = lane.decoder.unmask.kind === "replay";
+  const keeps = replays ? `“${lane.name}” repeats recorded commits: no word can be chosen there.` : "";
+  const written = masked ? null : lane.unmaskStep(cell, t);
+  const byHand =
+    written !== null && (lane.decoder.events ?? []).some((event) => event.step === written && event.position === cell);
+  const own = given || keeps ? null : (written ?? next);
+  return {
+    ...{ given, masked, keeps, next, locked: state === LOCKED, writes: own },
+    seen: written === null ? t : written - Number(byHand),
+  };
+}
+
+/** What the touches have changed by a step: {count, of: cells that were not touched, first: {cell, step} or null}. */
+export function changedBy({ given, n }, { original, touched, touches }, step) {
+  const own = new Set(touches.filter(({ kind }) => kind === "write").map(({ position }) => position));
+  let [count, of, first] = [0, 0, null];
+  for (let cell = 0; cell < n; cell++) {
+    if (given[cell] || own.has(cell)) continue;
+    of++;
+    const [word, other] = [touched, original].map((lane) => lane.token(cell, step));
+    if (word < 0 || other < 0 || word === other) continue;
+    count++;
+    const since = touched.unmaskStep(cell, step);
+    if (!first || since < first.step) first = { cell, step: since };
+  }
+  return { count, of, first };
+}
+
+/** What a cell shows after a lane's step: its token, else the likeliest one as far as that is known, else -1. */
+export function showsAt(lane, cell, t) {
+  const token = lane.token(cell, t);
+  return token >= 0 || t < 0 ? token : lane.guesses[lane.clamp(t) * lane.n + cell];
+}
+
+/** Eight digits of a list of whole numbers, by FNV-1a over their four bytes. */
+export function digitsOf(numbers) {
+  let hash = 0x811c9dc5;
+  for (const number of numbers)
+    for (let shift = 0; shift < 32; shift += 8) {
+      hash ^= (number >>> shift) & 255;
+      hash = Math.imul(hash, 0x01000193);
+    }
+  return (hash >>> 0).toString(16).padStart(8, "0");
+}
+
+/** Those of the tokens of a trace's lanes, once they are all there; else "". */
+export const digitsOfTokens = (trace) =>
+  trace.complete ? digitsOf(trace.lanes.flatMap((lane) => [...lane.tokens(lane.count - 1)])) : "";

@@ -1,0 +1,123 @@
+"""A run that begins at a snapshot of another one is the run that begins at its first step, to the last bit."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import surelock
+from surelock.decoding import snapshots as module
+from surelock.decoding.choices import Decoder
+from surelock.decoding.events import Event
+from surelock.decoding.snapshots import EVERY, Allowance, Snapshots
+from surelock.quality.commit_error import Shadow
+from surelock.trace.lanes import Lane
+from surelock.trace.race import Beginning, race
+from surelock.trace.recorder import Recorder, make_header
+
+LENGTH = {"gen_length": 16, "seed": 3}
+DECODERS = {
+    "every": Decoder(settings=surelock.DecodeSettings(**LENGTH)),
+    "lock": Decoder(settings=surelock.DecodeSettings(**LENGTH, temperature=0.8), compute=surelock.LockRule()),
+    "blocks": Decoder(
+        settings=surelock.DecodeSettings(**LENGTH, block_length=8),
+        compute=surelock.BlockCache(),
+        unmask=surelock.Klass(),
+    ),
+    "budget": Decoder(
+        settings=surelock.DecodeSettings(**LENGTH, no_repeat_ngram_size=2), compute=surelock.BudgetRule()
+    ),
+    "remask": Decoder(
+        settings=surelock.DecodeSettings(**LENGTH), compute=surelock.LockByAge(2), unmask=surelock.Remask()
+    ),
+    "guided": Decoder(
+        settings=surelock.DecodeSettings(**LENGTH, cfg_scale=0.5, temperature=0.8),
+        compute=surelock.LockRule() & surelock.SelectRule(0.8),
+    ),
+}
+DECODERS["every"] = replace(DECODERS["every"], compute=surelock.Everything())
+
+
+def recorded(lm: Any, prompt: list[int], lane: Lane, **kept: Any) -> tuple[Recorder, list[Any]]:
+    """The recorder of a race of one lane, and its rounds."""
+    recorder = Recorder(make_header(lm, "Once", prompt, [lane]), lm.tokenizer)
+    rounds = list(race(lm, prompt, [lane], shadow=Shadow, **kept))
+    return recorder, rounds
+
+
+def untimed(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in each.items() if name != "seconds"} for each in document["records"]]
+
+
+def touches(rounds: list[Any]) -> list[Event]:
+    """Events early and late: another token in place of a committed one, and one in a locked cell."""
+    steps = [items[0].step for items in rounds if items and hasattr(items[0], "step")]
+    found = []
+    for at in (len(steps) // 2, len(steps) - 2):
+        written = np.flatnonzero(steps[at].newly_unmasked[0])
+        found += [Event(at, "write", int(position), token=700) for position in written[:1]]
+    locked = np.flatnonzero(steps[-3].locked[0] & ~steps[0].given[0])
+    return found + [Event(len(steps) - 2, "write", int(position), token=701) for position in locked[:1]]
+
+
+@pytest.mark.parametrize(("engine", "name"), [*(("onnx", name) for name in DECODERS), ("torch", "lock")])
+def test_a_run_begins_anywhere(stories: Any, stories_in_torch: Any, engine: str, name: str) -> None:
+    lm = stories if engine == "onnx" else stories_in_torch
+    prompt = lm.encode("Tom found a __ in the garden. He", blanks=True)
+    lane = Lane(id="own", name="Own", decoder=DECODERS[name])
+    kept = Snapshots(lane.decoder, lm.engine, Allowance())
+    first, rounds = recorded(lm, prompt, lane, snapshots={"own": kept})
+    for items in filter(None, rounds):
+        first.take(items)
+    events = touches(rounds)
+    assert events
+    for event in events:
+        child = replace(lane, id="child", decoder=replace(lane.decoder, events=(event,)))
+        whole, all_rounds = recorded(lm, prompt, child)
+        for items in filter(None, all_rounds):
+            whole.take(items)
+        step = kept.before(child.decoder, 10**6)
+        assert event.step - EVERY < step <= event.step
+        later, few = recorded(lm, prompt, child, begins={"child": Beginning(kept, step)})
+        later.adopt("child", first, "own", step)
+        assert few[0][0].step.index == step
+        for items in filter(None, few):
+            later.take(items)
+        assert untimed(later.document()) == untimed(whole.document())
+
+
+def test_a_run_goes_on_from_a_branch_of_a_branch(stories: Any) -> None:
+    prompt = stories.encode("Lily had a red")
+    lane = Lane(id="own", name="Own", decoder=DECODERS["lock"])
+    kept, found = Snapshots(lane.decoder, stories.engine, Allowance()), None
+    _, rounds = recorded(stories, prompt, lane, snapshots={"own": kept})
+    events = [each for each in touches(rounds) if each.token == 700]
+    for number in (1, 2):
+        decoder = replace(lane.decoder, events=tuple(events[:number]))
+        step = kept.before(decoder, 10**6)
+        begins, allowance = {"own": Beginning(kept, step)}, Allowance()
+        kept = kept.until(step, decoder, allowance)
+        found = recorded(stories, prompt, replace(lane, decoder=decoder), begins=begins, snapshots={"own": kept})[1]
+        whole = recorded(stories, prompt, replace(lane, decoder=decoder))[1]
+        assert (found[-2 - 1][0].step.tokens == whole[-2 - 1][0].step.tokens).all()
+
+
+def test_where_snapshots_do_not_fit_a_run_begins_earlier(stories: Any) -> None:
+    prompt, lane = stories.encode("Lily had a red"), Lane(id="own", name="Own", decoder=DECODERS["lock"])
+    allowance = Allowance(2**20)
+    kept = Snapshots(lane.decoder, stories.engine, allowance)
+    _, rounds = recorded(stories, prompt, lane, snapshots={"own": kept})
+    dense = sum(items[0].step.computed.all() for items in rounds if items and hasattr(items[0], "step"))
+    late = replace(lane.decoder, events=(Event(13, "write", 16, token=700),))
+    assert allowance.used <= allowance.most and 0 < kept.before(late, 99) < 13
+    assert kept.before(late, 3) == 3, "no later than what the page has"
+    assert dense >= 3
+    other = replace(late, settings=replace(late.settings, seed=4))
+    assert kept.before(other, 99) == 0, "another run has no step in common"
+    none = kept.until(13, late, Allowance(0))
+    assert none.before(late, 99) in (0, kept.before(late, 99))
+
+
+def test_the_bounds_are_those_that_the_page_promises() -> None:
+    assert EVERY + 1 <= 8 and module.MOST_BYTES == 64 * 2**20
