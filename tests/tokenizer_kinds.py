@@ -27,14 +27,16 @@ def _byte_level(prefix_space: bool) -> Tokenizer:
 
 def _metaspace(scheme: str, split: bool = True) -> Tokenizer:
     made = Tokenizer(models.BPE(unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
     made.decoder = decoders.Metaspace(prepend_scheme=scheme)
-    return _trained(made, ["▁", *_LETTERS])
+    made = _trained(made, ["▁", *_LETTERS])
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
+    return made
 
 
 def _llama() -> Tokenizer:
     """Llama 2's: a normalizer puts the space before each section, and the decoder takes one away."""
-    made = _metaspace("never", split=False)
+    made = _metaspace("always")
     made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     made.pre_tokenizer = None
     steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]

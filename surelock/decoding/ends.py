@@ -35,7 +35,7 @@ def before_stops(text: str, stops: Iterable[str]) -> str:
 
 def text_of(lm: LanguageModel, ids: Sequence[int], prompt: Sequence[int] = ()) -> str:
     """Return the text of generated token ids, as it stands behind those of a prompt, up to its end."""
-    _, text = up_to_end([*prompt, *ids], len(prompt), lm.ends, lm.stop, lm.decode)
+    _, text = up_to_end([*prompt, *ids], len(prompt), lm.ends, lm.stop, _reader(lm))
     return text
 
 
@@ -46,7 +46,7 @@ def written(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> 
 
     What follows the last given token is cut at its end, see `text_of`.
     """
-    before, after = up_to_end(tokens, _given(lm, prompt), lm.ends, lm.stop, lm.decode)
+    before, after = up_to_end(tokens, _given(lm, prompt), lm.ends, lm.stop, _reader(lm))
     return before + after if lm.mask_id in prompt else after
 
 
@@ -64,8 +64,8 @@ def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> l
     runs = [list(run) for masked, run in groupby(range(len(canvas)), lambda i: canvas[i] == lm.mask_id) if masked]
     blanks = [run for run in runs if run[0] < given]
     edges = [edge for run in blanks for edge in (run[0], run[-1] + 1)]
-    found = _texts(tokens[:given], edges, lm.decode)[1::2]
-    _, after = up_to_end(tokens, given, lm.ends, lm.stop, lm.decode)
+    found = _texts(tokens[:given], edges, _reader(lm))[1::2]
+    _, after = up_to_end(tokens, given, lm.ends, lm.stop, _reader(lm))
     return [*found, after] if len(runs) > len(blanks) else found
 
 
@@ -85,6 +85,11 @@ def up_to_end(
 def _given(lm: LanguageModel, prompt: Sequence[int]) -> int:
     """The number of positions up to the last given one."""
     return max((i for i, token in enumerate(prompt, 1) if token != lm.mask_id), default=0)
+
+
+def _reader(lm: LanguageModel) -> Callable[[Sequence[int]], str]:
+    """What reads token ids. An end that is given says nothing, though a tokenizer may not call it special."""
+    return lambda ids: lm.decode([token for token in ids if token not in lm.ends])
 
 
 def _texts(ids: Sequence[int], edges: Sequence[int], read: Callable[[Sequence[int]], str]) -> list[str]:

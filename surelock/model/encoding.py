@@ -166,11 +166,19 @@ class Encoder:
         return frozenset(i for i, each in added.items() if each.special or i in self.ends or spelled(each.content))
 
     def _found(self, text: str, markup: frozenset[int], split: bool = False) -> list[tuple[int, int, int]]:
-        """The markup of a text: (id, start, stop). split: leave out special tokens."""
+        """The markup of a text: (id, start, stop). split: leave out special tokens.
+
+        What the vocabulary lacks is no markup, though its token may be a special one.
+        """
         read = self.tokenizer(
             text, add_special_tokens=False, split_special_tokens=split, return_offsets_mapping=True, verbose=False
         )
-        return [(i, *place) for i, place in zip(read["input_ids"], read["offset_mapping"], strict=True) if i in markup]
+        found = []
+        for i, (start, stop) in zip(read["input_ids"], read["offset_mapping"], strict=True):
+            is_unknown = i == self.tokenizer.unk_token_id and text[start:stop].strip() != self.tokenizer.unk_token
+            if i in markup and not is_unknown:
+                found.append((i, start, stop))
+        return found
 
     def _hidden(self, text: str, markup: frozenset[int], stand_ins: _StandIns) -> str:
         """A text in which a character stands for each part that would be markup, and for each mask."""
@@ -229,9 +237,9 @@ class Encoder:
 
     def _rendered(self, text: Rendering, markup: frozenset[int]) -> list[int]:
         """The ids of a rendering. Read at once, if nothing but its markup is read as markup."""
-        whole = self._ids(text)
-        if [i for i in whole if i in markup] == [each for each in text.parts if isinstance(each, int)]:
-            return whole
+        read = [i for i, _, _ in self._found(text, markup)]
+        if read == [each for each in text.parts if isinstance(each, int)]:
+            return self._ids(text)
         ids = []
         for part in text.parts:
             if isinstance(part, int):
