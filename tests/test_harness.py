@@ -14,12 +14,17 @@ import numpy as np
 import pytest
 import torch
 from checkpoints import write_chat_model, write_lfm2_model, write_mdlm_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import CachingLM
 from lm_eval.api.registry import get_model
 from lm_eval.tasks import TaskManager
+from tokenizers import Tokenizer, normalizers, processors
+from transformers import PreTrainedTokenizerFast
 
 import surelock
+from surelock.decoding.run import NonFiniteLogits
 from surelock.harness import __main__ as harness
 from surelock.harness import model as module
 from surelock.harness.arguments import read_request
@@ -233,6 +238,95 @@ def test_a_likelihood_is_the_librarys_bound(stories: surelock.LanguageModel) -> 
     assert model.loglikelihood(requests("loglikelihood", asked[2]), disable_tqdm=True) == found[2:]
 
 
+@given(data=st.data())
+@settings(max_examples=30)
+def test_a_continuation_that_meets_its_context_in_a_token_has_that_token(
+    stories: surelock.LanguageModel, data: st.DataObject
+) -> None:
+    """Wherever a text is cut: its parts together are its tokens, and no text of letters is certain."""
+    text = data.draw(
+        st.sampled_from(["Tom saw a bird.", "The birdhouse was in  the garden", "ox", "Unhappily, he ran"])
+    )
+    at = data.draw(st.integers(0, len(text) - 1))
+    model = SureLockLM(stories, draws=2, check_greedy=False)
+    context, continuation = model._encode_pair(text[:at], text[at:])
+    tokens = stories.encode(text)
+    assert [*context, *continuation] == tokens and continuation
+    ((score, _),) = model.loglikelihood(requests("loglikelihood", (text[:at], text[at:])), disable_tqdm=True)
+    assert score == model._log_probability(context, continuation) < 0
+    assert text.startswith(stories.decode(context))
+
+
+def dropping(lm: surelock.LanguageModel) -> surelock.LanguageModel:
+    """The model with a tokenizer that leaves out what it calls invisible, and begins a text with a special token."""
+    assert lm.tokenizer is not None
+    inner: Any = Tokenizer.from_str(lm.tokenizer.backend_tokenizer.to_str())  # pyright: ignore
+    inner.normalizer = normalizers.Replace("\u200b", "")
+    inner.post_processor = processors.TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
+    )
+    return replace(lm, tokenizer=PreTrainedTokenizerFast(tokenizer_object=inner))
+
+
+def test_what_has_no_tokens_is_refused_before_the_work(
+    stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty text alone is certain. A special token before a text is given, never scored."""
+    model, scored = SureLockLM(dropping(stories), draws=2), []
+    bound = module.conditional_bound
+    monkeypatch.setattr(module, "conditional_bound", lambda *a, **k: scored.append(a[2]) or bound(*a, **k))
+    pairs = requests("loglikelihood", ("Tom", " ran"), ("Tom saw", "\u200b\u200b"))
+    with pytest.raises(ValueError, match=r"^the continuation '\\u200b\\u200b' of 'Tom saw' has no tokens of its own: "):
+        model.loglikelihood(pairs, disable_tqdm=True)
+    texts = requests("loglikelihood_rolling", ("Tom ran",), ("\u200b",))
+    with pytest.raises(ValueError, match=r"^the text '\\u200b' has no tokens: "):
+        model.loglikelihood_rolling(texts, disable_tqdm=True)
+    assert not scored
+    empty = requests("loglikelihood", ("Tom", ""), ("", ""))
+    assert [score for score, _ in model.loglikelihood(empty, disable_tqdm=True)] == [0.0, 0.0]
+    assert model.loglikelihood_rolling(requests("loglikelihood_rolling", ("",)), disable_tqdm=True) == [0.0]
+    assert not scored
+    (alone,) = model.loglikelihood(requests("loglikelihood", ("", "Tom ran")), disable_tqdm=True)
+    (whole,) = model.loglikelihood_rolling(requests("loglikelihood_rolling", ("Tom ran",)), disable_tqdm=True)
+    assert alone[0] == whole == model._log_probability([0], stories.encode("Tom ran"))
+
+
+def test_a_prompt_without_tokens_is_refused_before_the_first_text(model: SureLockLM, monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "decode", None)
+    asked = requests("generate_until", (STORY, GREEDY), ("", GREEDY | {"max_gen_toks": 4}))
+    with pytest.raises(
+        ValueError, match=r"^the context '' has no tokens: a text is generated behind one token at least"
+    ):
+        model.generate_until(asked, disable_tqdm=True)
+
+
+def test_what_is_no_number_is_no_likelihood(stories: surelock.LanguageModel, monkeypatch: Any) -> None:
+    """The largest of scores is NaN for numpy, and of scores that are all minus infinity the first one."""
+    model = SureLockLM(stories, draws=2)
+    logits = stories.network.logits
+    for value in (float("nan"), float("inf"), float("-inf")):
+        monkeypatch.setattr(
+            stories.network, "logits", lambda hidden, value=value: torch.full_like(logits(hidden), value)
+        )
+        for ask, kind, arguments in (
+            (model.loglikelihood, "loglikelihood", ("Tom", " ran")),
+            (model.loglikelihood_rolling, "loglikelihood_rolling", ("Tom ran",)),
+        ):
+            with pytest.raises(
+                NonFiniteLogits, match=r"^the (continuation ' ran' of 'Tom'|text 'Tom ran') cannot be scored"
+            ):
+                ask(requests(kind, arguments), disable_tqdm=True)
+
+
+def test_greedy_decoding_begins_a_text_without_a_context_as_well(stories: surelock.LanguageModel) -> None:
+    model = SureLockLM(stories, draws=2)
+    masks = [stories.mask_id] * 3
+    *_, final = surelock.decode(stories, [masks], surelock.DecodeSettings(gen_length=0), compute=surelock.Everything())
+    written = final.tokens[0].tolist()
+    assert model._is_greedy([], written)
+    assert not model._is_greedy([], [*written[:2], written[2] + 1])
+
+
 def test_it_says_whether_greedy_decoding_writes_it(stories: surelock.LanguageModel) -> None:
     model = SureLockLM(stories, draws=2)
     settings = surelock.DecodeSettings(gen_length=5)
@@ -255,7 +349,7 @@ def test_a_long_text_is_taken_in_parts_that_see_what_is_before_them(stories: sur
     assert parts == model._log_probability([], ids[:most]) + model._log_probability(ids[3:most], ids[most:])
     (clipped,) = model.loglikelihood(requests("loglikelihood", (text[:-11], text[-11:])), disable_tqdm=True)
     assert clipped[0] == model._log_probability(ids[3:-3], ids[-3:])
-    with pytest.raises(ValueError, match="a continuation has"):
+    with pytest.raises(ValueError, match=r"^the continuation 'One day.* of '' has 16 tokens: 13 fit$"):
         model.loglikelihood(requests("loglikelihood", ("", text)), disable_tqdm=True)
 
 

@@ -49,8 +49,9 @@ class Words:
         return None if token >= 40 else ODD.get(token, WORDS[token % 10])
 
     def decode(self, ids: list[int], **_: Any) -> str:
-        name = self.convert_ids_to_tokens(ids[0]) or ""
-        return RAW[name].decode("utf-8", "replace") if name in RAW else name
+        names = [self.convert_ids_to_tokens(token) or "" for token in ids]
+        raw = b"".join(RAW.get(name, name.encode()) for name in names)
+        return raw.decode("utf-8", "replace").replace("▁", " ")
 
 
 @pytest.fixture(scope="module")

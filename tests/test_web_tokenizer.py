@@ -1,10 +1,16 @@
 """The tokenizer in JavaScript: the same token ids, and the same pieces."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from test_javascript import needs_node, node
+from tokenizer_kinds import END, KINDS, MASK, tokenizer_of
+from tokenizers import Tokenizer, processors
+from transformers import PreTrainedTokenizerFast
 
 from surelock.places import ASSETS
 from surelock.trace.pieces import Pieces
@@ -41,4 +47,28 @@ def test_texts_and_pieces_are_those_of_python(stories: Any) -> None:
     for text, ids in zip(texts, found["blanks"], strict=True):
         assert ids == stories.encode(text, blanks=True), text
     expected = Pieces(stories.tokenizer).of(range(size))
+    assert {key: found["pieces"][key] for key in expected} == expected
+
+
+SPACED = ("tom __, ran. he __ to the cat", "__ and tom", "he [MASK]ly  ran ___!", "x __-__ y", " a  b", "", "__")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("front", ["", MASK])
+def test_tokenizers_that_put_spaces_before_texts_are_those_of_python(
+    stories: Any, kind: str, front: str, tmp_path: Path
+) -> None:
+    """With and without a special token before a text, and with one behind it, which is no part of a prompt."""
+    inner = Tokenizer.from_str(tokenizer_of(kind).backend_tokenizer.to_str())
+    special = [(token, inner.token_to_id(token)) for token in (END, MASK)]
+    if front:
+        inner.post_processor = processors.TemplateProcessing(single=f"{front} $A {END}", special_tokens=special)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=END, mask_token=MASK, unk_token="<unk>")
+    tokenizer.save_pretrained(tmp_path)
+    (end, mask), size = (each for _, each in special), len(tokenizer)
+    lm = replace(stories, tokenizer=tokenizer, mask_id=mask, pad_id=end, ends=(end,))
+    found = json.loads(node("tests/js/tokens.js", tmp_path, given=json.dumps({"texts": SPACED, "size": size})))
+    for text, ids in zip(SPACED, found["blanks"], strict=True):
+        assert ids == lm.encode(text, blanks=True), text
+    expected = Pieces(tokenizer).of(range(size))
     assert {key: found["pieces"][key] for key in expected} == expected

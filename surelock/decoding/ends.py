@@ -1,10 +1,10 @@
-"""Where a text ends: at its first EOS, or at the end of its turn; and the texts that come of a prompt."""
+"""Where a text ends: at its first EOS, at the end of its turn, before a stop; and the texts that come of a prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
@@ -19,10 +19,24 @@ def cut_at_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:
     return list(ids[: first_end(ids, ends)])
 
 
-def text_of(lm: LanguageModel, ids: Sequence[int]) -> str:
-    """Return the text of generated token ids, up to their first end."""
-    text = lm.decode(cut_at_end(ids, lm.ends))
-    return text.partition(lm.stop)[0] if lm.stop else text
+def shared_length(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """Return how many elements two sequences begin with alike."""
+    shortest = min(len(one), len(other))
+    return next((i for i in range(shortest) if one[i] != other[i]), shortest)
+
+
+def before_stops(text: str, stops: Iterable[str]) -> str:
+    """Return what stands before the first of these stops in a text. "" stops nothing."""
+    for stop in stops:
+        if stop:
+            text = text.partition(stop)[0]
+    return text
+
+
+def text_of(lm: LanguageModel, ids: Sequence[int], prompt: Sequence[int] = ()) -> str:
+    """Return the text of generated token ids, as it stands behind those of a prompt, up to its end."""
+    _, text = up_to_end([*prompt, *ids], len(prompt), lm.ends, lm.stop, _reader(lm))
+    return text
 
 
 def written(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> str:
@@ -30,18 +44,16 @@ def written(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> 
 
     prompt, tokens: token ids of the prompt, and [N] those at the end of its run, without pads.
 
-    The text is cut at the first end behind the last given token.
+    What follows the last given token is cut at its end, see `text_of`.
     """
-    given = _given(lm, prompt)
-    if lm.mask_id not in prompt:
-        return text_of(lm, tokens[given:])
-    return lm.decode([*tokens[:given], *cut_at_end(tokens[given:], lm.ends)])
+    before, after = up_to_end(tokens, _given(lm, prompt), lm.ends, lm.stop, _reader(lm))
+    return before + after if lm.mask_id in prompt else after
 
 
 def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> list[str]:
     """Return the text of each blank of a prompt, in order, and last of what follows its last given token, up to an end.
 
-    prompt, tokens: see `written`.
+    prompt, tokens: see `written`, of which these texts are parts.
 
     Raises ValueError for tokens that do not hold what the prompt gives.
     """
@@ -49,11 +61,47 @@ def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> l
     if len(canvas) > len(tokens) or any(a not in (b, lm.mask_id) for a, b in zip(canvas, tokens, strict=True)):
         raise ValueError("tokens must be all that came of this prompt, from its first token on and without pads")
     given = _given(lm, prompt)
-    kept = [*tokens[:given], *cut_at_end(tokens[given:], lm.ends)]
     runs = [list(run) for masked, run in groupby(range(len(canvas)), lambda i: canvas[i] == lm.mask_id) if masked]
-    return [lm.decode(kept[run[0] : run[-1] + 1]) for run in runs]
+    blanks = [run for run in runs if run[0] < given]
+    edges = [edge for run in blanks for edge in (run[0], run[-1] + 1)]
+    found = _texts(tokens[:given], edges, _reader(lm))[1::2]
+    _, after = up_to_end(tokens, given, lm.ends, lm.stop, _reader(lm))
+    return [*found, after] if len(runs) > len(blanks) else found
+
+
+def up_to_end(
+    tokens: Sequence[int], given: int, ends: Collection[int], stop: str, read: Callable[[Sequence[int]], str]
+) -> tuple[str, str]:
+    """Return the text of the first `given` tokens, and what follows it up to its end.
+
+    ends, stop: the ids and the text that end it, see `LanguageModel`. What is given ends nothing.
+    read: returns the text of token ids.
+    """
+    kept = [*tokens[:given], *cut_at_end(tokens[given:], ends)]
+    before, after = _texts(kept, [given], read)
+    return before, before_stops(after, [stop])
 
 
 def _given(lm: LanguageModel, prompt: Sequence[int]) -> int:
     """The number of positions up to the last given one."""
     return max((i for i, token in enumerate(prompt, 1) if token != lm.mask_id), default=0)
+
+
+def _reader(lm: LanguageModel) -> Callable[[Sequence[int]], str]:
+    """What reads token ids. An end that is given says nothing, though a tokenizer may not call it special."""
+    return lambda ids: lm.decode([token for token in ids if token not in lm.ends])
+
+
+def _texts(ids: Sequence[int], edges: Sequence[int], read: Callable[[Sequence[int]], str]) -> list[str]:
+    """The texts between edges of token ids. Together they are the text of all.
+
+    The text of a token depends on what stands before it: in some tokenizers it has a space in front unless it begins
+    the text, and the bytes of several tokens may form a character.
+    """
+    whole = read(ids)
+    places = [0]
+    for edge in edges:
+        place = shared_length(read(ids[:edge]), whole)
+        places.append(max(place, places[-1]))
+    places.append(len(whole))
+    return [whole[start:stop] for start, stop in pairwise(places)]

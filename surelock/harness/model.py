@@ -2,8 +2,10 @@
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import lm_eval.models  # noqa: F401  # pyright: ignore[reportMissingImports]  # it looks for its own before it knows one
@@ -16,10 +18,12 @@ from tqdm import tqdm
 
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Everything
-from surelock.decoding.ends import text_of
+from surelock.decoding.ends import before_stops, shared_length, text_of
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
+from surelock.decoding.run import NonFiniteLogits
 from surelock.decoding.settings import DecodeSettings
+from surelock.errors import shown
 from surelock.harness.arguments import read_arguments, read_request
 from surelock.loading import load
 from surelock.model.bound import conditional_bound
@@ -119,12 +123,15 @@ class SureLockLM(TemplateLM):
         return self.lm.encoder.encode(string, special=not begun if add_special_tokens is None else add_special_tokens)
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        """Return the token ids of both. Spaces at the end of the context belong to the continuation."""
-        if not context:
-            return [], self.tok_encode(continuation)
+        """Return the token ids of both, which together are those of the whole text.
+
+        Spaces at the end of the context belong to the continuation, and so does a token in which the two meet.
+        """
         head = context.rstrip()
-        given = self.tok_encode(head)
-        return given, self.tok_encode(head + (context[len(head) :] + continuation))[len(given) :]
+        alone = self.tok_encode(head)
+        whole = self.tok_encode(head + (context[len(head) :] + continuation))
+        given = shared_length(alone, whole)
+        return whole[:given], whole[given:]
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """Return the `Rendering` of a conversation. Raises ValueError for a model without a usable chat template."""
@@ -143,20 +150,27 @@ class SureLockLM(TemplateLM):
         """Return the generated text of each prompt, up to its end or to the first stop of `until`.
 
         A text does not depend on the rest of its batch, except by rounding. A repeated request has the next seed. A
-        prompt that is too long loses its beginning.
+        prompt that is too long loses its beginning. Raises ValueError for what cannot be decoded, a prompt without
+        tokens among it, before the first one is.
         """
         pairs: list[Any] = [each.args for each in requests]
         texts = [""] * len(pairs)
+        kinds = _kinds(pairs)
+        decoders = [self.decoder_for(pairs[kind[0][0]][1]) for kind in kinds]
+        prompts: dict[int, list[int]] = {}
+        for kind, decoder in zip(kinds, decoders, strict=True):
+            for number, _ in kind:
+                prompts[number] = self._fitting(pairs[number][0], decoder.settings.gen_length)
         with tqdm(total=len(pairs), desc="Decoding", disable=disable_tqdm) as progress:
-            for kind in _kinds(pairs):
-                decoder = self.decoder_for(pairs[kind[0][0]][1])
+            for kind, decoder in zip(kinds, decoders, strict=True):
                 for at in range(0, len(kind), self.batch_size):
                     batch = kind[at : at + self.batch_size]
-                    prompts = [self._fitting(pairs[number][0], decoder.settings.gen_length) for number, _ in batch]
-                    written = self._decode(prompts, decoder, [again for _, again in batch])
+                    written = self._decode(
+                        [prompts[number] for number, _ in batch], decoder, [again for _, again in batch]
+                    )
                     for (number, _), text in zip(batch, written, strict=True):
                         context, wanted = pairs[number]
-                        texts[number] = before_stops(text, wanted.get("until"))
+                        texts[number] = before_stops(text, _stops(wanted.get("until")))
                         self.cache_hook.add_partial("generate_until", (context, wanted), texts[number])
                     progress.update(len(batch))
         return texts
@@ -182,12 +196,17 @@ class SureLockLM(TemplateLM):
             work["baseline_flops"] += float(final.baseline_flops.sum())
         assert final is not None
         work["texts"] += len(prompts)
-        return [text_of(self.lm, ids[-length:]) for ids in final.tokens.tolist()]
+        rows = zip(prompts, final.tokens.tolist(), strict=True)
+        return [text_of(self.lm, ids[-length:], prompt) for prompt, ids in rows]
 
     def _fitting(self, context: str, gen_length: int) -> list[int]:
         ids, most = self.tok_encode(context), self.max_length - gen_length
         if most < 1:
             raise ValueError(f"gen_length ({gen_length}) leaves no room for a prompt in {self.max_length} positions")
+        if not ids:
+            raise ValueError(
+                f"the context {shown(context)} has no tokens: a text is generated behind one token at least"
+            )
         if len(ids) > most:
             _log.warning("a prompt of %d tokens loses its first %d to fit", len(ids), len(ids) - most)
         return ids[-most:]
@@ -198,7 +217,10 @@ class SureLockLM(TemplateLM):
         """Return (minus the bound in nats, whether greedy decoding writes it) of each continuation.
 
         The bound is LLaDA's Monte Carlo estimate (Eq. 6) and computes every row. Requests of one length have the same
-        masks, so figures differ by the texts alone.
+        masks, so figures differ by the texts alone. An empty continuation has 0.
+
+        Raises ValueError, which names the pair, for another continuation without tokens and for one that does not fit,
+        before the work, and NonFiniteLogits.
         """
         pairs = [(texts, *self._encode_pair(*texts)) for texts in (each.args for each in requests)]
         return self._loglikelihood_tokens(pairs, disable_tqdm=disable_tqdm)
@@ -206,29 +228,52 @@ class SureLockLM(TemplateLM):
     def _loglikelihood_tokens(
         self, requests: list[Any], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
+        for (context, text), _, continuation in requests:
+            pair = f"the continuation {shown(text)} of {shown(context)}"
+            if text and not continuation:
+                raise ValueError(f"{pair} has no tokens of its own: the tokenizer of {self.lm.name} leaves it out")
+            if len(continuation) > self.max_length:
+                raise ValueError(f"{pair} has {len(continuation)} tokens: {self.max_length} fit")
         found = []
         for texts, context, continuation in tqdm(requests, desc="Bounds", disable=disable_tqdm):
             room = self.max_length - len(continuation)
-            if room < 0:
-                raise ValueError(f"a continuation has {len(continuation)} tokens: {self.max_length} fit")
+            if len(context) > room:
+                _log.warning("a context of %d tokens loses its first %d to fit", len(context), len(context) - room)
             given = context[max(0, len(context) - room) :]
-            answer = self._log_probability(given, continuation), self._is_greedy(given, continuation)
+            with _naming(f"the continuation {shown(texts[1])} of {shown(texts[0])}"):
+                answer = self._log_probability(given, continuation), self._is_greedy(given, continuation)
             found.append(answer)
             self.cache_hook.add_partial("loglikelihood", texts, answer)
         return found
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Return minus the bound of each whole text in nats; parts of a long one are given the tokens before them."""
-        found = []
-        for (text,) in tqdm([each.args for each in requests], desc="Bounds", disable=disable_tqdm):
-            ids, most = self.tok_encode(text), self.max_length
-            edges = range(0, len(ids), most)
-            parts = [(max(0, min(at + most, len(ids)) - most), at, min(at + most, len(ids))) for at in edges]
-            found.append(sum(self._log_probability(ids[first:at], ids[at:end]) for first, at, end in parts))
+        """Return minus the bound of each whole text in nats; parts of a long one are given the tokens before them.
+
+        The special tokens that the tokenizer puts before a text are given, too. An empty text has 0. Raises ValueError
+        for another text without tokens, and NonFiniteLogits.
+        """
+        texts = [text for (text,) in (each.args for each in requests)]
+        pairs = [self._encode_pair("", text) for text in texts]
+        for text, (_, ids) in zip(texts, pairs, strict=True):
+            if text and not ids:
+                raise ValueError(f"the text {shown(text)} has no tokens: the tokenizer of {self.lm.name} leaves it out")
+        found, most = [], self.max_length
+        for text, (front, ids) in tqdm(
+            zip(texts, pairs, strict=True), total=len(texts), desc="Bounds", disable=disable_tqdm
+        ):
+            whole = [*front, *ids]
+            edges = [len(front), *range(most, len(whole), most), len(whole)]
+            with _naming(f"the text {shown(text)}"):
+                parts = [
+                    self._log_probability(whole[max(0, stop - most) : start], whole[start:stop])
+                    for start, stop in pairwise(edges)
+                ]
+            found.append(sum(parts))
             self.cache_hook.add_partial("loglikelihood_rolling", (text,), found[-1])
         return found
 
     def _log_probability(self, context: list[int], continuation: list[int]) -> float:
+        """Minus the bound in nats; 0 without a token."""
         if not continuation:
             return 0.0
         bounds = conditional_bound(
@@ -244,17 +289,25 @@ class SureLockLM(TemplateLM):
 
     def _is_greedy(self, context: list[int], continuation: list[int]) -> bool:
         """Whether LLaDA's sampler at temperature 0, with one token a step, writes these tokens."""
-        if not (self.check_greedy and context and continuation):
+        if not (self.check_greedy and continuation):
             return False
-        settings = DecodeSettings(gen_length=len(continuation))
-        (final,) = deque(decode(self.lm, [context], settings, compute=Everything()), maxlen=1)
+        canvas = [*context, *[self.lm.mask_id] * len(continuation)]
+        (final,) = deque(decode(self.lm, [canvas], DecodeSettings(gen_length=0), compute=Everything()), maxlen=1)
         return final.tokens[0, len(context) :].tolist() == continuation
 
 
-def before_stops(text: str, stops: str | Iterable[str] | None) -> str:
-    for stop in [stops] if isinstance(stops, str) else stops or ():
-        text = text.split(stop)[0] if stop else text
-    return text
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """A context in which NonFiniteLogits name what was scored."""
+    try:
+        yield
+    except NonFiniteLogits as error:
+        raise NonFiniteLogits(f"{what} cannot be scored: {error}") from error
+
+
+def _stops(until: str | Sequence[str] | None) -> Sequence[str]:
+    """The stops of a request, which may be one."""
+    return [until] if isinstance(until, str) else until or ()
 
 
 def _kinds(pairs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[int, int]]]:

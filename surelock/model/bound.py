@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
+from surelock.decoding.run import NonFiniteLogits
 from surelock.model.network import Network
 
 
@@ -47,7 +48,8 @@ def conditional_bound(
 
     Each draw masks k of the n scored tokens and weights their loss by n / k. k is uniform on 1..n, stratified: two
     draws in each of draws / 2 strata. In a block-causal network the bound is the sum of those of its blocks, each given
-    all tokens before it. Raises ValueError for an odd number of draws, and when no token is scored.
+    all tokens before it. Raises ValueError for an odd number of draws, and when no token is scored, and NonFiniteLogits
+    where a token has no probability, or none that is a number.
     """
     size = network.config.block_size
     if size is not None and len(tokens) > (given // size + 1) * size:
@@ -62,8 +64,12 @@ def conditional_bound(
     counts = stratified_counts(rng, strata, draws // 2, length)
     masks = draw_masks(rng, counts, len(tokens), given)
     most = batch or draws
-    losses = [_masked_loss(network, tokens, masks[at : at + most], mask_id) for at in range(0, draws, most)]
-    return length * np.concatenate(losses) / counts
+    losses = np.concatenate(
+        [_masked_loss(network, tokens, masks[at : at + most], mask_id) for at in range(0, draws, most)]
+    )
+    if not np.isfinite(losses).all():
+        raise NonFiniteLogits("a logit of the network is NaN or infinite")
+    return length * losses / counts
 
 
 def _masked_loss(

@@ -22,6 +22,8 @@ _BUSY_SECONDS = 10
 _MOST_GROWTH, _MOST_ADDED = 100, 100_000  # of a text: by a factor, and by what a template adds
 _PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning of their own
 _BLANK = r"(?<![\w\\])_{2,}(?![\w\\])"
+_LETTER = "a"
+_BEGINNINGS = (_LETTER, ".", "0", "x", "-", ")", "q", "7")  # of texts; one of them merges with no text that follows it
 
 
 @contextmanager
@@ -91,6 +93,7 @@ class Encoder:
     owner: str  # the model, named in errors
     tokenizer: PreTrainedTokenizerBase  # a fast one of transformers
     ends: frozenset[int]  # also mask and padding: markup even where the tokenizer does not call them special
+    mask_id: int | None = None  # stands for text that is still to be written
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Return the token ids of a text, in which nothing is markup, or of a `Rendering`.
@@ -111,6 +114,14 @@ class Encoder:
         """Return the ids of a text as a user's turn, with thinking switched off. Raises as `encode` and `render`."""
         turn = {"role": "user", "content": text}
         return self.encode(self.render([turn], add_generation_prompt=True, enable_thinking=False), special=False)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids without special tokens, and without the space that the tokenizer put before it.
+
+        Spaces are not tidied up: a text that was encoded comes back as it was.
+        """
+        text = str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        return text[1:] if text.startswith(" ") and self._keeps_its_space() else text
 
     def with_blanks(self, text: str, mask_id: int) -> str:
         """Return a text as the `Rendering` with masks for its blanks, see `LanguageModel.encode`."""
@@ -155,11 +166,19 @@ class Encoder:
         return frozenset(i for i, each in added.items() if each.special or i in self.ends or spelled(each.content))
 
     def _found(self, text: str, markup: frozenset[int], split: bool = False) -> list[tuple[int, int, int]]:
-        """The markup of a text: (id, start, stop). split: leave out special tokens."""
+        """The markup of a text: (id, start, stop). split: leave out special tokens.
+
+        What the vocabulary lacks is no markup, though its token may be a special one.
+        """
         read = self.tokenizer(
             text, add_special_tokens=False, split_special_tokens=split, return_offsets_mapping=True, verbose=False
         )
-        return [(i, *place) for i, place in zip(read["input_ids"], read["offset_mapping"], strict=True) if i in markup]
+        found = []
+        for i, (start, stop) in zip(read["input_ids"], read["offset_mapping"], strict=True):
+            is_unknown = i == self.tokenizer.unk_token_id and text[start:stop].strip() != self.tokenizer.unk_token
+            if i in markup and not is_unknown:
+                found.append((i, start, stop))
+        return found
 
     def _hidden(self, text: str, markup: frozenset[int], stand_ins: _StandIns) -> str:
         """A text in which a character stands for each part that would be markup, and for each mask."""
@@ -179,21 +198,62 @@ class Encoder:
         added = read["special_tokens_mask"]
         return read["input_ids"][: added.index(0) if 0 in added else None]
 
-    def _text(self, text: str, markup: frozenset[int]) -> list[int]:
-        """The ids of a text. A markup token that the tokenizer does not call special is broken in two."""
+    def _text(self, text: str, markup: frozenset[int], goes_on: bool = False) -> list[int]:
+        """The ids of a text. A markup token that the tokenizer does not call special is broken in two.
+
+        goes_on: whether the text goes on from another one, see `_continued`.
+        """
         found = self._found(text, markup, split=True)
         cuts = [(start + stop) // 2 for _, start, stop in found if stop - start > 1]
-        if cuts:
-            return [i for a, b in pairwise((0, *cuts, len(text))) for i in self._text(text[a:b], markup)]
-        return self._ids(text, split=True)
+        if not cuts:
+            return self._continued(text) if goes_on else self._ids(text, split=True)
+        ids = []
+        for start, stop in pairwise((0, *cuts, len(text))):
+            ids += self._text(text[start:stop], markup, goes_on or start > 0)
+        return ids
+
+    def _continued(self, text: str) -> list[int]:
+        """The ids of a text that goes on from another one: without the space that some tokenizers put before a text.
+
+        The ids of the text alone, if they read the same there.
+        """
+        alone = self._ids(text, split=True)
+        for beginning in _BEGINNINGS:
+            first = self._ids(beginning, split=True)
+            whole = self._ids(beginning + text, split=True)
+            if first and whole[: len(first)] == first:
+                return alone if self._says([*first, *alone]) == self._says(whole) else whole[len(first) :]
+        return alone
+
+    def _says(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def _keeps_its_space(self) -> bool:
+        """Whether the tokenizer puts a space before a text which its decoder leaves there, as GPT-2's may."""
+        inner: Any = self.tokenizer.backend_tokenizer
+        text = inner.normalizer.normalize_str(_LETTER) if inner.normalizer else _LETTER
+        words = inner.pre_tokenizer.pre_tokenize_str(text) if inner.pre_tokenizer else [(text, (0, len(text)))]
+        return inner.decoder is not None and inner.decoder.decode([word for word, _ in words]) == f" {_LETTER}"
 
     def _rendered(self, text: Rendering, markup: frozenset[int]) -> list[int]:
         """The ids of a rendering. Read at once, if nothing but its markup is read as markup."""
-        whole = self._ids(text)
-        if [i for i in whole if i in markup] == [each for each in text.parts if isinstance(each, int)]:
-            return whole
-        parts = ([part] if isinstance(part, int) else self._text(part, markup) for part in text.parts)
-        return [i for ids in parts for i in ids]
+        read = [i for i, _, _ in self._found(text, markup)]
+        if read == [each for each in text.parts if isinstance(each, int)]:
+            return self._ids(text)
+        ids = []
+        for part in text.parts:
+            if isinstance(part, int):
+                ids.append(part)
+            else:
+                ids += self._text(part, markup, goes_on=bool(ids) and self._goes_on_after(ids[-1]))
+        return ids
+
+    def _goes_on_after(self, token: int) -> bool:
+        """Whether a text behind a token is read as one that goes on: behind a mask; behind markup it may begin anew."""
+        if token == self.mask_id:
+            return True
+        markup = self.tokenizer.added_tokens_decoder[token].content
+        return self._ids(markup + _LETTER) != [token, *self._ids(_LETTER)]
 
     def _ids(self, text: str, split: bool = False) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False, split_special_tokens=split)["input_ids"])

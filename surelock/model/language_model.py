@@ -95,8 +95,11 @@ class LanguageModel:
         """What encodes its texts. Raises ValueError for a model without a tokenizer."""
         if self.tokenizer is None:
             raise ValueError(f"{self.name} has no tokenizer: give prompts as lists of token ids")
-        return Encoder(self.name, self.tokenizer, frozenset({self.mask_id, self.pad_id, *self.ends}))
+        return Encoder(self.name, self.tokenizer, frozenset({self.mask_id, self.pad_id, *self.ends}), self.mask_id)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of token ids without special tokens. Raises ValueError for a model without a tokenizer."""
-        return str(self.encoder.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True))
+        """Return the text of token ids without special tokens. Raises ValueError for a model without a tokenizer.
+
+        Texts of parts are not the parts of a text: `written` and `filled` return those.
+        """
+        return self.encoder.decode([int(i) for i in ids])

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
-from surelock.decoding.ends import cut_at_end
+from surelock.decoding.ends import up_to_end
 from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.trace.format import load_document, opening
@@ -31,6 +31,7 @@ class _Lane(NamedTuple):
     saved: NDArray[np.float64]  # [steps], the share of the FLOPs so far
     given: NDArray[np.bool_]  # [N], the prompt
     ends: Sequence[int]
+    stop: str
     pace: str = ""  # in words, beside the reference
 
     @property
@@ -38,6 +39,21 @@ class _Lane(NamedTuple):
         """At the end; -1 is masked."""
         blank = np.array([[-1] * self.cells.tokens.shape[1]])
         return np.concatenate([blank, self.cells.tokens])[-1].tolist()
+
+    @property
+    def start(self) -> int:
+        """The first position that is not given."""
+        return int(self.given.argmin())
+
+    @property
+    def text(self) -> str:
+        """What stands from there on, up to its end."""
+        given = int(np.flatnonzero(self.given).max(initial=-1)) + 1
+        tokens = self.tokens[self.start :]
+        return "".join(up_to_end(tokens, given - self.start, self.ends, self.stop, self._read))
+
+    def _read(self, tokens: Sequence[int]) -> str:
+        return running_text(self.cells.pieces, [token for token in tokens if token not in self.ends])
 
 
 def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> go.Figure:
@@ -62,11 +78,9 @@ def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> 
     for row, lane in enumerate(lanes, 1):
         steps = np.arange(1, len(lane.cells.steps) + 1)
         drawn.add_trace(_raster(lane, steps), row, 1)
-        start, stop = int(lane.given.argmin()), int(np.flatnonzero(lane.given).max(initial=-1)) + 1
-        drawn.add_hline(start - 0.5, line={"width": 1, "dash": "dot"}, row=row, col=1)  # pyright: ignore
+        drawn.add_hline(lane.start - 0.5, line={"width": 1, "dash": "dot"}, row=row, col=1)  # pyright: ignore
         drawn.update_yaxes(type="category", nticks=14, autorange="reversed", row=row, col=1)
-        text = running_text(lane.cells.pieces, lane.tokens[start:stop] + cut_at_end(lane.tokens[stop:], lane.ends))
-        lines = wrap(escape(text, quote=False).strip(), 54, max_lines=12, placeholder=" …")
+        lines = wrap(escape(lane.text, quote=False).strip(), 54, max_lines=12, placeholder=" …")
         place = {"xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "top", "row": row, "col": 1}
         drawn.add_annotation(text="<br>".join(lines), x=1.05, y=1, showarrow=False, align="left", **place)
         line = {"name": escape(lane.name), "legendgroup": row, "x": steps, "line_color": colours[5 + (row - 1) % 4]}
@@ -99,11 +113,11 @@ def _of_trace(source: str | Path | dict[str, Any]) -> Iterator[_Lane]:
     for cells, lane in zip(cells_of(document), header["lanes"], strict=True):
         records = [record for record in document["records"] if record["lane"] == lane["id"]]
         saved = 1 - np.cumsum([r["flops"] for r in records]) / np.cumsum([r["baseline_flops"] for r in records])
-        yield _Lane(lane["name"], cells, saved, opening(header) >= 0, ends, pace[lane["id"]])
+        yield _Lane(lane["name"], cells, saved, opening(header) >= 0, ends, header.get("stop", ""), pace[lane["id"]])
 
 
 def _of_steps(steps: list[Step], lm: LanguageModel | None) -> Iterator[_Lane]:
     for b, cells in enumerate(cells_of(steps, lm)):
         flops, every = (np.cumsum([getattr(step, name)[b] for step in steps]) for name in ("flops", "baseline_flops"))
         given = steps[0].given[b, -cells.tokens.shape[1] :]
-        yield _Lane(f"Sequence {b + 1}", cells, 1 - flops / every, given, lm.ends if lm else ())
+        yield _Lane(f"Sequence {b + 1}", cells, 1 - flops / every, given, lm.ends if lm else (), lm.stop if lm else "")

@@ -53,12 +53,13 @@ class Pieces:
             return f"#{token}"
         if match := _FALLBACK_BYTE.fullmatch(name):
             return [int(match[1], 16)]
-        if "\u2581" in name:  # sentencepiece: decode() would drop the leading space
-            return name.replace("\u2581", " ")
-        text = self._tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)  # type: ignore[union-attr]
+        text = self._decode([token, token])[len(self._decode([token])) :]  # as it stands behind another token
         if "\ufffd" in text and all(char in self._alphabet for char in name):
             return [self._alphabet[char] for char in name]
         return text
+
+    def _decode(self, tokens: list[int]) -> str:
+        return self._tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)  # type: ignore[union-attr]
 
 
 def running_text(pieces: Mapping[str, Piece], tokens: Iterable[int]) -> str:

@@ -66,6 +66,7 @@ def make_header(
         "mask_id": lm.mask_id,
         "eos_id": lm.eos_id,
         **({"ends": list(lm.ends)} if len(lm.ends) > 1 else {}),
+        **({"stop": lm.stop} if lm.stop else {}),
         "length": len(prompt_tokens) + lengths.pop(),
         "steps": max(lane.decoder.steps_of(prompt_tokens.count(lm.mask_id)) for lane in lanes),
         "lanes": [lane.to_plain() for lane in lanes],

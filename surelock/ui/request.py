@@ -257,7 +257,7 @@ def one_token(lm: LanguageModel, text: Any) -> dict[str, Any]:
         ids = [[int(text)]] if text.strip().isdecimal() and len(text) < 10 else []
     else:
         forms = [form for form in (text, f" {text}") if form.isprintable()]
-        ids = _in_time(lm, lambda: [lm.encode(form) for form in forms])
+        ids = _in_time(lm, lambda: [lm.encoder.encode(form, special=False) for form in forms])
     usable = [found[0] for found in ids if len(found) == 1 and found[0] != lm.mask_id]
     if not usable or usable[-1] >= lm.config.vocab_size:
         raise ValueError(f"{shown(text)} is not one token of this model; try a shorter or a more common word.")

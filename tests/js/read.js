@@ -3,6 +3,7 @@
 
 import { readFileSync } from "node:fs";
 import { lockRule, locksAt } from "../../assets/js/trace/estimate.js";
+import { textOf } from "../../assets/js/trace/prose.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
 import { LOCKED } from "../../assets/js/trace/states.js";
 import { clocked, speedOf, timedTogether } from "../../assets/js/trace/timing.js";
@@ -44,6 +45,7 @@ function laneOf(trace, lane) {
     bands: lane.steps.map(({ low, median, high }) => finite([low, median, high])),
     totals: lane.steps.map(({ totalSeconds, totalFlops, totalBaseline }) => [totalSeconds, totalFlops, totalBaseline]),
     text: trace.pieces.text(Array.from(lane.tokens(last))),
+    written: textOf(trace, lane, last),
     estimate: lockRule(lane) ? Array.from(locksAt(lane, lockRule(lane).epsilon)) : null,
     speeds: trace.lanes.map((other) =>
       timedTogether(lane, other) ? speedOf(lane.secondsOf(last), other.secondsOf(other.count - 1)) : null,

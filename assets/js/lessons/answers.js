@@ -147,9 +147,7 @@ function savedMore(trace, { lane, tie }) {
 
 /** Of the generated positions, those that stand at or after the end of the text. */
 function afterEnd(trace, { lane }) {
-  const positions = generated(trace);
-  const end = positions.find((p) => trace.ends.has(lane.token(p, lane.count - 1)));
-  return { are: end === undefined ? 0 : trace.n - end, of: positions.length };
+  return { are: trace.n - trace.endOf(lane, lane.count - 1).position, of: generated(trace).length };
 }
 
 function costSpread(_, { lanes }) {

@@ -42,6 +42,7 @@ const HEADER = {
   mask_id: [isCount, "a token id"],
   eos_id: nullable([Number.isInteger, "a token id"]),
   ends: maybe([listOf(isCount), "token ids"]),
+  stop: maybe([isText, "a text"]),
   length: SIZE,
   steps: SIZE,
   engine: maybe(NAME),

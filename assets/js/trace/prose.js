@@ -13,20 +13,26 @@ export function words(trace, lane, t) {
 
 function split(trace, lane, t) {
   const found = [];
+  const end = trace.endOf(lane, t);
   let run = [];
-  const close = () => {
+  const close = (rest = "") => {
+    const text = trace.pieces.text(run.map(({ token }) => token)) + rest;
+    if (rest) run.push({ position: end.position });
     if (run.length)
       found.push({
-        text: trace.pieces.text(run.map(({ token }) => token)),
+        text,
         position: run[0].position,
         length: run.length,
         filled: trace.fills && run.some(({ position }) => !trace.given[position]),
       });
     run = [];
   };
-  for (let position = trace.textFrom; position < trace.n; position++) {
+  for (let position = trace.textFrom; position < end.position; position++) {
     const token = lane.token(position, t);
-    if (trace.endsText(token, position)) break;
+    if (trace.ends.has(token)) {
+      close(); // one that is given says nothing
+      continue;
+    }
     if (token < 0) {
       close();
       if (!found.at(-1)?.masked) found.push({ text: " ▁", position, masked: true });
@@ -35,7 +41,8 @@ function split(trace, lane, t) {
     if (/^\s/.test(trace.pieces.text([token]))) close();
     run.push({ token, position });
   }
-  close();
+  if (/^\s/.test(end.rest)) close();
+  close(end.rest);
   return found;
 }
 

@@ -85,6 +85,7 @@ export class Trace {
     return this.lanes.length > 1 ? this.lanes.filter((lane) => lane !== this.reference) : this.lanes;
   }
 
+<<<<<<< HEAD
   /** The lane that the page's sentences are about. */
   get subject() {
     return this.others[0];
@@ -93,6 +94,22 @@ export class Trace {
   /** Whether a token at a position ends the text: what is given ends nothing, nor does what stands before it. */
   endsText(token, position) {
     return this.ends.has(token) && position > this.given.lastIndexOf(1);
+=======
+  /** Where a lane's text ends after step t: {position: of the token that ends it, n where none does; rest: what this token
+   * says before a text that ends an answer}. What is given ends nothing, nor does what stands before it. */
+  endOf(lane, t) {
+    const from = this.given.lastIndexOf(1) + 1;
+    const tokens = Array.from({ length: this.n - from }, (_, i) => lane.token(from + i, t));
+    const end = tokens.findIndex((token) => this.ends.has(token));
+    const kept = end < 0 ? tokens : tokens.slice(0, end);
+    const { stop } = this.header;
+    const at = stop ? this.pieces.text(kept).indexOf(stop) : -1;
+    if (at < 0) return { position: from + kept.length, rest: "" };
+    const before = (count) => this.pieces.text(kept.slice(0, count));
+    let last = 0; // of the tokens, the one in which the stop begins
+    while (before(last + 1).length <= at) last++;
+    return { position: from + last, rest: before(last + 1).slice(before(last).length, at) };
+>>>>>>> h-b
   }
 
   word(token) {
@@ -152,18 +169,21 @@ export class Trace {
   /** The words that the texts of two lanes at the cursor's step begin with alike, whether nothing else follows in either, and whether it is open how they go on. */
   sameText(a, b, step) {
     const [mineAt, theirsAt] = [a, b].map((lane) => this.race.reached(lane, step));
+    const [mineEnd, theirsEnd] = [this.endOf(a, mineAt), this.endOf(b, theirsAt)];
+    const end = Math.min(mineEnd.position, theirsEnd.position);
     const tokens = [];
     let [mine, theirs] = [-1, -1];
     for (let p = this.textFrom; p < this.n; p++) {
       [mine, theirs] = [a.token(p, mineAt), b.token(p, theirsAt)];
-      if (mine < 0 || mine !== theirs || this.endsText(mine, p)) break;
+      if (p === end || mine < 0 || mine !== theirs) break;
       tokens.push(mine);
     }
     const words = this.pieces.text(tokens).split(/\s+/).filter(Boolean);
-    const whole = mine >= 0 && mine === theirs;
+    const isAtEnd = this.textFrom < this.n && this.textFrom + tokens.length === end;
+    const whole = isAtEnd && mineEnd.position === theirsEnd.position && mineEnd.rest === theirsEnd.rest;
     const next = [mine, theirs].filter((token) => !whole && token >= 0).map((token) => this.pieces.text([token]));
     const cut = next.some((text) => /^[\p{L}\p{N}]/u.test(text)); // the last word goes on, in one of them at least
-    return { words: words.length - (cut && words.length ? 1 : 0), whole, open: mine < 0 || theirs < 0 };
+    return { words: words.length - (cut && words.length ? 1 : 0), whole, open: !whole && (mine < 0 || theirs < 0) };
   }
 
   /** A lane's totals at the cursor's step, beside the reference's after as many of its steps, for gauges, tables and the summary; null before its first. */
