@@ -72,10 +72,10 @@ def test_a_shared_link_says_what_it_asks_for_and_run_shows_it_as_it_was_shared(p
     assert "press Run" in status(page) and "recorded" in page.inner_text(".sl-run-label")
     page.wait_for_function("document.querySelector('#sl-prompt textarea').value === 'The cat'")
     page.click("#sl-run")
-    page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
+    page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'")
     shows(page, 23)
     assert page.evaluate("surelock.stage.view") == {"step": 23, "pins": [5], "byClock": False, "colour": "state"}
     lacks = "This run lacks what the link asks for: some of its pinned positions."
     assert status(page) == f"The link points at step 7. {lacks}"
     assert "step" not in address(page)
-    expect(page.locator(".sl-narrator")).to_contain_text("of the work", timeout=20_000)
+    expect(page.locator(".sl-narrator")).to_contain_text("of the work")

@@ -205,15 +205,15 @@ const asks = {
   },
 
   /** {id, piece} of the one token that a text is (with a space before it, where that is how a word begins), or {problem}
-   * why it is none. It mirrors `one_token` of surelock/ui/request.py. */
+   * why it is none. */
   async token({ text }) {
     const { tokenizer, shape } = await assembled();
-    if (!text.trim()) return { problem: "Write a word first." };
-    if (text.length > MOST_WORD)
-      return { problem: `A token is shorter than ${text.length.toLocaleString("en")} characters; try a common word.` };
-    const found = [text, ` ${text}`].map((each) => tokenizer.encode(each)).filter((ids) => ids.length === 1);
-    const [id] = found.at(-1) ?? [shape.mask_id];
-    if (id !== shape.mask_id) return { id, piece: tokenizer.pieces([id])[id] };
+    if (!text) return { problem: "Write a word first." };
+    const { length } = Array.from(text);
+    if (length > MOST_WORD)
+      return { problem: `A token is shorter than ${length.toLocaleString("en")} characters; try a common word.` };
+    const id = tokenizer.single(text, shape.mask_id);
+    if (id !== undefined) return { id, piece: tokenizer.pieces([id])[id] };
     return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.` };
   },
 
