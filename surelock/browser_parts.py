@@ -4,16 +4,22 @@ MODEL``.
 
 import argparse
 import json
+import re
+import sys
 from base64 import b64encode
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import Split
+
 from surelock.engines.graph import graphs
 from surelock.engines.onnx import OnnxEngine
 from surelock.files import write_text
 from surelock.loading import STORIES, load
+from surelock.model.families import read_json
 from surelock.model.language_model import LanguageModel
 from surelock.places import ASSETS
 
@@ -21,6 +27,8 @@ FILE = "browser.json"
 RUNTIME = ASSETS / "scripts" / "ort.wasm.gz"
 INTERPRETER = ASSETS / "scripts" / "quickjs.wasm.gz"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+CLASSES = ("L", "N")  # properties of Unicode
+_PROPERTY = re.compile(r"\\[pP]\{[^}]*\}|\\[wWdDbB]|\[:|\(\?i")
 
 
 def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
@@ -48,6 +56,7 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
         if entry.key == "location"
     )
     weights = sorted(set(entries))
+    check_tokenizer(lm.name, read_json(directory / TOKENIZER[0]))
     return {
         "shape": asdict(lm.shape) | {"ends": list(lm.ends)},
         "graphs": {name: b64encode(graph.SerializeToString()).decode() for name, graph in made.items()},
@@ -55,7 +64,41 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
         "files": {name: _fingerprint(directory / name) for name in (*weights, *TOKENIZER)},
         "runtime": _fingerprint(RUNTIME),
         "interpreter": _fingerprint(INTERPRETER),
+        "classes": unicode_classes(),
     }
+
+
+def unicode_classes() -> dict[str, list[int]]:
+    """Return the letters (L) and numbers (N) of the server's tokenizers as ranges: first, last, first, last, ...
+
+    Their library and each browser know another edition of Unicode, so the browser's tokenizer is given these.
+    """
+    every = "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+    found = dict[str, list[int]]()
+    for name in CLASSES:
+        others = Split(Regex(rf"[^\p{{{name}}}]+"), "removed")
+        runs = [piece for piece, _ in others.pre_tokenize_str(every)]
+        found[name] = [ord(end) for run in runs for end in (run[0], run[-1])]
+    return found
+
+
+def check_tokenizer(name: str, tokenizer: dict[str, Any]) -> None:
+    """Raise ValueError for a rule whose characters a browser would take from its edition of Unicode."""
+    before = tokenizer.get("pre_tokenizer") or {}
+    steps = before.get("pretokenizers", [before])
+    patterns = [step.get("pattern", {}).get("Regex", "") for step in steps]
+    properties = {found for pattern in patterns for found in _PROPERTY.findall(pattern)}
+    alike = (
+        tokenizer.get("normalizer") is None
+        and all(step.get("type") in ("Split", "ByteLevel") for step in steps)
+        and not any(step.get("add_prefix_space") for step in steps)
+        and properties <= {rf"\p{{{each}}}" for each in CLASSES}
+    )
+    if not alike:
+        raise ValueError(
+            f"the tokenizer of {name} has rules for characters beside letters and numbers (\\p{{L}}, \\p{{N}}), which "
+            "browsers know from other editions of Unicode: a browser may read a text as other tokens"
+        )
 
 
 def _fingerprint(file: Path) -> dict[str, Any]:

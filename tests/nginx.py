@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.browser.server import ROOT, App, answers, free_port
+from tests.waiting import HANGS
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin")
 
@@ -34,4 +35,4 @@ def front(app: App, folder: Path, **changes: str) -> Iterator[App]:
         yield replace(app, url=f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(HANGS)

@@ -23,6 +23,7 @@ from surelock.ui.gate import Gate
 from surelock.ui.parameters import parameters
 from tests.browser.server import App, serve, wait_for_model
 from tests.loops import finished
+from tests.waiting import HANGS
 
 TOOLS = "gradio_api/mcp/"
 
@@ -77,7 +78,7 @@ def called(**arguments: Any) -> dict[str, Any]:
 
 def asks(app: App, body: Any) -> httpx.Response:
     takes = {"accept": "application/json, text/event-stream"}
-    return httpx.post(f"{app.url}/{TOOLS}", json=body, headers=takes, timeout=60)
+    return httpx.post(f"{app.url}/{TOOLS}", json=body, headers=takes, timeout=HANGS)
 
 
 #: Calls that are refused as /decode refuses them, and what both say.
@@ -153,7 +154,7 @@ def test_nothing_is_computed_for_agents_that_have_left(app: App) -> None:
     with ThreadPoolExecutor(6) as crowd:
         left = list(crowd.map(lambda _: ask(1, gen_length=480, compute="everything"), range(6)))
     assert left == ["left"] * 6
-    assert "done" in ask(20, gen_length=8)
+    assert "done" in ask(HANGS, gen_length=8)
 
 
 def test_there_is_one_tool_and_it_says_what_each_parameter_is(asked: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -30,6 +31,7 @@ from surelock.ui.queue import Queue
 from surelock.ui.race import Runner, make_runner
 from tests.browser.visitor import Visitor, held
 from tests.loops import finished
+from tests.waiting import HANGS
 
 if TYPE_CHECKING:
     from tests.browser.server import App
@@ -141,10 +143,10 @@ def test_gradios_client_waits_in_the_queue_and_is_told_its_place(app: "App") -> 
             time.sleep(0.05)
         assert job.outputs()[0].keys() == {"place", "seconds"} and job.outputs()[0]["place"] == 1
         leave()
-        assert job.result(30)["done"]
+        assert job.result(HANGS)["done"]
     refused = client.submit(prompt="The dog", gen_length=8, steps=9, api_name="/decode")
     with pytest.raises(AppError, match=r"^steps \(9\) must be at most gen_length \(8\)"):
-        refused.result(30)
+        refused.result(HANGS)
 
 
 def test_calls_of_one_client_have_a_quarter_of_the_places_behind_visitors(app: "App") -> None:
@@ -152,13 +154,13 @@ def test_calls_of_one_client_have_a_quarter_of_the_places_behind_visitors(app: "
     call, order = {"prompt": "A fox", "gen_length": 32}, []
 
     def decode() -> None:
-        with httpx.Client(base_url=f"{app.url}/gradio_api/call", timeout=60) as http:
+        with httpx.Client(base_url=f"{app.url}/gradio_api/call", timeout=HANGS) as http:
             event = http.post("/v2/decode", json=call).json()["event_id"]
             order.append("script" if '"done": true' in http.get(f"/decode/{event}").text else "refused")
 
     with ThreadPoolExecutor(8) as pool, held(app.url) as leave:
         waiting = [pool.submit(decode) for _ in range(8)]
-        until = time.monotonic() + 20
+        until = time.monotonic() + HANGS
         while (answer := httpx.post(f"{app.url}/gradio_api/call/v2/decode", json=call)).status_code == 200:
             assert time.monotonic() < until
         assert answer.status_code == 429 and "The queue is full for you: 8 of your runs wait" in answer.json()["detail"]
@@ -169,7 +171,7 @@ def test_calls_of_one_client_have_a_quarter_of_the_places_behind_visitors(app: "
         leave()
         assert next(data for kind, data, _ in events if kind == "end")["end"] == "finished"
         assert order.count("script") <= 1
-        [each.result(60) for each in waiting]
+        [each.result(HANGS) for each in waiting]
     visitor.close()
 
 
@@ -181,7 +183,7 @@ def test_a_call_that_nobody_reads_ends(models: Models, monkeypatch: pytest.Monke
     page = build(models, calls, most=512)
     served = {"middleware": [Middleware(Gate, admit=partial(admit, page, calls))]}
     _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, app_kwargs=served)
-    with closing(page), httpx.Client(base_url=f"{url}gradio_api", timeout=30) as http, ExitStack() as holder:
+    with closing(page), httpx.Client(base_url=f"{url}gradio_api", timeout=HANGS) as http, ExitStack() as holder:
         holder.enter_context(queue.place("another", "another"))
         http.post("/call/v2/decode", json={"prompt": "A fox"}).raise_for_status()
         while len(queue._entries) < 2:  # Gradio may begin a later call sooner
@@ -198,6 +200,7 @@ def test_a_call_that_nobody_reads_ends(models: Models, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("how", ["closes its stream", "cancels"])
 def test_a_caller_who_leaves_ends_his_computation(app: "App", how: str) -> None:
+    whole = whole_call(app)
     call = {"prompt": f"The dog {how}", "gen_length": 480, "compute": "everything"}
     if how == "cancels":
         job = Client(app.url, verbose=False).submit(**call, api_name="/decode")
@@ -205,11 +208,22 @@ def test_a_caller_who_leaves_ends_his_computation(app: "App", how: str) -> None:
             time.sleep(0.05)
         job.cancel()
     else:
-        with httpx.Client(base_url=f"{app.url}/gradio_api/call", timeout=60) as http:
+        with httpx.Client(base_url=f"{app.url}/gradio_api/call", timeout=HANGS) as http:
             event = http.post("/v2/decode", json=call).json()["event_id"]
             with http.stream("GET", f"/decode/{event}") as stream:
                 next(stream.iter_lines())
     visitor, begun = Visitor(app.url), time.monotonic()
     *_, last = visitor.run(prompt=f"After him who {how}", gen_length=8, steps=8, block_length=8)
-    assert last["end"] == "finished" and time.monotonic() - begun < 5, "a whole call takes longer"
+    assert last["end"] == "finished" and time.monotonic() - begun < whole / 2, "the call went on"
     visitor.close()
+
+
+def whole_call(app: "App", many: int = 8) -> float:
+    """The seconds of a call of 480 steps that compute every row, by the first ones of such a run on this machine."""
+    visitor = Visitor(app.url)
+    lane = {"id": "all", "name": "All", "compute": {"kind": "everything"}, "unmask": {"kind": "low_confidence"}}
+    messages = visitor.run(prompt="The dog waits", gen_length=480, steps=480, block_length=480, lanes=[lane])
+    records = (record for message in messages for record in message.get("records", ()))
+    seconds = [record["seconds"] for record in islice(records, many)]
+    visitor.close()
+    return 480 * min(seconds)

@@ -26,6 +26,7 @@ from surelock.decoding.settings import setting
 from surelock.record import field_of
 from surelock.trace.lanes import Lane
 from tests.browser.server import ROOT, free_port
+from tests.waiting import HANGS
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -194,7 +195,7 @@ def test_a_model_that_cannot_load_ends_the_page_with_the_missing_keys(llada):
     kept = {name: value for name, value in config.items() if name not in ("n_layers", "weight_tying")}
     (llada / "config.json").write_text(json.dumps(kept))
     words = [sys.executable, "app.py", "--model", str(llada), "--port", str(free_port())]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=HANGS)
     why = "--model tiny cannot be loaded: config.json has no 'n_layers', 'weight_tying'"
     assert done.returncode == 2 and done.stderr.endswith(f"app.py: error: {why}\n")
 

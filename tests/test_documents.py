@@ -27,6 +27,7 @@ from surelock.research.cli import EXPERIMENTS, with_data
 from surelock.ui.launch import parser
 from tests.browser.server import App
 from tests.soak.__main__ import parser as soak_parser
+from tests.waiting import HANGS
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = {path.name: path.read_text("utf-8") for path in DOCUMENTS}
@@ -136,7 +137,7 @@ def test_curl_commands(app: App) -> None:
     event = answer = ""
     for command in starting("curl"):
         words = [word.replace(ADDRESS, app.url).replace("EVENT_ID", event) for word in command]
-        answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120).stdout
+        answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=HANGS).stdout
         event = event or json.loads(answer)["event_id"]
     last = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith("data: ")][-1]
     assert last[0]["done"] and last[0]["steps"] == 16

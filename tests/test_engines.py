@@ -29,6 +29,7 @@ from surelock.errors import CheckpointError
 from surelock.model import stored
 from surelock.model.checkpoint import find_tensors
 from surelock.model.families import LLADA
+from tests.waiting import HANGS
 
 NEAR = {"epsilon": (0.01, 1e-6), "epsilon_unlock": (0.01, 1e-6), "still": (0.01, 1e-6), "selection": (0.01, 1e-6)}
 NEAR |= {"theta": (0, 1e-5), "theta_unlock": (0, 1e-5)}
@@ -228,7 +229,7 @@ def test_a_whole_run_needs_no_torch(llada: Path) -> None:
     tensors = find_tensors(lm.network, LLADA, llada)
     (llada / "pickled").write_bytes(pickle.dumps((lm.shape, tensors)))
     command = [sys.executable, "-c", WITHOUT_TORCH, str(llada / "pickled")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[1])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, cwd=Path(__file__).parents[1])
     *_, last = surelock.decode(lm, PROMPTS, CHOSEN, compute=surelock.LockRule())
     assert done.stdout == f"{last.tokens.tolist()}\n", done.stderr
 

@@ -33,6 +33,7 @@ from surelock.ui.serving import WORKER_POLICY, KeptAnswers
 from tests.browser.server import App, free_port, serve, wait_for_model
 from tests.browser.visitor import Visitor
 from tests.loops import finished
+from tests.waiting import HANGS
 
 SECURITY = Path(__file__).resolve().parents[1] / "docs" / "security.md"
 
@@ -241,7 +242,7 @@ def test_a_body_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> 
         app = Starlette(routes=[Route("/{path:path}", wait, methods=["POST"])], middleware=[Middleware(Gate)])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
             asks = [asyncio.ensure_future(http.post("/gradio_api/run/predict", json="x" * 9998)) for _ in range(5)]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANGS):
                 while sum(each.done() for each in asks) < 3:
                     await asyncio.sleep(0)
             waiting = [each for each in asks if not each.done()]
@@ -372,7 +373,7 @@ def test_one_client_has_so_many_requests_at_once(monkeypatch: pytest.MonkeyPatch
 
         served = Gate(waits)
         asks = [asyncio.ensure_future(ask(client)) for client in "aaab"]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS):
             while not statuses:
                 await asyncio.sleep(0)
         assert statuses == [429]
@@ -446,8 +447,8 @@ def test_it_stops_at_once_and_leaves_nothing(
         children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children").read_text()
         begun = time.monotonic()
         os.kill(served.process.pid, how)
-        assert served.process.wait(10) == 0
-        assert time.monotonic() - begun < 2.0
+        assert served.process.wait(HANGS) == 0
+        assert time.monotonic() - begun < served.start_seconds, "it takes longer than to start"
     assert "Traceback" not in (tmp_path / "log").read_text()
     assert children == "" and not [each for each in place.rglob("*") if each.is_file()]
 

@@ -17,6 +17,7 @@ import pytest
 
 import surelock
 from tests.browser.server import ROOT, serve
+from tests.waiting import HANGS
 
 pytestmark = pytest.mark.long
 
@@ -47,7 +48,7 @@ def run(commands: Path, folder: Path, *words: str) -> subprocess.CompletedProces
     """A command in an empty folder, with nothing of the checkout in reach."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     whole = [str(commands / "surelock"), *words]
-    return subprocess.run(whole, cwd=folder, env=clean, capture_output=True, text=True, timeout=120)
+    return subprocess.run(whole, cwd=folder, env=clean, capture_output=True, text=True, timeout=HANGS)
 
 
 def test_it_decodes_as_the_checkout_does(commands: Path, tmp_path: Path) -> None:

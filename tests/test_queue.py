@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from surelock.ui import queue as queue_module
 from surelock.ui.queue import Place, Queue, QueueFull
 from tests.loops import finished
+from tests.waiting import HANGS
 
 SIZE = 4
 
@@ -128,7 +129,7 @@ def test_who_waits_hears_after_a_while_though_nothing_changes(monkeypatch: pytes
     async def visit() -> list[Any]:
         with queue.place("a", "a"), queue.place("b", "b") as mine:
             reports = mine.waits()
-            told = [await anext(reports), await asyncio.wait_for(anext(reports), 5)]
+            told = [await anext(reports), await asyncio.wait_for(anext(reports), HANGS)]
             queue.finished("b")
             return [*told, await anext(reports, "left")]
 

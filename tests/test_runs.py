@@ -26,6 +26,7 @@ from surelock.ui.race import Race, weigh
 from surelock.ui.request import Job
 from surelock.ui.runs import Run, Runs
 from tests.loops import finished
+from tests.waiting import HANGS
 
 DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
 JOB = Job("m", "hello", [5, 6], (Lane(id="own", name="Own", decoder=DECODER),))
@@ -161,7 +162,7 @@ def test_a_failure_is_one_sentence_for_all_and_nobody_follows_it(error: BaseExce
         for run in pair:
             number, last = [batch async for batch in batches(run)][-1][-1]
             assert number == 3 and last["end"] == "failed" and sentence in last["problem"]
-            assert last["problem"].endswith(".") and decoder.closed.wait(5)
+            assert last["problem"].endswith(".") and decoder.closed.wait(HANGS)
         assert opened(runs, "c", FakeDecoder()).race is not pair[0].race
 
     finished(visit())

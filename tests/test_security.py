@@ -15,6 +15,7 @@ from tests.browser.server import ROOT, App
 from tests.browser.visitor import Visitor
 from tests.soak.abuse import FILES, GIVEN_AWAY, PARAMETERS, ROUTES, raw_get, wrongly_refused
 from tests.soak.visits import HOWS, visits
+from tests.waiting import HANGS
 
 ADDRESSES = ("", "config", "theme.css", "manifest.json", "openapi.json", "monitoring", "nonsense", "surelock/x")
 ADDRESSES += ("gradio_api/info", "gradio_api/openapi.json", "gradio_api/app_id", "gradio_api/nonsense")
@@ -108,7 +109,7 @@ def decode(app: App, changes: dict[str, Any]) -> str:
     if asked.status_code != 200:
         refused_with_a_reason(asked)
         return asked.text
-    return httpx.get(f"{app.url}/gradio_api/call/decode/{asked.json()['event_id']}", timeout=60).text
+    return httpx.get(f"{app.url}/gradio_api/call/decode/{asked.json()['event_id']}", timeout=HANGS).text
 
 
 @pytest.mark.parametrize("one_of", [18, pytest.param(3, marks=pytest.mark.long)])

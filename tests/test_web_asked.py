@@ -19,6 +19,7 @@ CHANGES: list[dict[str, Any]] = [
     {"steps": None, "block_length": None},
     {"prompt": "  "},
     {"prompt": "x" * 20_001},
+    *({"prompt": text} for text in ("\x85\x1c\u2028", "\ufeff", "🙂" * 20_001)),
     *({"seed": value} for value in (-1, 1.5, None, "many")),
     {"temperature": 1001},
     {"cfg_scale": -0.1},

@@ -1,7 +1,10 @@
 """The tokenizer in JavaScript: the same token ids, and the same pieces."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,10 @@ from tokenizer_kinds import END, KINDS, MASK, tokenizer_of
 from tokenizers import Tokenizer, processors
 from transformers import PreTrainedTokenizerFast
 
+from surelock.browser_parts import check_tokenizer
 from surelock.places import ASSETS
 from surelock.trace.pieces import Pieces
+from surelock.ui.request import one_token
 
 pytestmark = needs_node
 TEXTS = (
@@ -72,3 +77,125 @@ def test_tokenizers_that_put_spaces_before_texts_are_those_of_python(
         assert ids == lm.encode(text, blanks=True), text
     expected = Pieces(tokenizer).of(range(size))
     assert {key: found["pieces"][key] for key in expected} == expected
+
+
+#: GPT-2's rules, of the embedded model, and Qwen2's without its contractions, which differ by more than their classes.
+SPLITS: dict[str, dict[str, Any]] = {
+    "GPT-2": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+    "a pattern of its own": {
+        "type": "Sequence",
+        "pretokenizers": [
+            {
+                "type": "Split",
+                "pattern": {
+                    "Regex": r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+                },
+                "behavior": "Isolated",
+                "invert": False,
+            },
+            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+        ],
+    },
+}
+WHITE = {ord(each) for each in "\t\n\x1c\x1f\x85\u1680\u180e\u2000\u200b\u2028\u202f\u205f\u3000\ufeff"}
+A_TEXT = 4096  # characters of Unicode to a text
+STRADDLING = ("a", "1", " ", "!", "'s", "\n", "\r\n", "\x85", "\ufeff", "\u3000", "é", "²", "中", "\u0301", "__")
+
+
+def telltale(split: dict[str, Any]) -> dict[str, Any]:
+    """The tokenizer.json of a vocabulary whose ids show where a text is split: few pieces, all others unknown."""
+    pieces = ["[UNK]", "a", "1", "!", "Ġ", "Ċ", "'s", "Ġ!"]
+    model = {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": {name: number for number, name in enumerate(pieces)},
+    }
+    told = json.loads((ASSETS / "stories" / "tokenizer.json").read_text("utf-8"))
+    return told | {"added_tokens": [], "decoder": None, "pre_tokenizer": split, "model": model}
+
+
+def digest(ids: list[int]) -> str:
+    return sha256(" ".join(map(str, ids)).encode()).hexdigest()
+
+
+def test_every_character_of_unicode_is_split_as_in_python() -> None:
+    """All planes; halves of characters are no text. What a browser knows of Unicode is of another year."""
+    told = telltale(SPLITS["GPT-2"])
+    given = {"json": told, "config": {}, "classes": shipped(), "size": A_TEXT}
+    found = json.loads(node("tests/js/every_character.js", given=json.dumps(given)))
+    tokenizer = Tokenizer.from_str(json.dumps(told))
+    starts = range(0, 0x110000, A_TEXT)
+    for start, theirs in zip(starts, found, strict=True):
+        letters = [chr(code) for code in range(start, start + A_TEXT) if not 0xD800 <= code < 0xE000]
+        text = "".join(f"a{letter}1 {letter}!" for letter in letters)
+        assert digest(tokenizer.encode(text).ids) == theirs, f"from U+{start:04X} on"
+
+
+@pytest.mark.parametrize("kind", SPLITS)
+def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(tmp_path: Path, kind: str) -> None:
+    told, edges = telltale(SPLITS[kind]), edges_of(shipped())
+    for name, content in (("tokenizer", told), ("tokenizer_config", {}), ("browser", {"classes": shipped()})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content), "utf-8")
+    texts = in_lines(f"{edge}{other}{edge} {other}{edge}a" for edge in edges for other in STRADDLING)
+    found = json.loads(node("tests/js/tokens.js", tmp_path, given=json.dumps({"texts": texts, "size": 0})))
+    expected = [read.ids for read in Tokenizer.from_str(json.dumps(told)).encode_batch(texts)]
+    assert [text for text, mine, theirs in zip(texts, found["ids"], expected, strict=True) if mine != theirs] == []
+
+
+def test_letters_and_numbers_touch_a_blank_as_in_python(stories: Any) -> None:
+    """Python's edition of Unicode, which `re` knows, is another one again."""
+    texts = in_lines(f"{edge}__ . __{edge} __ {edge}" for edge in edges_of(shipped()))
+    found = json.loads(node("tests/js/tokens.js", ASSETS / "stories", given=json.dumps({"texts": texts, "size": 0})))
+    expected = [stories.encode(text, blanks=True) for text in texts]
+    assert [text for text, mine, theirs in zip(texts, found["blanks"], expected, strict=True) if mine != theirs] == []
+
+
+def test_a_word_is_one_token_where_it_is_in_python(stories: Any) -> None:
+    texts = [*map(chr, range(1, 0x180)), *"\u2003\u2028\u200b\ufeff🙂中", "dog", " dog", "dog ", "  ", "<|mask|>", "é"]
+    found = json.loads(node("tests/js/tokens.js", ASSETS / "stories", given=json.dumps({"texts": texts, "size": 0})))
+
+    def single(text: str) -> int | None:
+        try:
+            return one_token(stories, text)["id"]
+        except ValueError:
+            return None
+
+    assert dict(zip(texts, found["singles"], strict=True)) == {text: single(text) for text in texts}
+
+
+def in_lines(texts: Iterable[str], many: int = 64) -> list[str]:
+    """So many texts in one, each in a line: to encode one costs far more than to encode its characters."""
+    left = iter(texts)
+    return list(iter(lambda: "\n".join(islice(left, many)), ""))
+
+
+def shipped() -> dict[str, list[int]]:
+    """The classes that the page is served with, if any."""
+    return json.loads((ASSETS / "stories" / "browser.json").read_text("utf-8")).get("classes")
+
+
+def edges_of(classes: dict[str, list[int]]) -> list[str]:
+    """The first and last characters of each range, and their neighbours outside."""
+    ends = {code + step for ranges in classes.values() for code in ranges for step in (-1, 0, 1)} | WHITE
+    return [chr(code) for code in sorted(ends) if not 0xD800 <= code < 0xE000]
+
+
+UNLIKE: dict[str, dict[str, Any]] = {
+    "a normalizer": {"normalizer": {"type": "NFKC"}},
+    "punctuation": {"pre_tokenizer": {"type": "Punctuation", "behavior": "Isolated"}},
+    "a space before a text": {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}},
+    "another class": {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"\p{Lu}"}, "behavior": "Isolated"}},
+    "letters of either case": {
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"(?i:'s)"}, "behavior": "Isolated"}
+    },
+}
+
+
+@pytest.mark.parametrize("kind", UNLIKE)
+def test_a_tokenizer_that_a_browser_reads_by_its_edition_of_unicode_is_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match="the tokenizer of it has rules for characters beside letters and numbers"):
+        check_tokenizer("it", telltale(SPLITS["GPT-2"]) | UNLIKE[kind])
+    for split in SPLITS.values():
+        check_tokenizer("it", telltale(split))

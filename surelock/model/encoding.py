@@ -21,7 +21,6 @@ _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 _BUSY_SECONDS = 10
 _MOST_GROWTH, _MOST_ADDED = 100, 100_000  # of a text: by a factor, and by what a template adds
 _PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning of their own
-_BLANK = r"(?<![\w\\])_{2,}(?![\w\\])"
 _LETTER = "a"
 _BEGINNINGS = (_LETTER, ".", "0", "x", "-", ")", "q", "7")  # of texts; one of them merges with no text that follows it
 
@@ -51,6 +50,21 @@ def _using(owner: str, words: str) -> Iterator[None]:
         raise ValueError(f"{words}: {first_line(error)}") from error
     finally:
         _LOCKS[owner].release()
+
+
+def _blank(text: str) -> str:
+    """Return the pattern of a blank in a text.
+
+    Letters and numbers are those of the tokenizers' library, as in the browser: `re` knows those of Python's edition of
+    Unicode.
+    """
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import Split
+
+    others = Split(Regex(r"[^\p{L}\p{N}]+"), "removed")
+    letters = {letter for run, _ in others.pre_tokenize_str(text) for letter in run}
+    touching = re.escape("".join(sorted(letters)) + "_\\")
+    return rf"(?<![{touching}])_{{2,}}(?![{touching}])"
 
 
 class Expanded(ValueError):
@@ -126,9 +140,10 @@ class Encoder:
     def with_blanks(self, text: str, mask_id: int) -> str:
         """Return a text as the `Rendering` with masks for its blanks, see `LanguageModel.encode`."""
         mask = self.tokenizer.added_tokens_decoder.get(mask_id)
-        pattern = _BLANK if mask is None else f"{_BLANK}|{re.escape(mask.content)}"
         parts: list[str | int] = []
         with encoding(self.owner, text):
+            blank = _blank(text)
+            pattern = blank if mask is None else f"{blank}|{re.escape(mask.content)}"
             for number, piece in enumerate(re.split(f" ?({pattern})", text)):
                 parts += [mask_id] * (1 if piece.strip("_") else len(piece)) if number % 2 else [piece]
         written = "".join(each if isinstance(each, str) else "_" for each in parts)

@@ -11,6 +11,7 @@ from playwright.sync_api import Frame, Page
 
 from surelock.trace.replay import replay_html
 from tests.browser.server import ROOT
+from tests.waiting import HANGS
 
 SIZES = {"1280": (1280, 800), "1440": (1440, 900), "1920": (1920, 1080), "phone": (390, 844)}
 SHORT = {"gen_length": 24, "steps": 24}
@@ -62,7 +63,7 @@ def replayed(page: Page, folder: Path, document: dict[str, Any], query: str = ""
 def exported(page: Page, folder: Path, button: str = "Trace (JSON)") -> Path:
     """The file that a button of Export gives."""
     page.click("role=tab[name='Export']")
-    with page.expect_download(timeout=60_000) as waiting:
+    with page.expect_download() as waiting:
         page.click(f"button:has-text('{button}')")
     path = folder / waiting.value.suggested_filename
     waiting.value.save_as(path)
@@ -75,23 +76,23 @@ def imported(page: Page, document: dict[str, Any]) -> None:
     page.evaluate("window.before = surelock.stage.trace")
     data = json.dumps(document).encode()
     page.set_input_files("#sl-import", {"name": "trace.json", "mimeType": "application/json", "buffer": data})
-    until(page, "surelock.stage.trace !== before && surelock.stage.label.textContent.startsWith('Imported')", 60)
+    until(page, "surelock.stage.trace !== before && surelock.stage.label.textContent.startsWith('Imported')")
 
 
 def run_to_end(page: Page) -> None:
     """Press Run and wait for the end of the run that this starts."""
     before = page.evaluate("surelock.live.run?.id ?? null")
     page.click("#sl-run")
-    until(page, f"(surelock.live.run?.id ?? null) !== {json.dumps(before)}", 90)
+    until(page, f"(surelock.live.run?.id ?? null) !== {json.dumps(before)}")
     wait_for_run(page)
-    until(page, "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.race.live", 90)
+    until(page, "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.race.live")
 
 
 def wait_for_run(page: Page, steps: int = 1) -> None:
     """Until the page's own run has that many steps."""
     shown = "surelock.live.run && surelock.stage.trace === surelock.live.run.trace"
     try:
-        until(page, f"{shown} && surelock.stage.trace.count >= {steps}", 90)
+        until(page, f"{shown} && surelock.stage.trace.count >= {steps}")
     except AssertionError as error:
         raise AssertionError(f"no run of {steps} steps; the page says {status(page)!r}") from error
 
@@ -106,9 +107,9 @@ def shows(page: Page, step: int) -> None:
     until(page, f"Number(surelock.stage.root.dataset.step) === {step}")
 
 
-def until(page: Page | Frame, condition: str, seconds: float = 30) -> None:
+def until(page: Page | Frame, condition: str) -> None:
     """Until an expression is true; unlike wait_for_function it does so in a page that forbids eval, too."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + HANGS
     while not page.evaluate(f"() => Boolean({condition})"):
         assert time.monotonic() < end, condition
         page.wait_for_timeout(40)
@@ -182,9 +183,9 @@ def true_states(document: dict[str, Any], lane: int, step: int) -> list[int]:
     ]
 
 
-def draws(page: Page, lane: int, states: list[int], seconds: float = 30) -> None:
+def draws(page: Page, lane: int, states: list[int]) -> None:
     """A lane's canvas comes to show these states, and then stands still."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + HANGS
     while (drawn := drawn_states(page, lane)) != states:
         assert time.monotonic() < end, f"lane {lane} at step {shown(page)}: {drawn} instead of {states}"
         page.wait_for_timeout(40)
@@ -202,18 +203,14 @@ CENTRE = """([lane, cell]) => {
 }"""
 
 
-def tap(page: Page, place: str) -> bool:
-    """A finger's tap on what stands still there; whether the page heard a click, or only ceased to scroll."""
+def tap(page: Page, place: str) -> None:
+    """A finger's tap on what stands still there, of which the page hears a click."""
     page.evaluate(
         "() => { window.heard = 0; addEventListener('click', () => heard++, { capture: true, once: true }); }"
     )
     page.touchscreen.tap(*steady(page, place))
-    try:
-        until(page, "heard", 2)
-    except AssertionError:
-        return False
+    until(page, "heard")
     settled(page)
-    return True
 
 
 def steady(page: Page, place: str) -> Any:

@@ -5,9 +5,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser.server import FLAGS, chromium_path
+from tests.waiting import HANGS
 
 OPEN_FORM = """window.opensForm = innerWidth > 768;
 const openForm = () => window.surelock?.page.now.arrived
@@ -18,6 +19,13 @@ addEventListener("DOMContentLoaded", () => {
   still.textContent = ".sidebar, .sidebar ~ * { transition: none !important; }";
   document.head?.append(still);
 });"""  # most tests use it
+# Gradio's sign of loading asks for frame after frame to count its seconds, for good once it has gone (6.31):
+# sixty frames a second in which nothing is drawn, a tenth of a core.
+RESTS = r"""{
+  const ask = window.requestAnimationFrame.bind(window);
+  const counts = /^\(\) ?=> ?\{.{1,20}\(performance\.now\(\) ?-/s;
+  window.requestAnimationFrame = (draw) => counts.test(draw) ? 0 : ask(draw);
+}"""
 # All pages share a process and a thread that paints: starting them anew is a twelfth of what a short test costs.
 SHARED = ["--renderer-process-limit=1", "--disable-site-isolation-trials", "--num-raster-threads=1"]
 MODULES = Path(__file__).resolve().parents[2] / "assets" / "js"
@@ -36,6 +44,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
     chromium = chromium_path("chromium-headless-shell")  # the same without windows: half of the processor time
     if chromium is None:
         pytest.skip("no Chromium on this machine: on Debian, apt-get install chromium-headless-shell")
+    expect.set_options(timeout=HANGS * 1000)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("profile"),
@@ -45,8 +54,9 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
             reduced_motion="reduce",
             accept_downloads=True,
         )
-        opened.set_default_timeout(30_000)
+        opened.set_default_timeout(HANGS * 1000)
         opened.add_init_script(OPEN_FORM)
+        opened.add_init_script(RESTS)
         yield opened
         opened.close()
 

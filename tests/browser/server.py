@@ -18,6 +18,8 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, Playwright
 
+from tests.waiting import HANGS
+
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "a-secret-of-the-environment"  # as a token on a Space
 FLAGS = [
@@ -33,11 +35,12 @@ FLAGS = [
 
 @dataclass
 class App:
-    """A served page: its address, its process and the file that it prints into, if any."""
+    """A served page: its address, its process, the file that it prints into, if any, and how long it took to start."""
 
     url: str
     process: subprocess.Popen[bytes]
     log: Path | None
+    start_seconds: float
 
     def cpu_seconds(self) -> float:
         """Processor time the server has used so far, all threads."""
@@ -60,10 +63,10 @@ def answers(url: str, process: subprocess.Popen[bytes]) -> None:
     begun = time.monotonic()
     while True:
         try:
-            if httpx.get(url, timeout=30).status_code == 200:
+            if httpx.get(url, timeout=HANGS).status_code == 200:
                 return
         except httpx.TransportError as error:  # not listening yet, or just beginning to
-            if process.poll() is not None or time.monotonic() - begun > 90:
+            if process.poll() is not None or time.monotonic() - begun > HANGS:
                 raise RuntimeError(f"{process.args} did not start") from error
             time.sleep(0.05)
 
@@ -82,16 +85,17 @@ def serve(
     output: Any = log.open("wb") if log else subprocess.DEVNULL
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False", "HF_TOKEN": SECRET}
     environment |= {"GRADIO_SERVER_PORT": str(port), **(more or {})}
+    begun = time.monotonic()
     process = subprocess.Popen(
         [*command, *arguments], cwd=cwd, env=environment, stdout=output, stderr=subprocess.STDOUT
     )
     url = f"http://127.0.0.1:{port}"
     try:
         answers(f"{url}/", process)
-        yield App(url, process, log)
+        yield App(url, process, log, time.monotonic() - begun)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(HANGS)
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -114,11 +118,11 @@ def files_of(folder: Path, handler: type[SimpleHTTPRequestHandler] = Quiet) -> I
         server.shutdown()
 
 
-def wait_for_model(app: App, seconds: float = 90) -> None:
+def wait_for_model(app: App) -> None:
     """Until the embedded model is loaded."""
     from tests.browser.visitor import Visitor
 
-    visitor, until = Visitor(app.url), time.monotonic() + seconds
+    visitor, until = Visitor(app.url), time.monotonic() + HANGS
     while visitor.state("stories") != "ready":
         if time.monotonic() > until:
             raise RuntimeError(f"the model did not load: {visitor.state('stories')}")

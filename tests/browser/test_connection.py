@@ -27,7 +27,7 @@ def begin(page: Page) -> None:
     """Press Run, and wait until the run that this starts has some steps."""
     before = page.evaluate("surelock.live.run?.id ?? null")
     page.click("#sl-run")
-    until(page, f"(surelock.live.run?.id ?? null) !== {before!r}".replace("None", "null"), 60)
+    until(page, f"(surelock.live.run?.id ?? null) !== {before!r}".replace("None", "null"))
     wait_for_run(page, 5)
 
 
@@ -36,7 +36,7 @@ def test_a_run_goes_on_by_itself_after_three_seconds_without_a_network(page: Pag
     begin(page)
     line.cut(3.0)
     expect(page.locator(".sl-status")).to_have_text(GOES_ON)
-    until(page, "surelock.stage.root.dataset.state === 'idle'", 60)
+    until(page, "surelock.stage.root.dataset.state === 'idle'")
     assert page.inner_text(".sl-status") == "" and page.evaluate("surelock.stage.runs.entries.at(-1).source") == "live"
     whole = page.evaluate(STEPS)
     run_to_end(page)
@@ -56,7 +56,7 @@ def test_what_the_tab_has_outlives_the_server(page: Page) -> None:
         line.cut()
         expect(status).to_have_text(GOES_ON)
     with serve(port=line.to) as app:
-        expect(status).to_have_text(f"{GONE} What was computed is kept.", timeout=30_000)
+        expect(status).to_have_text(f"{GONE} What was computed is kept.")
         assert page.evaluate("[surelock.page.now.phase, surelock.stage.runs.entries.at(-1).source]") == [
             "idle",
             "interrupted",
@@ -91,7 +91,7 @@ def test_a_page_says_that_its_server_was_updated_and_works_after_a_reload(page: 
     with serve(port=line.to, cwd=tmp_path) as app:
         wait_for_model(app)
         said = "The server was updated since this page was opened: reload the page."
-        expect(page.locator(".sl-status")).to_contain_text(said, timeout=30_000)
+        expect(page.locator(".sl-status")).to_contain_text(said)
         page.reload()
         until(page, "window.surelock?.page?.now.arrived")
         run_to_end(page)

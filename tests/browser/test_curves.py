@@ -109,7 +109,7 @@ def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
     epsilon = page.evaluate("surelock.stage.drawer.epsilon.value")
     assert epsilon < 5e-4
     page.click("button:has-text('Race it')")
-    until(page, "surelock.stage.trace.lanes.length === 3 && surelock.stage.trace.lanes[2].count >= 2", 60)
+    until(page, "surelock.stage.trace.lanes.length === 3 && surelock.stage.trace.lanes[2].count >= 2")
     raced = page.evaluate("surelock.stage.trace.lanes[2].decoder")
     assert raced["compute"]["epsilon"] == epsilon and raced["name"].startswith("SureLock, ε ") and not raced["events"]
     assert not page.is_visible(".sl-epsilon") and page.is_visible(".sl-cell-curve"), "records still come"

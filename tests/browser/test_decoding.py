@@ -93,7 +93,7 @@ def heard_last(page: Page) -> Any:
 
 def test_a_run_pauses_steps_and_stops(page: Page) -> None:
     start(page)
-    page.wait_for_function("window.heard.some((m) => m.records)", timeout=60_000)
+    page.wait_for_function("window.heard.some((m) => m.records)")
     page.evaluate("window.run.pause()")
     count = page.evaluate("window.heard.length")
     settled(page)

@@ -13,6 +13,7 @@ from surelock.trace.table import read_trace
 from tests.browser.actions import exported, run_to_end, seek, settled, until, visit
 from tests.browser.server import App, serve
 from tests.browser.test_site import touched
+from tests.waiting import HANGS
 
 OFFER = "This server can compute it instead: choose it beside Run."
 COMMITS = "surelock.live.run.trace.lanes.map(({ steps }) => steps.map(({ unmasked, locked }) => [unmasked, locked]))"
@@ -57,12 +58,12 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Pag
     seek(page, step)
     page.evaluate(f"surelock.stage.cells.pin({cell}); surelock.stage.cells.open({cell}, surelock.stage.sides[1])")
     line = page.locator(".sl-attended", has_text="attended most to").first
-    expect(line).to_be_visible(timeout=10_000)
+    expect(line).to_be_visible()
     assert page.locator(".sl-drawer").inner_text().count("%") >= 5, "likely words"
     assert touched(page) == 2
     alike = "surelock.starting.raceLike(surelock.stage.trace, surelock.stage.trace.lanes.map(({ decoder }) => decoder))"
     assert page.evaluate(alike) == "", "a lesson's own run"
-    until(page, "surelock.live.run?.trace?.lanes.length === 2 && surelock.live.run.over", 60)
+    until(page, "surelock.live.run?.trace?.lanes.length === 2 && surelock.live.run.over")
     frames = read_trace(exported(page, tmp_path))
     assert frames.lanes.engine.str.startswith("onnxruntime-web").all()
     assert [url for url in asked if "heartbeat" not in url] == [], "the server is asked nothing"
@@ -78,7 +79,7 @@ def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_read
     run_to_end(page)
     asked.clear()
     here(page, app, gen_length=8, steps=8)
-    until(page, "surelock.page.now.decoder", 30)
+    until(page, "surelock.page.now.decoder")
     run_to_end(page)
     assert [url for url in asked if "sha256=" in url] == [], "it was kept"
 
@@ -110,10 +111,10 @@ def test_over_plain_http_at_a_numeric_address(browser: Browser) -> None:
         assert page.evaluate("[isSecureContext, 'caches' in self]") == [False, False]
         assert not page.is_visible(".sl-action-where"), "there is nothing to choose"
         page.click(".sl-action-run")
-        until(page, "surelock.live.run?.over", 60)
+        until(page, "surelock.live.run?.over")
         missing = "Over plain http a browser keeps no files of a page: the next visit may fetch the decoder again."
         expect(page.locator(".sl-status")).to_have_text(missing)
         context.close()
         said = httpx.post(f"{app.url}/gradio_api/call/v2/decode", json={"prompt": "A"}).json()["event_id"]
-        answer = httpx.get(f"{app.url}/gradio_api/call/decode/{said}", timeout=30).text
+        answer = httpx.get(f"{app.url}/gradio_api/call/decode/{said}", timeout=HANGS).text
         assert "This server computes no runs (--decode-in browser)" in answer

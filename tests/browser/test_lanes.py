@@ -69,7 +69,7 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
         values = page.locator(".sl-gauge >> nth=0 >> .sl-gauge-value").all_inner_texts()
         assert values == [f"{100 * flops[i] / flops[reference]:.0f} %" for i in others]
         spoken = page.locator(".sl-stage > .sl-hidden").first  # now and then
-        expect(spoken).to_contain_text(f"of the computation of {NAMES[reference]}", timeout=10_000)
+        expect(spoken).to_contain_text(f"of the computation of {NAMES[reference]}")
     page.locator(".sl-refer").nth(2).click()
     header = json.loads(exported(page, tmp_path).read_text("utf-8"))["header"]
     assert header["reference"] == header["lanes"][2]["id"]

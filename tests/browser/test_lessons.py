@@ -43,7 +43,7 @@ def press(page: Page, name: str) -> None:
 
 
 def place(page: Page, number: int) -> None:
-    until(page, f"surelock.stage.lessons?.open && surelock.stage.lessons.page === {number - 1}", 60)
+    until(page, f"surelock.stage.lessons?.open && surelock.stage.lessons.page === {number - 1}")
 
 
 READ: dict[str, Document] = {}
@@ -242,7 +242,7 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
             page.evaluate("(page) => surelock.stage.lessons.go(page)", number)
             page.evaluate("document.querySelector('.sl-lesson').scrollIntoView()")
             if "curves" in told["shows"]:
-                until(page, "surelock.stage.curves", 5)
+                until(page, "surelock.stage.curves")
             settled(page)
             where = (lesson["name"], number + 1)
             shown = [part for part in told["shows"] if not part.startswith("lane:")]

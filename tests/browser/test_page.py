@@ -91,3 +91,30 @@ def test_a_stylesheet_that_comes_after_the_stage_gives_it_its_colours(page: Page
         route.continue_()
     until(page, "surelock.stage.colours.masked === '#e9ecf1'")
     expect(page.locator("footer .divider")).to_be_hidden()
+
+
+COUNTS = """{
+  const ask = window.requestAnimationFrame.bind(window);
+  window.asked = { frames: 0, ask };
+  window.requestAnimationFrame = (draw) => {
+    asked.frames++;
+    return ask(draw);
+  };
+}"""
+#: How many frames the page's scripts ask for while thirty are drawn for the test.
+FRAMES = """async () => {
+  const before = asked.frames;
+  for (let i = 0; i < 30; i++) await new Promise((then) => asked.ask(then));
+  return asked.frames - before;
+}"""
+
+
+def test_a_page_at_rest_asks_for_no_frame(page: Page, app: App) -> None:
+    """Once it has loaded, and once it has played: what asks for one after the other is asked for good."""
+    page.add_init_script(COUNTS)
+    visit(page, app.url)
+    page.evaluate("surelock.stage.timeline.pause()")
+    assert 0 in (page.evaluate(FRAMES) for _ in range(60))
+    seek(page, 0)
+    page.evaluate("surelock.stage.timeline.play()")
+    assert 0 in (page.evaluate(FRAMES) for _ in range(60)), "it plays to the end"

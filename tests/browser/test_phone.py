@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.actions import CENTRE, seek, serious, steady, tap, until, visit, wait_for_run
 from tests.browser.server import App
+from tests.waiting import HANGS
 
 WIDTH, HEIGHT = 390, 844
 
@@ -16,7 +17,7 @@ WIDTH, HEIGHT = 390, 844
 def phone(browser: Browser, app: App) -> Iterator[Page]:
     size = {"width": WIDTH, "height": HEIGHT}
     context = browser.new_context(viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce")  # type: ignore[arg-type]
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(HANGS * 1000)
     page = context.new_page()
     visit(page, app.url)
     seek(page, 50)
@@ -111,7 +112,7 @@ def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
     phone.wait_for_selector(".sl-action-stop")
     assert box(phone, ".sl-narrator-box")["y"] == at, "Stop takes no second line"
     wait_for_run(phone)
-    phone.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
+    phone.wait_for_function("surelock.stage.root.dataset.state === 'idle'")
     assert serious(phone) == []
     outside = (
         "e => !e.closest('.sl-tablist, .sl-hidden, .sl-side, .sl-quick, svg')"

@@ -42,7 +42,7 @@ def test_the_video_is_a_webm_of_the_length_it_says(replay: Page, tmp_path: Path)
     expect(replay.locator(SAID)).to_have_text("The video was cancelled.")
     assert replay.locator(".sl-filming").is_hidden()
 
-    with replay.expect_download(timeout=120_000) as waiting:
+    with replay.expect_download() as waiting:
         replay.click("text=Race (video)")
         expect(replay.locator(".sl-filming")).to_contain_text("Making the video")
         until(replay, "document.querySelector('.sl-filming progress').value > 0.1")

@@ -71,10 +71,10 @@ def test_a_shared_link_is_computed_at_once_and_says_what_it_lacks(page: Page, ap
     arrive(page, f"{app.url}/?{query}&prompt=The+cat&step=7&pins=5,900&race=steps")
     assert page.evaluate("surelock.stage.trace.header.prompt") == "The cat"
     page.wait_for_function("document.querySelector('#sl-prompt textarea').value === 'The cat'")
-    page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
+    page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'")
     shows(page, 23)
     assert page.evaluate("surelock.stage.view") == {"step": 23, "pins": [5], "byClock": False, "colour": "state"}
     lacks = "This run lacks what the link asks for: some of its pinned positions."
     assert status(page) == f"The link points at step 7. {lacks}"
     assert "step" not in address(page)
-    expect(page.locator(".sl-narrator")).to_contain_text("of the work", timeout=20_000)
+    expect(page.locator(".sl-narrator")).to_contain_text("of the work")

@@ -55,7 +55,7 @@ def test_settings_come_with_their_model(page: Page, several: App) -> None:
     page.evaluate("surelock.stage.trace.header.prompt = 'A fox ran'")
     page.click("role=tab[name='Runs']")
     page.click("button[aria-label='Use these settings, of run 1']")
-    expect(label).to_have_value("tales", timeout=30_000)
+    expect(label).to_have_value("tales")
     expect(page.locator(".sl-status")).to_contain_text("The form holds the settings")
     expect(page.locator("#sl-prompt textarea")).to_have_value("A fox ran")
     expect(page.locator("#sl-gen-length input[type=number]")).to_have_value("128")

@@ -39,7 +39,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(page: Page) -> None:
     before = page.evaluate("surelock.live.run?.id ?? null")
     page.click(".sl-action-run")
-    until(page, f"(surelock.live.run?.id ?? null) !== {json.dumps(before)} && surelock.live.run.over", 90)
+    until(page, f"(surelock.live.run?.id ?? null) !== {json.dumps(before)} && surelock.live.run.over")
 
 
 def touched(page: Page) -> int:
@@ -108,11 +108,11 @@ def test_a_recording_is_computed_again_as_it_is_and_a_branch_goes_on_from_it(
     recorded = page.evaluate(f"({COMMITS})(surelock.stage.trace)")
     page.evaluate("window.recording = surelock.stage.trace")
     page.evaluate(MASK_AGAIN)
-    until(page, "surelock.live.run?.over", 300)
+    until(page, "surelock.live.run?.over")
     branch = page.evaluate(f"({COMMITS})(surelock.live.run.trace)")[-1]
     assert len(branch) == len(recorded[1]) and branch[:7] == recorded[1][:7] and branch != recorded[1]
     page.evaluate("surelock.starting.raceLike(recording, recording.lanes.map(({ decoder }) => decoder))")
-    until(page, "surelock.live.run?.over && !surelock.live.run.branching", 300)
+    until(page, "surelock.live.run?.over && !surelock.live.run.branching")
     assert page.evaluate(f"({COMMITS})(surelock.live.run.trace)") == recorded
 
 
@@ -165,7 +165,7 @@ def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page: Page, 
     expect(page.locator(".sl-status")).to_have_text("The rule was not let run.")
     page.click(".sl-action-run")
     page.click(LET)
-    until(page, "surelock.live.run?.over", 60)
+    until(page, "surelock.live.run?.over")
     shares = "((trace) => trace.lanes.map((lane) => trace.totals(lane, trace.race.last).flopsShare))"
     every, own = page.evaluate(f"{shares}(surelock.live.run.trace)")
     assert every == 1 and 0.4 < own < 0.7

@@ -58,7 +58,7 @@ def test_two_tabs_have_a_run_each(page: Page, app: App) -> None:
     other = opened.value
     until(other, "window.surelock?.stage.trace && document.querySelector('#sl-gen-length input')?.value == 24")
     run_to_end(other)
-    until(page, "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.race.live", 90)
+    until(page, "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.race.live")
     shown = "(({ header, count }) => [header.prompt, count])(surelock.stage.trace)"
     for each, expected in ((page, [prompts[0], 64]), (other, [prompts[1], 24])):
         assert each.evaluate(shown) == expected

@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 from httpx_sse import connect_sse
 
+from tests.waiting import HANGS
+
 
 class Visitor:
     """One tab.
@@ -20,7 +22,7 @@ class Visitor:
 
     def __init__(self, url: str, **headers: str) -> None:
         named = {"x-surelock-visitor": secrets.token_hex(8), **headers}
-        self.http = httpx.Client(base_url=url, timeout=60.0, headers=named)
+        self.http = httpx.Client(base_url=url, timeout=HANGS, headers=named)
         self.id, self.bytes = "", 0
 
     def form(self, **changes: Any) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def held(url: str) -> Iterator[Callable[[], None]]:
     def leave() -> None:
         with httpx.Client() as http:
             http.post(f"{url}/surelock/runs/{visitor.id}/stop")
-        reading.join(60)
+        reading.join(HANGS)
 
     try:
         yield leave

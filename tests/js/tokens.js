@@ -7,11 +7,15 @@ import { TextTokenizer } from "../../assets/js/decode/tokenizer.js";
 
 const [folder] = process.argv.slice(2);
 const read = (...parts) => JSON.parse(readFileSync(join(...parts), "utf8"));
-const tokenizer = new TextTokenizer(read(folder, "tokenizer.json"), read(folder, "tokenizer_config.json"));
+const [json, config, { classes }] = ["tokenizer.json", "tokenizer_config.json", "browser.json"].map((name) =>
+  read(folder, name),
+);
+const tokenizer = new TextTokenizer(json, config, classes);
 const { texts, size } = JSON.parse(readFileSync(0, "utf8"));
 const ids = Array.from({ length: size }, (_, id) => id);
 const encoded = {
   ids: texts.map((text) => tokenizer.encode(text)),
   blanks: texts.map((text) => tokenizer.encode(text, 1)),
+  singles: texts.map((text) => tokenizer.single(text, 1) ?? null),
 };
 console.log(JSON.stringify({ ...encoded, pieces: tokenizer.pieces(ids) }));

@@ -91,7 +91,8 @@ class Files {
  * whole. */
 export async function assemble(ort, { model, runtime, interpreter }, hear) {
   const at = (name) => (typeof model === "string" ? new URL(name, model) : model[name]);
-  const { shape, graphs, weights, ...listed } = JSON.parse(textOf(await fetched("browser.json", at("browser.json"))));
+  const described = JSON.parse(textOf(await fetched("browser.json", at("browser.json"))));
+  const { shape, graphs, weights, classes, ...listed } = described;
   const packed = ["ort.wasm.gz", runtime, listed.runtime];
   const typed = ["quickjs.wasm.gz", interpreter, listed.interpreter];
   const parts = Object.entries(listed.files).map(([name, each]) => [name, at(name), each]);
@@ -121,6 +122,6 @@ export async function assemble(ort, { model, runtime, interpreter }, hear) {
   const [tokens, config] = ["tokenizer.json", "tokenizer_config.json"].map((name) => JSON.parse(textOf(content[name])));
   const lost = globalThis.isSecureContext ? KEEPS_NONE : PLAIN_HTTP;
   const note = (await files.keeps()) ? "" : lost;
-  const tokenizer = new TextTokenizer(tokens, config);
+  const tokenizer = new TextTokenizer(tokens, config, classes);
   return { engine, tokenizer, shape, note, digits, interpreter: async () => gunzipped(await files.get(...typed)) };
 }

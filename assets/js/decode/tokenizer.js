@@ -1,13 +1,18 @@
 // Text to token ids and back, by Hugging Face's own tokenizer in JavaScript, as `LanguageModel.encode` does.
 
 import { Tokenizer } from "@huggingface/tokenizers";
-import { BLANK } from "../trace/blanks.js";
+import { blankBetween } from "../trace/blanks.js";
 
 const FALLBACK_BYTE = /^<0x([0-9A-Fa-f]{2})>$/;
 const LONE_HALF = /\p{Surrogate}/u;
 const LETTER = "a";
 const BEGINNINGS = [LETTER, ".", "0", "x", "-", ")", "q", "7"]; // of texts; one of them merges with no text that follows it
 const EXACT = { skip_special_tokens: false, clean_up_tokenization_spaces: false };
+const SET = /\[(?:\\.|[^\]\\])*\]/g; // in the source of a pattern
+const PROPERTY = /\\p\{(\w+)\}/g;
+const UNPRINTED = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u; // as of Python's `str.isprintable`
+/** How byte-level tokenizers split a text where their file names no pattern, GPT-2's. */
+const GPT2 = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
 
 /** The characters by which byte-level BPE vocabularies (GPT-2's and its heirs') stand for bytes. */
 function byteAlphabet() {
@@ -18,21 +23,52 @@ function byteAlphabet() {
   return new Map([...plain, ...others.map((b, n) => [String.fromCharCode(256 + n), b])]);
 }
 
+/** What stands in a set of characters for ranges, a list of first, last, first, last, ... in the notation \x{…} or \u{…}. */
+function rangesOf(ranges, notation) {
+  const ends = ranges.map((code) => `\\${notation}{${code.toString(16)}}`);
+  return ends.map((end, i) => (i % 2 ? `-${end}` : end)).join("");
+}
+
+/** The source of a pattern with ranges in place of the properties that `classes` has. */
+function spelled(pattern, classes) {
+  const inside = (text, name) => (classes[name] ? rangesOf(classes[name], "x") : text);
+  const alone = (text, name) => (classes[name] ? `[${inside(text, name)}]` : text);
+  return pattern.replace(SET, (set) => set.replace(PROPERTY, inside)).replace(PROPERTY, alone);
+}
+
+/** A step of tokenizer.json that splits by the server's letters and numbers: a browser knows another edition of Unicode. */
+function splitting(step, classes) {
+  if (step?.type === "Sequence") {
+    const steps = step.pretokenizers.map((each) => splitting(each, classes));
+    return { ...step, pretokenizers: steps };
+  }
+  if (step?.type === "Split" && step.pattern.Regex) {
+    return { ...step, pattern: { Regex: spelled(step.pattern.Regex, classes) } };
+  }
+  if (step?.type !== "ByteLevel" || step.use_regex === false) return step;
+  const words = { type: "Split", pattern: { Regex: spelled(GPT2, classes) }, behavior: "Isolated", invert: false };
+  return { type: "Sequence", pretokenizers: [words, { ...step, use_regex: false }] };
+}
+
 export class TextTokenizer {
   #writes;
   #reads;
   #alphabet = byteAlphabet();
   #added;
   #front; // the special tokens before a text
+  #blank;
 
-  /** What a model's tokenizer.json and tokenizer_config.json hold. */
-  constructor(json, config) {
+  /** json, config: what a model's tokenizer.json and tokenizer_config.json hold. classes: the server's letters and numbers,
+   * {L, N}, see surelock/browser_parts.py. */
+  constructor(json, config, classes) {
+    const made = { ...json, pre_tokenizer: splitting(json.pre_tokenizer, classes) };
     this.#added = json.added_tokens ?? [];
-    this.#writes = new Tokenizer(json, config);
-    this.#reads = new Tokenizer({ ...json, added_tokens: [] }, config); // text that spells a special token is text
+    this.#writes = new Tokenizer(made, config);
+    this.#reads = new Tokenizer({ ...made, added_tokens: [] }, config); // text that spells a special token is text
     const whole = this.#reads.encode(LETTER).ids;
     const [first] = this.#read(LETTER);
     this.#front = whole.slice(0, Math.max(0, whole.indexOf(first)));
+    this.#blank = blankBetween(rangesOf(classes.L, "u") + rangesOf(classes.N, "u"));
   }
 
   /** Token ids of a text; its blanks are masks of the id `mask`, if that is given, as `LanguageModel.encode` says. Throws
@@ -41,10 +77,18 @@ export class TextTokenizer {
     if (LONE_HALF.test(text)) throw new RangeError("prompt holds half of a character: write it anew.");
     if (mask === null) return [...this.#front, ...this.#read(text)];
     const own = this.#added.find(({ id }) => id === mask)?.content.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
-    const pieces = text.split(new RegExp(` ?(${own ? `${BLANK}|${own}` : BLANK})`, "u"));
+    const pieces = text.split(new RegExp(` ?(${own ? `${this.#blank}|${own}` : this.#blank})`, "u"));
     const masks = (blank) => Array.from(/^_+$/.test(blank) ? blank : " ", () => mask);
     const idsOf = (piece, i) => (i ? this.#continued(piece) : [...this.#front, ...this.#read(piece)]);
     return pieces.flatMap((piece, i) => (i % 2 ? masks(piece) : idsOf(piece, i)));
+  }
+
+  /** The one token that a text is, with a space before it where that is how a word begins, and not the id `mask`; undefined
+   * where it is none. It mirrors `one_token` of surelock/ui/request.py. */
+  single(text, mask) {
+    const forms = [text, ` ${text}`].filter((form) => !UNPRINTED.test(form));
+    const found = forms.map((form) => this.encode(form)).filter((ids) => ids.length === 1 && ids[0] !== mask);
+    return found.at(-1)?.[0];
   }
 
   #read(text) {

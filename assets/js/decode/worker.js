@@ -232,11 +232,11 @@ const asks = {
   async token({ text }) {
     const { tokenizer, shape } = await assembled();
     if (!text.trim()) return { problem: "Write a word first." };
-    if (text.length > MOST_WORD)
-      return { problem: `A token is shorter than ${text.length.toLocaleString("en")} characters; try a common word.` };
-    const found = [text, ` ${text}`].map((each) => tokenizer.encode(each)).filter((ids) => ids.length === 1);
-    const [id] = found.at(-1) ?? [shape.mask_id];
-    if (id !== shape.mask_id) return { id, piece: tokenizer.pieces([id])[id] };
+    const { length } = Array.from(text);
+    if (length > MOST_WORD)
+      return { problem: `A token is shorter than ${length.toLocaleString("en")} characters; try a common word.` };
+    const id = tokenizer.single(text, shape.mask_id);
+    if (id !== undefined) return { id, piece: tokenizer.pieces([id])[id] };
     const ids = tokenizer.encode(` ${text.trim()}`);
     const texts = tokenizer.pieces(ids);
     const pieces = ids.includes(shape.mask_id) ? [] : ids.map((each) => [each, texts[each]]);

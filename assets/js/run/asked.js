@@ -1,7 +1,7 @@
 // What the form asks for, whole and checked, for a decoder that has no server to check it: its settings' descriptions
 // are the library's, and the refusals are those of surelock/ui/request.py in the words of the page.
 
-import { EMPTY } from "../trace/blanks.js";
+import { EMPTY, isEmpty } from "../trace/blanks.js";
 import { described } from "../trace/described.js";
 
 const MOST_CHARACTERS = 20_000;
@@ -69,15 +69,18 @@ const wholeLane = (lane) => ({
 });
 
 /** How many characters a prompt has, where those are more than are taken, or "". */
-export const overlong = ({ length }) =>
-  length > MOST_CHARACTERS ? `${written(length)} characters; at most ${written(MOST_CHARACTERS)} are taken here.` : "";
+export function overlong(text) {
+  const { length } = Array.from(text); // not of halves of characters, of which the text's own length is
+  if (length <= MOST_CHARACTERS) return "";
+  return `${written(length)} characters; at most ${written(MOST_CHARACTERS)} are taken here.`;
+}
 
 /** A run's request, each lane whole as a trace's header has it, of one that a branch asks for or of the form's values:
  * {model, prompt, lanes, setting: value, ...}. Throws a RangeError, one sentence. */
 export function wholeRequest({ model, prompt, prompt_tokens, chat, lanes, ...values }) {
   const { from } = values;
   if (prompt_tokens) return { model, prompt, prompt_tokens, from, lanes: lanes.map(wholeLane) };
-  if (!prompt?.trim()) throw new RangeError(EMPTY);
+  if (isEmpty(prompt ?? "")) throw new RangeError(EMPTY);
   if (overlong(prompt)) throw new RangeError(`Prompt is too long: ${overlong(prompt)}`);
   const settings = settingsOf(values);
   const whole = ({ id, name, compute, unmask, events = [], parent = null }) => {

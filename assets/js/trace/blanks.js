@@ -2,11 +2,20 @@
 
 import { count } from "../dom.js";
 
-export const BLANK = String.raw`(?<![\p{L}\p{N}_\\])_{2,}(?![\p{L}\p{N}_\\])`;
+/** The pattern of a blank. letters: what stands in a set of characters for those that may not touch it. */
+export const blankBetween = (letters) => String.raw`(?<![${letters}_\\])_{2,}(?![${letters}_\\])`;
+export const BLANK = blankBetween(String.raw`\p{L}\p{N}`); // the browser's own letters: the tokenizer has the server's
 const LISTED = 4;
 
 /** Of a prompt without a word: the sentence with which a run refuses it. */
 export const EMPTY = "Prompt is empty: write a few words for the model to continue.";
+
+/** White space of Python's `str.strip`, which is not that of `trim`. */
+const SPACES =
+  "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000";
+
+/** Whether a text has no word, as the server reads it. */
+export const isEmpty = (text) => Array.from(text).every((each) => SPACES.includes(each));
 
 /** Of each blank of a text the number of its tokens. */
 export const blanksOf = (text) => Array.from(text.matchAll(new RegExp(BLANK, "gu")), ([blank]) => blank.length);
@@ -15,7 +24,7 @@ export const blanksOf = (text) => Array.from(text.matchAll(new RegExp(BLANK, "gu
 export function toWrite(prompt, length) {
   const blanks = blanksOf(prompt);
   const follows = `${count(length, "token")} will follow. For a blank, type two underscores or more (__): one for each of its tokens.`;
-  if (!prompt.trim()) return EMPTY;
+  if (isEmpty(prompt)) return EMPTY;
   if (!blanks.length) return length ? follows : "Nothing to write: leave a blank (__), or set a length.";
   const all = blanks.reduce((sum, size) => sum + size, 0);
   const sizes = [blanks.slice(0, -1).join(", "), blanks.at(-1)].filter(Boolean).join(" and ");

@@ -85,16 +85,11 @@ export class Trace {
     return this.lanes.length > 1 ? this.lanes.filter((lane) => lane !== this.reference) : this.lanes;
   }
 
-<<<<<<< HEAD
   /** The lane that the page's sentences are about. */
   get subject() {
     return this.others[0];
   }
 
-  /** Whether a token at a position ends the text: what is given ends nothing, nor does what stands before it. */
-  endsText(token, position) {
-    return this.ends.has(token) && position > this.given.lastIndexOf(1);
-=======
   /** Where a lane's text ends after step t: {position: of the token that ends it, n where none does; rest: what this token
    * says before a text that ends an answer}. What is given ends nothing, nor does what stands before it. */
   endOf(lane, t) {
@@ -109,7 +104,6 @@ export class Trace {
     let last = 0; // of the tokens, the one in which the stop begins
     while (before(last + 1).length <= at) last++;
     return { position: from + last, rest: before(last + 1).slice(before(last).length, at) };
->>>>>>> h-b
   }
 
   word(token) {
