@@ -93,6 +93,7 @@ def load(
     made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, network)
     if made is None:
         made = TorchEngine(network())
+        made.prepare()
         made.name += f", weights in {weights}" if weights else ""
     return LanguageModel(str(name), made, words, generation=generation, stop=family.stop, **ids)
 

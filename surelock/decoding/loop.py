@@ -151,16 +151,19 @@ def generate(
 
 def _steps(run: Run, engine: Engine, keep_logits: bool) -> Iterator[Step]:
     memory = engine.memory(run.layout)
-    begun = time.perf_counter()
-    while (plan := run.plan()) is not None:
-        planned = time.perf_counter() - begun
-        reading = engine.read(memory, plan)
+    try:
         begun = time.perf_counter()
-        step = run.take(reading)
-        seconds = planned + reading.seconds + time.perf_counter() - begun
-        logits = engine.logits(memory, _committed(run, plan, step)) if keep_logits else None
-        yield replace(step, seconds=seconds, commit_logits=logits)
-        begun = time.perf_counter()
+        while (plan := run.plan()) is not None:
+            planned = time.perf_counter() - begun
+            reading = engine.read(memory, plan)
+            begun = time.perf_counter()
+            step = run.take(reading)
+            seconds = planned + reading.seconds + time.perf_counter() - begun
+            logits = engine.logits(memory, _committed(run, plan, step)) if keep_logits else None
+            yield replace(step, seconds=seconds, commit_logits=logits)
+            begun = time.perf_counter()
+    finally:  # also of a run that fails or is left in the middle
+        engine.release(memory)
 
 
 def _committed(run: Run, plan: Plan, step: Step) -> np.ndarray:

@@ -210,10 +210,14 @@ class Engine(Protocol):
     def network(self) -> Any: ...
 
     def memory(self, layout: Layout, keep_logits: bool = False) -> Any:
-        """Allocate the memory of a run: an empty cache, and room for watched posteriors.
+        """Return the memory of a run: an empty cache, and room for watched posteriors. One of an earlier run serves.
 
         keep_logits: keep `memory.logits` [slots, V], those of each slot when it last was a candidate, 0 before.
         """
+        ...
+
+    def release(self, memory: Any) -> None:
+        """Take the memory of a run back, for a later one. Nobody may use it any more."""
         ...
 
     def read(self, memory: Any, plan: Plan) -> Reading:

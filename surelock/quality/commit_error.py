@@ -204,10 +204,14 @@ class Shadow:
     def _compare(self, b: int, pending: list[_Pending]) -> None:
         """Correct the errors of pending steps of a sequence, in one forward pass."""
         engine, plan, length = self._lm.engine, self._plan(b, pending), len(pending[0].tokens)
-        memory = engine.memory(Layout(tuple(plan.counts), 1 if plan.blind is None else 2, once=True))
-        score = engine.read(memory, plan).score
         committed = np.concatenate([each.committed + number * length for number, each in enumerate(pending)])
-        z, other = engine.logits(memory, committed), np.concatenate([each.logits for each in pending])
+        other = np.concatenate([each.logits for each in pending])
+        memory = engine.memory(Layout(tuple(plan.counts), 1 if plan.blind is None else 2, once=True))
+        try:
+            score = engine.read(memory, plan).score
+            z = engine.logits(memory, committed)
+        finally:
+            engine.release(memory)
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)
         edges = np.cumsum([len(each.committed) for each in pending])[:-1]
         scored = np.cumsum([len(each.scored) for each in pending])[:-1]
