@@ -19,7 +19,7 @@ from surelock.decoding.events import Event
 from surelock.decoding.locking import LockRule
 from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Engine, Plan, Step
+from surelock.decoding.step import Engine, Plan, Step, lent
 from surelock.decoding.unmasking import LowConfidence, Replay, UnmaskPolicy
 from surelock.errors import shown
 
@@ -150,8 +150,7 @@ def generate(
 
 
 def _steps(run: Run, engine: Engine, keep_logits: bool) -> Iterator[Step]:
-    memory = engine.memory(run.layout)
-    try:
+    with lent(engine, run.layout) as memory:
         begun = time.perf_counter()
         while (plan := run.plan()) is not None:
             planned = time.perf_counter() - begun
@@ -162,8 +161,6 @@ def _steps(run: Run, engine: Engine, keep_logits: bool) -> Iterator[Step]:
             logits = engine.logits(memory, _committed(run, plan, step)) if keep_logits else None
             yield replace(step, seconds=seconds, commit_logits=logits)
             begun = time.perf_counter()
-    finally:  # also of a run that fails or is left in the middle
-        engine.release(memory)
 
 
 def _committed(run: Run, plan: Plan, step: Step) -> np.ndarray:

@@ -6,7 +6,8 @@ step, C the number of those that may be committed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
@@ -227,3 +228,13 @@ class Engine(Protocol):
     def logits(self, memory: Any, rows: NDArray) -> NDArray:
         """Return the logits [K, V] of rows [K] int64 of the last plan; NaN for a row that was not read."""
         ...
+
+
+@contextmanager
+def lent(engine: Engine, layout: Layout, keep_logits: bool = False) -> Iterator[Any]:
+    """A context with the memory of a run, which is given back also when the run fails or is left in the middle."""
+    memory = engine.memory(layout, keep_logits)
+    try:
+        yield memory
+    finally:
+        engine.release(memory)

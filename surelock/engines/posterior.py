@@ -135,6 +135,7 @@ class Reader:
     def reset(self) -> None:
         """Forget all posteriors."""
         self._has[:] = False
+        self._banned = None
 
     def look(self, plan: Plan) -> Look:
         """Return what is read of a plan, with the random numbers of a GPU. Outdated posteriors are dropped."""
