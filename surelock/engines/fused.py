@@ -3,9 +3,10 @@
 Reading of many posteriors takes three passes over the logits, and not one for each operator. In a layer two kernels
 take the place of six, most of which torch runs without vector instructions: operands are strided or of two dtypes.
 
-What is compiled takes the numbers of rows as variables and all other sizes and strides as constants. Left to itself
-torch compiles for the first size, then for each dimension that changes: five functions for one step of 1,049 rows,
-which is read in parts of 262 and 263, and one more where the next run has another number of slots.
+What is compiled takes the numbers of rows as variables. All other sizes and strides are constants: torch makes one of a
+variable that is compared with a number of a module, whatever the code does then. Left to itself torch compiles for the
+first size, then for each dimension that changes: five functions for one step of 1,049 rows, which is read in parts of
+262 and 263, and one more where the next run has another number of slots.
 """
 
 import os
@@ -18,17 +19,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from surelock.config import NetworkConfig
 from surelock.model.network import Elementwise, gated, rotate
 
-#: Of examples: neither another size of theirs nor 1, with either of which torch would take it for a constant.
+#: Of examples: no other size of theirs, nor 1, for either of which torch would take it.
 _ROWS = 257
 
 Backend = str | Callable[..., Any]  # of torch.compile
-Widths = tuple[tuple[torch.Size, tuple[int, ...]], ...]  # of tensors: their sizes without the first, and their strides
 
 
 class Reads(NamedTuple):
@@ -76,23 +76,78 @@ def exp_without_two_terms(x: Tensor) -> Tensor:
     return torch.where(x.abs() < 0.25, series * x * x, x.exp() - 1 - x)
 
 
+class _Read(nn.Module):
+    """`read_posteriors` of a vocabulary."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.width = vocab_size
+
+    def forward(self, logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        if not _is_wide(logits, self.width):
+            return read_posteriors(logits, banned)
+        return read_posteriors(logits, banned)
+
+
+class _Diverge(nn.Module):
+    """`divergences` of a vocabulary."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.width = vocab_size
+
+    def forward(
+        self, logits: Tensor, lse: Tensor, rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor
+    ) -> Tensor:
+        if not (_is_wide(logits, self.width) and _is_wide(kept, self.width)):
+            return divergences(logits, lse, rows, kept, slots, kept_lse)
+        return divergences(logits, lse, rows, kept, slots, kept_lse)
+
+
+class _Rotate(nn.Module):
+    """`rotate` of a network's queries and keys, which lie beside its values unless norms have copied them."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.heads, self.size = config.n_heads + config.n_kv_heads, config.head_size
+        self.beside = self.heads + (0 if config.qk_norm else config.n_kv_heads)
+        self.row = self.beside * self.size
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if x.shape[1:] != (self.heads, self.size) or x.stride() != (self.row, self.size, 1):
+            return rotate(x, cos, sin)
+        return rotate(x, cos, sin)
+
+
+class _Gated(nn.Module):
+    """`gated` of a network."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.width = 2 * config.d_ff
+
+    def forward(self, gate_up: Tensor) -> Tensor:
+        if not _is_wide(gate_up, self.width):
+            return gated(gate_up)
+        return gated(gate_up)
+
+
+def _is_wide(rows: Tensor, width: int) -> bool:
+    return rows.shape[1] == width and rows.stride(0) == width
+
+
 @cache
 def compiled_reading(vocab_size: int, dtype: torch.dtype, device: torch.device, backend: Backend = "inductor") -> Reads:
     """Return `read_posteriors` and `divergences` of logits of a dtype, compiled. All inputs have at least two rows."""
-    slots, compared = _ROWS - 1, _ROWS // 2
+    some, other = _ROWS // 2, _ROWS + 2  # three numbers of rows: torch would take equal ones for one
+    wide = torch.promote_types(dtype, torch.float32)
     with torch.inference_mode():
-        logits, kept = (torch.zeros(rows, vocab_size, dtype=dtype, device=device) for rows in (_ROWS, slots))
-        wide = torch.promote_types(dtype, torch.float32)
+        logits, kept = (torch.zeros(rows, vocab_size, dtype=dtype, device=device) for rows in (_ROWS, other))
         banned, lse = (torch.zeros(size, dtype=wide, device=device) for size in (vocab_size, _ROWS))
-        rows = torch.arange(compared, device=device)
-    of_read = logits, banned
-    of_diverge = logits, lse, rows, kept, rows, lse[:compared]
-    read_widths, diverge_widths = _widths(of_read), _widths(of_diverge)
-    functions = [
-        (lambda *given: read_posteriors(*_fixed(given, read_widths)), of_read),
-        (lambda *given: divergences(*_fixed(given, diverge_widths)), of_diverge),
-    ]
-    return Reads(*_compiled(functions, backend))
+        rows, slots = (torch.arange(some, device=device) for _ in range(2))
+        kept_lse = torch.zeros(some, dtype=wide, device=device)
+    modules = _Read(vocab_size), _Diverge(vocab_size)
+    return Reads(*_compiled(modules, ((logits, banned), (logits, lse, rows, kept, slots, kept_lse)), backend))
 
 
 @cache
@@ -100,39 +155,22 @@ def compiled_elementwise(
     config: NetworkConfig, dtype: torch.dtype, device: torch.device, backend: Backend = "inductor"
 ) -> Elementwise:
     """Return the elementwise functions of the layers of a network, compiled. All inputs have at least two rows."""
-    heads, size = config.n_heads + config.n_kv_heads, config.head_size
+    wide = torch.promote_types(dtype, torch.float32)
+    rotates, gates = _Rotate(config), _Gated(config)
     with torch.inference_mode():
-        qkv = torch.zeros(_ROWS, heads + config.n_kv_heads, size, dtype=dtype, device=device)
-        normed = qkv[:, :heads].contiguous() if config.qk_norm else qkv[:, :heads]
-        angles = torch.zeros(_ROWS, 1, size, dtype=torch.promote_types(dtype, torch.float32), device=device)
-        gate_up = torch.zeros(_ROWS, 2 * config.d_ff, dtype=dtype, device=device)
-    of_rotate, of_gated = (normed, angles, angles.clone()), (gate_up,)
-    rotate_widths, gated_widths = _widths(of_rotate), _widths(of_gated)
-    functions = [
-        (lambda *given: rotate(*_fixed(given, rotate_widths)), of_rotate),
-        (lambda *given: gated(*_fixed(given, gated_widths)), of_gated),
-    ]
-    return Elementwise(*_compiled(functions, backend))
+        x = torch.zeros(_ROWS, rotates.beside, rotates.size, dtype=dtype, device=device)[:, : rotates.heads]
+        cos, sin = (torch.zeros(_ROWS, 1, rotates.size, dtype=wide, device=device) for _ in range(2))
+        gate_up = torch.zeros(_ROWS, gates.width, dtype=dtype, device=device)
+    return Elementwise(*_compiled((rotates, gates), ((x, cos, sin), (gate_up,)), backend))
 
 
-def _widths(tensors: Sequence[Tensor]) -> Widths:
-    return tuple((tensor.shape[1:], tensor.stride()) for tensor in tensors)
-
-
-def _fixed(tensors: tuple[Tensor, ...], widths: Widths) -> tuple[Tensor, ...]:
-    """Return tensors whose widths torch takes for constants, since it has compared them with numbers."""
-    for tensor, (sizes, strides) in zip(tensors, widths, strict=True):
-        if tensor.shape[1:] != sizes or tensor.stride() != strides:
-            return tensors  # compiled once more, for any
-    return tensors
-
-
-def _compiled(functions: Sequence[tuple[Callable, Sequence[Tensor]]], backend: Backend) -> list[Callable]:
-    """Compile functions by calling each with its examples. A terminal shows how many are done."""
+def _compiled(modules: Sequence[nn.Module], examples: Sequence[tuple[Tensor, ...]], backend: Backend) -> list[Callable]:
+    """Compile modules by calling each with an example. A terminal shows how many are done."""
     found = []
+    each = zip(modules, examples, strict=True)
     with torch.inference_mode():
-        for function, examples in tqdm(functions, desc="compiling", unit="function", delay=0.5, leave=False):
-            made = torch.compile(function, dynamic=True, backend=backend)
-            made(*examples)
+        for module, example in tqdm(each, "compiling", len(modules), unit="function", leave=False, disable=None):
+            made = torch.compile(module, dynamic=True, backend=backend)
+            made(*example)
             found.append(made)
     return found

@@ -26,7 +26,7 @@ from surelock.engines.stopwatch import Stopwatch
 from surelock.model.machine import free_memory, total_memory
 from surelock.model.network import PLAIN, Attend, Block, Elementwise, Network, Rotary, rotary_table
 
-_SHARE = 0.9  # of a GPU's memory: what exceeds it takes no idle memory
+_LEFT = 10  # idle memories leave a tenth of a GPU free
 
 
 class PackedForward:
@@ -287,5 +287,5 @@ def _most_on_gpus(devices: list[torch.device], taken: int) -> int:
     """
     if os.environ.get("SPACES_ZERO_GPU"):
         return 0
-    left = [free_memory(device) - (1 - _SHARE) * total_memory(device) for device in devices]
-    return taken + int(min(left))
+    spare = [free_memory(device) - total_memory(device) // _LEFT for device in devices]
+    return taken + min(spare)
