@@ -26,14 +26,14 @@ from surelock.config import LLADA_8B
 from surelock.decoding.choices import Decoder
 from surelock.decoding.run import Run
 from surelock.decoding.step import Layout, lent
-from surelock.engines import captured, lending, posterior
+from surelock.engines import captured, inputs, lending, posterior
 from surelock.engines import onnx as onnx_engine
 from surelock.engines import torch as torch_engine
 from surelock.engines.lending import Lender
 from surelock.engines.torch import TorchEngine
 from surelock.model import machine
 from surelock.model.network import empty_network
-from surelock.research.bench.counts import plan_of
+from surelock.research.bench.counts import meta_engine, plan_of
 from surelock.research.bench.schedule import stretch
 
 CHOSEN = DecodeSettings(gen_length=24)
@@ -389,6 +389,19 @@ def test_two_lanes_of_llada_8b_keep_at_most_1_2_gb(monkeypatch: pytest.MonkeyPat
         engine._lender._make_room(0)
         assert 0.5e9 < kept - live.now <= 1.2e9
     assert 2 * torch_engine.memory_bytes(network, engine._kind(layout, keep_logits=True)) < 1.2e9
+
+
+def test_the_document_says_what_memories_take() -> None:
+    """Of LLaDA-8B on a GPU, and the limit on a CPU."""
+    text = Path(__file__).parents[1].joinpath("docs", "gpu.md").read_text("utf-8")
+    engine, sizes = meta_engine(), {(256, 1): "most 0.40 GB", (1024, 1): "tokens 1.36 GB", (1024, 4): "four 4.9 GB"}
+    for (generated, batch), says in sizes.items():
+        layout, _ = plan_of(engine, generated, batch, locked=False)
+        room = inputs.Room.of(layout, rounded=True)
+        kind = torch_engine.Kind(room, keep_logits=False, varlen=True, graphs=True, layers=True, reading=True)
+        taken = torch_engine.memory_bytes(engine.network, kind) / 1e9
+        assert says.endswith(f" {taken:.2f} GB" if taken < 2 else f" {taken:.1f} GB") and says in " ".join(text.split())
+    assert f"{lending.CPU_BYTES / 1e6:.0f} MB" in text
 
 
 # --- what is compiled -------------------------------------------------------------------------------------------------
