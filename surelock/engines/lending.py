@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
 #: Bytes of idle memories on a CPU, whose memory is also that of other programs.
-CPU_BYTES = 2**28
+CPU_BYTES = 2**27
 
 
 class Lendable(Protocol):
