@@ -95,6 +95,7 @@ def load(
     made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, network)
     if made is None:
         made = TorchEngine(network())
+        made.prepare()
         made.name += f", weights in {weights}" if weights else ""
     files = {tensor.file for tensor in list_tensors(directory)[0].values()}
     own = {"generation": generation, "stop": family.stop, "weights": digits_of_weights(files)}

@@ -10,10 +10,11 @@ import torch
 from checkpoints import write_llada
 
 import surelock
-from surelock import DecodeSettings, Everything, LockRule
+from surelock import BudgetRule, DecodeSettings, Everything, LockRule
 from surelock.__main__ import main
 from surelock.bench.random_weights import SHAPES, write_random
 from surelock.bench.timing import refusal
+from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.engines import onnx
 from surelock.research.bench import llada
@@ -117,7 +118,10 @@ def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
 
 def test_all_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = random_model(tmp_path)
-    bench = llada.LladaBench(lm, PROMPTS, DecodeSettings(gen_length=4), LockRule(epsilon=9.0, percentile=None))
+    chosen = DecodeSettings(gen_length=4)
+    rules = {"unlocked": Everything(), "locked": LockRule(epsilon=9.0, percentile=None), "budget": BudgetRule()}
+    decoders = {name: Decoder(settings=chosen, compute=rule) for name, rule in rules.items()}
+    bench = llada.LladaBench(lm, PROMPTS, chosen, decoders)
     order: list[str] = []
     names = {call: name for name, call in bench._calls.items()}
 
@@ -148,6 +152,33 @@ def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> N
     made = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert made["tokens_equal"] is True and made["llada_seconds"] > 0 and made["locked_over_llada"] is None
     assert (made["gen_length"], made["batch"], made["steps"]) == (12, 2, 12)
+
+
+def test_sizes_are_measured_by_the_recorded_schedule(tmp_path: Path) -> None:
+    """What a GPU measures at LLaDA-8B's shape, here with tiny weights: whole runs, and a step of them."""
+    figures = llada.measure_size(random_model(tmp_path, max_length=128), 24, 2, steps=8, repeats=1)
+    assert (figures["gen_length"], figures["batch"], figures["steps"]) == (24, 2, 8)
+    assert figures["tokens_equal"] is True
+    for name in ("llada", "unlocked", "locked"):
+        assert figures[f"{name}_step_ms"] == pytest.approx(1e3 * figures[f"{name}_seconds"] / 8)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (
+            ["--shape", "llada-8b", "--device", "cpu"],
+            "bench llada --shape llada-8b needs a CUDA GPU with 40 GB or more",
+        ),
+        (["--size", "256x1", "--device", "cpu"], "--size is for --shape llada-8b"),
+    ],
+)
+def test_a_size_that_needs_a_gpu_is_refused_without_one(
+    flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "llada", *flags]) == 2
+    found = capsys.readouterr()
+    assert found.err.startswith(f"surelock: {says}") and len(found.err.splitlines()) == 1 and not found.out
 
 
 def test_a_benchmark_counts_its_prompts_from_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """The same run on a GPU: skipped where there is none."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,13 +10,18 @@ import torch
 from checkpoints import write_hf, write_llada, write_qwen3
 from test_decode import GEN, RUNS
 from test_gpu import PROMPTS, SHAPE, assert_elementwise, assert_read, segment_case
+from test_lending import tables_of
 from test_training import options, write_corpora
 
 import surelock
-from surelock import DecodeSettings, LockRule, SelectRule
+from surelock import DecodeSettings, Everything, LockRule, SelectRule
+from surelock.config import LLADA_8B
 from surelock.decoding.choices import Decoder
 from surelock.decoding.run import Run
 from surelock.engines import attention, fused, posterior
+from surelock.engines import torch as torch_engine
+from surelock.engines.captured import Graph
+from surelock.engines.torch import TorchEngine
 from surelock.model import machine
 from surelock.quality import commit_error
 from surelock.research.bench.counts import plan_of
@@ -116,7 +122,9 @@ def test_flash_attention_of_segments_is_dense_attention(dtype: torch.dtype):
 
 
 @pytest.mark.parametrize("write", [write_llada, partial(write_hf, family="sdar", block_size=4, head_dim=16)])
-def test_graphs_and_segments_compute_what_sequences_one_after_the_other_do(tmp_path: Path, write):
+def test_graphs_and_segments_compute_what_sequences_one_after_the_other_do(
+    tmp_path: Path, write, monkeypatch: pytest.MonkeyPatch
+):
     """In bfloat16, step by step: the states of a run under locks, with graphs, without, and by sequences."""
     write(tmp_path, tied=False, **SHAPE)
     lm = surelock.load(tmp_path, device="cuda", dtype=torch.bfloat16)
@@ -124,20 +132,99 @@ def test_graphs_and_segments_compute_what_sequences_one_after_the_other_do(tmp_p
         pytest.skip("this torch has no varlen attention to the beginning of a sequence")
     decoder = Decoder(settings=DecodeSettings(gen_length=24), compute=LockRule(epsilon=0.05))
     made = Run(lm.shape, PROMPTS, decoder)
-    lm.engine.graphs = True
     captured = lm.engine.memory(made.layout)
     lm.engine.graphs = False
-    plain, looped = (lm.engine.memory(made.layout) for _ in range(2))
-    assert plain._varlen and (captured.captured is None) == (lm.config.block_size is not None)
-    looped._varlen = False
+    plain = lm.engine.memory(made.layout)
+    monkeypatch.setattr(torch_engine, "has_varlen", lambda *_: False)
+    looped = lm.engine.memory(made.layout)
+    assert plain.key.varlen and not looped.key.varlen
+    assert (captured.captured is None) == (lm.config.block_size is not None)
     while (plan := made.plan()) is not None:
         reading = lm.engine.read(plain, plan)
         for other in (captured, looped):
             lm.engine.read(other, plan)
             torch.testing.assert_close(other.hidden, plain.hidden, rtol=0.05, atol=0.1)
         made.take(reading)
-    if captured.captured is not None:
-        assert any(graph is not None for graph in captured.captured._graphs.values())
+
+
+def counted(path: Path) -> tuple[surelock.LanguageModel, list[int]]:
+    """A model, and a list to which each capture of a graph adds."""
+    write_llada(path, tied=False, **SHAPE)
+    lm, captures = surelock.load(path, device=GPU, dtype=torch.bfloat16), list[int]()
+
+    def capture(function, sibling):
+        captures.append(1)
+        return Graph(function, sibling)
+
+    return replace(lm, engine=TorchEngine(lm.network, capture)), captures
+
+
+def test_a_second_run_captures_no_graph_and_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also of another prompt of about that length, after a run that was left, and with garbage in what came back."""
+    lm, captures = counted(tmp_path)
+    settings = DecodeSettings(gen_length=32)
+
+    def decoded(prompts: list[list[int]] = PROMPTS) -> np.ndarray:
+        *_, last = surelock.decode(lm, prompts, settings, compute=LockRule(epsilon=0.05))
+        return last.tokens
+
+    first, count = decoded(), len(captures)
+    assert count == 2, "of 128 and of 64 rows"
+    release = lm.engine.release
+
+    def spoil(memory) -> None:
+        for table in tables_of(memory):
+            with torch.inference_mode():
+                table.fill_(1 if not table.is_floating_point() else float("nan"))
+        memory.reader._has[:] = True
+        release(memory)
+
+    monkeypatch.setattr(lm.engine, "release", spoil)
+    assert np.array_equal(decoded(), first) and np.array_equal(decoded(), first)
+    left = surelock.decode(lm, PROMPTS, settings)
+    next(left)
+    left.close()
+    assert np.array_equal(decoded(), first)
+    decoded([[*prompt, 9] for prompt in PROMPTS])
+    assert len(captures) == count
+
+
+def test_two_lanes_in_turn_have_graphs_of_their_own(tmp_path: Path):
+    lm, captures = counted(tmp_path)
+    settings, rules = DecodeSettings(gen_length=32), (Everything(), LockRule(epsilon=0.05))
+    alone = [list(surelock.decode(lm, PROMPTS, settings, compute=rule)) for rule in rules]
+    for _ in range(2):
+        lanes = [surelock.decode(lm, PROMPTS, settings, compute=rule) for rule in rules]
+        together = [list(steps) for steps in zip(*zip(*lanes, strict=True), strict=True)]
+        for expected, found in zip(alone, together, strict=True):
+            assert np.array_equal(expected[-1].tokens, found[-1].tokens)
+    assert len(captures) == 4
+
+
+def test_a_model_that_is_dropped_frees_its_memories_and_graphs(tmp_path: Path):
+    write_llada(tmp_path, tied=False, **SHAPE)
+    held = []
+    for _ in range(4):
+        lm = surelock.load(tmp_path, device=GPU, dtype=torch.bfloat16)
+        list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=32)))
+        assert lm.engine._lender.nbytes > 0
+        del lm
+        torch.cuda.empty_cache()
+        held.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()))
+    assert held[3] == held[2], "the first fills what cuBLAS and tables of angles keep"
+
+
+def test_idle_memories_leave_a_tenth_of_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of a GPU that seems full, nothing stays, and runs go on."""
+    write_llada(tmp_path, tied=False, **SHAPE)
+    lm = surelock.load(tmp_path, device=GPU, dtype=torch.bfloat16)
+    runs = []
+    for free in (None, 0):
+        if free is not None:
+            monkeypatch.setattr(torch_engine, "free_memory", lambda _: 0)
+        runs += [list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16)))[-1].tokens for _ in range(2)]
+        assert (lm.engine._lender.nbytes > 0) == (free is None)
+    assert all(np.array_equal(runs[0], tokens) for tokens in runs)
 
 
 compiles = pytest.mark.skipif(not fused.can_fuse(torch.device("cuda")), reason="no Triton or no C compiler")
@@ -146,7 +233,8 @@ compiles = pytest.mark.skipif(not fused.can_fuse(torch.device("cuda")), reason="
 @compiles
 def test_compiled_elementwise_functions_are_the_plain_ones():
     torch.compiler.reset()
-    assert_elementwise(fused.compiled_elementwise(), "cuda")
+    config = replace(LLADA_8B, n_heads=6, n_kv_heads=2, head_size=16, d_ff=48)
+    assert_elementwise(fused.compiled_elementwise(config, torch.bfloat16, torch.device(GPU)), GPU)
 
 
 @compiles
@@ -163,7 +251,23 @@ def test_compiled_elementwise_functions_save_launches_in_each_layer(tmp_path: Pa
 @compiles
 def test_compiled_reading_is_exact():
     for seed in (0, 1, 20, 21, 40):  # one vocabulary for two seeds, so that few kernels are made
-        assert_read(fused.compiled(), seed, torch.bfloat16, "cuda")
+        vocab_size = 100 + 37 * (seed % 20)
+        assert_read(fused.compiled_reading(vocab_size, torch.bfloat16, torch.device(GPU)), seed, torch.bfloat16, GPU)
+
+
+@compiles
+def test_nothing_is_compiled_after_load_and_before_many_rows(tmp_path: Path):
+    """Neither for another number of rows nor for another prompt."""
+    torch.compiler.reset()
+    fused.compiled_elementwise.cache_clear()
+    write_llada(tmp_path, tied=False, **SHAPE)
+    lm = surelock.load(tmp_path, device=GPU, dtype=torch.bfloat16)
+    torch.compiler.set_stance("fail_on_recompile")
+    try:
+        for prompts in (PROMPTS, PROMPTS[:2], [[5] * 30] * 12):
+            list(surelock.decode(lm, prompts, DecodeSettings(gen_length=32, steps=8), compute=LockRule(epsilon=0.05)))
+    finally:
+        torch.compiler.set_stance("default")
 
 
 def test_a_layer_does_not_wait_for_the_device(tmp_path: Path):

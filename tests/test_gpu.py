@@ -22,7 +22,7 @@ from surelock import DecodeSettings, LockRule, Replay
 from surelock.__main__ import main
 from surelock.config import LLADA_8B
 from surelock.decoding.choices import Decoder
-from surelock.engines import attention, captured, fused, posterior
+from surelock.engines import attention, break_even, captured, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.inputs import pack, unpack
 from surelock.model import network
@@ -66,19 +66,21 @@ def looped(
     return out
 
 
-class Replayed:
-    """Stands for a captured graph: its function runs on copies of fixed shape, with what it was captured with."""
+class Captures:
+    """Stands for what captures graphs: a graph's function runs on what it was captured with, its result stays put."""
 
-    calls = 0
+    def __init__(self) -> None:
+        self.captured = self.replayed = 0
 
-    def __init__(self, function: captured.Function, given: Mapping[str, Tensor], sibling: "Replayed | None") -> None:
-        self._function, self._given = function, {name: tensor.clone() for name, tensor in given.items()}
+    def __call__(self, function: captured.Function, sibling: Any) -> captured.Function:
+        self.captured += 1
+        result = function()
 
-    def __call__(self, given: Mapping[str, Tensor]) -> Tensor:
-        for name, tensor in given.items():
-            self._given[name].copy_(tensor)
-        Replayed.calls += 1
-        return self._function(self._given)
+        def replay() -> Tensor:
+            self.replayed += 1
+            return result.copy_(function())
+
+        return replay
 
 
 def packed_upload(arrays: Mapping[str, np.ndarray], device: torch.device) -> dict[str, Tensor]:
@@ -86,14 +88,15 @@ def packed_upload(arrays: Mapping[str, np.ndarray], device: torch.device) -> dic
     return unpack(host.clone(), arrays, places)
 
 
-def like_a_gpu(monkeypatch: pytest.MonkeyPatch, graphs: bool) -> None:
-    """The CPU takes the paths of a GPU: its uploads and attention, and rows that are filled up for graphs."""
+def like_a_gpu(
+    lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch, capture: Captures | None = None, backend: Any = "eager"
+) -> surelock.LanguageModel:
+    """The model on a CPU that takes the paths of a GPU: its uploads and attention, and rows filled up for graphs."""
     monkeypatch.setattr(engine, "has_varlen", lambda *_: True)
     monkeypatch.setattr(engine, "upload", packed_upload)
     monkeypatch.setattr(attention, "varlen_attn", looped)
     monkeypatch.setattr(captured, "_STEP", 8)
-    monkeypatch.setattr(engine, "captures", lambda _: graphs)
-    monkeypatch.setattr(captured, "Graph", Replayed)
+    return replace(lm, engine=engine.TorchEngine(lm.network, capture, backend))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -112,15 +115,14 @@ def test_the_paths_of_a_gpu_decide_what_the_cpu_decides(
     def decoded() -> list[surelock.Step]:
         return list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices))
 
-    plain = decoded()
-    like_a_gpu(monkeypatch, graphs)
-    before = Replayed.calls
+    plain, capture = decoded(), Captures()
+    lm = like_a_gpu(lm, monkeypatch, capture if graphs else None)
     for mine, theirs in zip(plain, decoded(), strict=True):
         for field in ("tokens", "masked", "locked", "computed", "probed"):
             assert np.array_equal(getattr(mine, field), getattr(theirs, field)), (field, mine.index)
         np.testing.assert_allclose(mine.kl, theirs.kl, atol=1e-12, rtol=1e-9)
         np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-9)
-    assert (Replayed.calls > before) == (graphs and lm.config.block_size is None)
+    assert (capture.replayed > 0) == (graphs and lm.config.block_size is None)
 
 
 def segment_case(seed: int) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor | None], Tensor]:
@@ -220,7 +222,8 @@ def assert_elementwise(functions: network.Elementwise, device: str) -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_compiled_elementwise_functions_are_the_plain_ones_within_a_rounding() -> None:
-    assert_elementwise(fused.compiled_elementwise(), "cpu")
+    config = replace(LLADA_8B, n_heads=6, n_kv_heads=2, head_size=16, d_ff=48)
+    assert_elementwise(fused.compiled_elementwise(config, torch.bfloat16, torch.device("cpu")), "cpu")
 
 
 @pytest.mark.parametrize("graphs", [False, True], ids=["varlen", "graphs"])
@@ -232,25 +235,36 @@ def test_a_gpu_takes_compiled_elementwise_functions_in_each_layer(
     def counted(function: Any) -> Any:
         return lambda *given: used.update([function.__name__]) or function(*given)
 
-    like_a_gpu(monkeypatch, graphs)
+    lm = like_a_gpu(lm, monkeypatch, Captures() if graphs else None)
     monkeypatch.setattr(engine, "can_fuse", lambda _: True)
-    monkeypatch.setattr(engine, "compiled_elementwise", lambda: network.Elementwise(*map(counted, network.PLAIN)))
-    for mine, theirs in zip(plain, run(lm, "locked"), strict=True):
+    monkeypatch.setattr(engine, "compiled_elementwise", lambda *_: network.Elementwise(*map(counted, network.PLAIN)))
+    monkeypatch.setitem(break_even.FASTER, "compiled layers", (40, np.inf))
+    run(lm, "locked")  # with graphs the first captures
+    used.clear()
+    found, rows = run(lm, "locked"), list[int]()
+    for mine, theirs in zip(plain, found, strict=True):
         assert np.array_equal(mine.tokens, theirs.tokens) and np.array_equal(mine.locked, theirs.locked)
         np.testing.assert_allclose(mine.kl, theirs.kl, atol=1e-12, rtol=1e-9)
-    assert used == dict.fromkeys(("rotate", "gated"), len(plain) * lm.config.n_layers)
+        rows.append(int(theirs.computed.sum()))
+    rows = [captured.bucket_of(count) for count in rows] if graphs else rows
+    steps = sum(count >= 40 for count in rows)
+    assert min(rows) < 40 and used == dict.fromkeys(("rotate", "gated"), steps * lm.config.n_layers)
 
 
 @pytest.mark.parametrize("name", ["locked", "unlocking", "budget", "baseline"])
 def test_a_run_read_by_the_compiled_functions_is_the_same(
     lm: surelock.LanguageModel, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = run(lm, name)
-    monkeypatch.setattr(posterior, "can_fuse", lambda _: True)
-    monkeypatch.setattr(posterior, "worth_fusing", lambda _: True)
-    used = []
-    functions = fused.read_posteriors, fused.divergences
-    monkeypatch.setattr(posterior, "compiled", lambda: used.append(1) or functions)
+    plain, used = run(lm, name), []
+
+    def read(*given: Tensor) -> Any:
+        used.append(1)
+        return fused.read_posteriors(*given)
+
+    monkeypatch.setattr(engine, "can_fuse", lambda _: True)
+    monkeypatch.setitem(break_even.FASTER, "compiled reading", (0, np.inf))
+    monkeypatch.setattr(engine, "compiled_reading", lambda *_: fused.Reads(read, fused.divergences))
+    lm = replace(lm, engine=engine.TorchEngine(lm.network))
     for mine, theirs in zip(plain, run(lm, name), strict=True):
         assert same(mine, theirs, ("seconds", "kl", "confidence"))
         np.testing.assert_allclose(mine.kl, theirs.kl, rtol=1e-5, atol=1e-12)

@@ -102,7 +102,9 @@ class Packed:
         }
         counts, read_counts = [len(chosen) for chosen in positions], []
         if self.network.config.conv_layers:
-            arrays["around"] = around(np.array(arrays["positions"]), np.array(arrays["slots"]), counts, self.lengths)
+            arrays["around"] = around(
+                np.array(arrays["positions"]), np.array(arrays["slots"]), counts, self.lengths, sum(self.lengths)
+            )
         if written is not None:
             arrays["written"] = [
                 slot if row in written else sum(self.lengths) for row, slot in enumerate(arrays["slots"])

@@ -68,7 +68,7 @@ def decode(
 
 
 class Steps(Iterator[Step]):
-    """The steps of a run, and the memory that its engine has for it.
+    """The steps of a run. The engine lends it a memory, which the run gives back when it ends, fails or is left.
 
     plan: of the last step, None before the first.
     """
@@ -77,20 +77,36 @@ class Steps(Iterator[Step]):
         self.run, self._engine, self._keep_logits = run, engine, keep_logits
         self.plan: Plan | None = None
         self._memory: Any = None
+        self._is_over = False
 
     @property
     def memory(self) -> Any:
-        """The engine's memory of the run, allocated when it is first needed."""
+        """The engine's memory of the run, lent when it is first needed. Raises ValueError when the run is over."""
+        if self._is_over:
+            raise ValueError("the run is over, and its memory given back")
         if self._memory is None:
             self._memory = self._engine.memory(self.run.layout)
         return self._memory
 
     def __next__(self) -> Step:
-        memory, begun = self.memory, time.perf_counter()
+        if self._is_over:
+            raise StopIteration
+        step = None
+        try:
+            step = self._step()
+        finally:
+            if step is None:
+                self.close()
+        if step is None:
+            raise StopIteration
+        return step
+
+    def _step(self) -> Step | None:
+        memory = self.memory
+        begun = time.perf_counter()
         plan = self.run.plan()
         if plan is None:
-            self._memory = None
-            raise StopIteration
+            return None
         self.plan = plan
         planned = time.perf_counter() - begun
         reading = self._engine.read(memory, plan)
@@ -99,6 +115,16 @@ class Steps(Iterator[Step]):
         seconds = planned + reading.seconds + time.perf_counter() - begun
         logits = self._engine.logits(memory, _committed(self.run, plan, step)) if self._keep_logits else None
         return replace(step, seconds=seconds, commit_logits=logits)
+
+    def close(self) -> None:
+        """Give the memory back. The run goes on no further."""
+        memory = self._memory
+        self._is_over, self._memory = True, None
+        if memory is not None:
+            self._engine.release(memory)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def _decoder(

@@ -6,7 +6,8 @@ step, C the number of those that may be committed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
@@ -217,10 +218,14 @@ class Engine(Protocol):
     def network(self) -> Any: ...
 
     def memory(self, layout: Layout, keep_logits: bool = False) -> Any:
-        """Allocate the memory of a run: an empty cache, and room for watched posteriors.
+        """Return the memory of a run: an empty cache, and room for watched posteriors. One of an earlier run serves.
 
         keep_logits: keep `memory.logits` [slots, V], those of each slot when it last was a candidate, 0 before.
         """
+        ...
+
+    def release(self, memory: Any) -> None:
+        """Take the memory of a run back, for a later one. Nobody may use it any more."""
         ...
 
     def read(self, memory: Any, plan: Plan) -> Reading:
@@ -238,3 +243,13 @@ class Engine(Protocol):
     def logits(self, memory: Any, rows: NDArray) -> NDArray:
         """Return the logits [K, V] of rows [K] int64 of the last plan; NaN for a row that was not read."""
         ...
+
+
+@contextmanager
+def lent(engine: Engine, layout: Layout, keep_logits: bool = False) -> Iterator[Any]:
+    """A context with the memory of a run, which is given back also when the run fails or is left in the middle."""
+    memory = engine.memory(layout, keep_logits)
+    try:
+        yield memory
+    finally:
+        engine.release(memory)

@@ -23,22 +23,41 @@ class KVCache:
     state, from which the next position is predicted. A layer that is a convolution has one vector in place of both,
     [slots + 2, 1, d_model]: the last one stays zero, as what lies beside a sequence.
 
+    devices: of each layer, and behind them that of the last norm.
     once: every step computes all rows, see `Layout`: the layers of a device then share one table.
     """
 
     def __init__(
         self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device], once: bool
     ) -> None:
+        *of_layers, of_norm = devices
+
         def pair(device: torch.device, conv: bool) -> list[Tensor]:
             """Not empty: what a block-causal row does not see has weight 0, and must be finite."""
             shape = (slots + 2, 1, config.d_model) if conv else (slots + 1, config.n_kv_heads, config.head_size)
             tables = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(1 if conv else 2)]
             return [tables[0], tables[-1]]
 
-        made, convs = cache(pair) if once else pair, (layer in config.conv_layers for layer in range(len(devices)))
-        self.keys, self.values = zip(*map(made, devices, convs), strict=True)
+        pair_of = cache(pair) if once else pair
+        pairs = [pair_of(device, layer in config.conv_layers) for layer, device in enumerate(of_layers)]
+        self.keys, self.values = zip(*pairs, strict=True)
         self._config, self._gqa = config, config.n_heads != config.n_kv_heads
         self._hidden: Tensor | None = None
+        if config.shifted:
+            self._hidden = torch.zeros(slots + 1, config.d_model, dtype=dtype, device=of_norm)
+
+    @property
+    def nbytes(self) -> int:
+        tables = {id(table): table.nbytes for table in (*self.keys, *self.values)}
+        return sum(tables.values()) + (0 if self._hidden is None else self._hidden.nbytes)
+
+    def reset(self) -> None:
+        """Zero what a row may read before the run has written it."""
+        if self._config.block_size is not None:
+            for table in (*self.keys, *self.values):
+                table.zero_()
+        for layer in self._config.conv_layers:
+            self.keys[layer][-1].zero_()
 
     @property
     def tables(self) -> list[Tensor]:
@@ -61,7 +80,7 @@ class KVCache:
         only_read = len(q) < len(k)
         if (segments := rows.segments(only_read)) is not None:
             return attend_segments(q, keys, values, segments)
-        keys, values = keys[:-1], values[:-1]
+        keys, values = (table[: sum(rows.lengths)] for table in (keys, values))
         counts, positions = rows.counts, rows.arrays["positions"]
         if only_read:
             counts, positions = rows.read_counts, positions[rows.arrays["read"]]
@@ -87,8 +106,7 @@ class KVCache:
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
         """Keep the hidden states [R, d_model] of the rows, and return those of the positions before them."""
-        if self._hidden is None:
-            self._hidden = hidden.new_zeros(len(self.keys[0]), hidden.shape[1])
+        assert self._hidden is not None
         _write(hidden, rows, self._hidden)
         return self._hidden[rows.arrays["slots"] - (rows.arrays["positions"] > 0).long()]
 

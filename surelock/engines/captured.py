@@ -1,28 +1,46 @@
 """The packed forward of few rows as CUDA graphs, each of which a host launches at once and not kernel by kernel.
 
 A graph has a fixed number of rows, a multiple of 64. A step fills its rows up with rows of no effect, which write to
-the spare slot of the cache. A run captures a graph when it needs a number of rows for the second time: the first time
-it computes them without one, which prepares all that a capture must not.
+the spare slot of the cache. All graphs of a memory are captured when it is made: a run waits for none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from surelock.engines.inputs import Rows
+from surelock.engines.break_even import FASTER
+from surelock.engines.inputs import Rows, upload
 from surelock.environment import value_of
 
-_STEP, _MOST = 64, 768  # rows of a graph: with more, launching takes less time than computing
+_STEP = 64  # rows
 
-Function = Callable[[Mapping[str, Tensor]], Tensor]
+Function = Callable[[], Tensor]
 
 
-def bucket_of(rows: int) -> int:
-    """Return the number of rows of the graph for so many rows; 0 if there is none."""
-    return 0 if rows > _MOST else -(-rows // _STEP) * _STEP
+class Replayable(Protocol):
+    def __call__(self) -> Tensor: ...
+
+
+#: Captures a function: called with it and with a graph that is never replayed at the same time, or None.
+Capture = Callable[[Function, "Replayable | None"], Replayable]
+
+
+def bucket_of(rows: int, compiled: bool = True) -> int:
+    """Return the number of rows of the graph for so many rows; 0 if there is none. compiled: whether layers are."""
+    _, most = FASTER["graph of compiled layers" if compiled else "graph"]
+    return 0 if rows > most else -(-rows // _STEP) * _STEP
+
+
+def buckets(rows: int, compiled: bool) -> list[int]:
+    """Return the numbers of rows of all graphs of a memory, descending. rows: the most that a step computes."""
+    _, most = FASTER["graph of compiled layers" if compiled else "graph"]
+    largest = bucket_of(min(rows, int(most)), compiled)
+    return list(range(largest, 0, -_STEP))
 
 
 def captures(devices: set[torch.device]) -> bool:
@@ -31,45 +49,57 @@ def captures(devices: set[torch.device]) -> bool:
 
 
 class Graph:
-    """A captured function of tensors of fixed shapes, of which the graph reads copies.
+    """A captured function, whose tensors stay where they are. sibling: see `Capture`; the two share memory."""
 
-    sibling: a graph whose memory this one may share; it is never replayed at the same time.
-    """
-
-    def __init__(self, function: Function, given: Mapping[str, Tensor], sibling: Graph | None) -> None:
-        self._given = {name: tensor.clone() for name, tensor in given.items()}
+    def __init__(self, function: Function, sibling: Replayable | None) -> None:
         self._graph = torch.cuda.CUDAGraph()
-        pool = None if sibling is None else sibling._graph.pool()
+        pool = sibling._graph.pool() if isinstance(sibling, Graph) else None
         with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
-            self._result = function(self._given)
+            self._result = function()
 
-    def __call__(self, given: Mapping[str, Tensor]) -> Tensor:
+    def __call__(self) -> Tensor:
         """Run the function. Its result is overwritten by the next call of this graph or of a sibling."""
-        for name, tensor in given.items():
-            self._given[name].copy_(tensor)
         self._graph.replay()
         return self._result
 
 
 class CapturedForward:
-    """The packed forward of a run whose rows are filled up to multiples of 64. forward: see `PackedForward`."""
+    """The packed forward of a memory as graphs, which read the same arrays.
 
-    def __init__(self, forward: Callable[[Rows], Tensor]) -> None:
-        self._forward = forward
-        self._graphs: dict[int, Graph | None] = {}  # by the number of rows; None after the first step of so many
+    forward: see `PackedForward`.
+    fillers: returns so many rows of no effect, their arrays in numpy.
+    sizes: the numbers of rows, descending: what the largest graph takes serves the others.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[[Rows], Tensor],
+        fillers: Callable[[int], Rows],
+        sizes: Sequence[int],
+        device: torch.device,
+        capture: Capture,
+    ) -> None:
+        largest = fillers(sizes[0])
+        self._arrays = {name: tensor.clone() for name, tensor in upload(largest.arrays, device).items()}
+        self._graphs: dict[int, Replayable] = {}
+        for size in sizes:
+            rows = fillers(size)
+            function = partial(forward, rows.of(self._put(upload(rows.arrays, device))))
+            function()  # prepares all that a capture must not
+            self._graphs[size] = capture(function, self._graphs.get(sizes[0]))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self._arrays.values())
 
     def __call__(self, inputs: Rows, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return the hidden states of all rows. inputs: filled up. tensors: their arrays on the device."""
+        self._put({name: tensors[name] for name in inputs.arrays})
+        return self._graphs[inputs.bucket]()
 
-        def function(given: Mapping[str, Tensor]) -> Tensor:
-            return self._forward(inputs.of(given))
-
-        given, rows = inputs.of(tensors).arrays, inputs.bucket
-        if rows not in self._graphs:
-            self._graphs[rows] = None
-            return function(given)
-        graph = self._graphs[rows]
-        if graph is None:
-            siblings = [graph for graph in self._graphs.values() if graph is not None]
-            graph = self._graphs[rows] = Graph(function, given, siblings[0] if siblings else None)
-        return graph(given)
+    def _put(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Copy tensors to where the graphs read them, and return these places."""
+        places = {name: self._arrays[name][: len(tensor)] for name, tensor in tensors.items()}
+        for name, place in places.items():
+            place.copy_(tensors[name])
+        return places

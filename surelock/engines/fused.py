@@ -1,22 +1,41 @@
-"""Functions that `torch.compile` makes kernels of on a GPU. That takes seconds, once in a process.
+"""Functions that `torch.compile` makes kernels of on a GPU: once for all numbers of rows, before the first run.
 
 Reading of many posteriors takes three passes over the logits, and not one for each operator. In a layer two kernels
 take the place of six, most of which torch runs without vector instructions: operands are strided or of two dtypes.
+
+What is compiled takes the numbers of rows as variables. All other sizes and strides are constants: torch makes one of a
+variable that is compared with a number of a module, whatever the code does then. Left to itself torch compiles for the
+first size, then for each dimension that changes: five functions for one step of 1,049 rows, which is read in parts of
+262 and 263, and one more where the next run has another number of slots.
 """
 
 import shutil
 import sysconfig
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from tqdm import tqdm
 
+from surelock.config import NetworkConfig
 from surelock.environment import value_of
 from surelock.model.network import Elementwise, gated, rotate
 
-_FROM = 1024  # read rows of a step
+#: Of examples: no other size of theirs, nor 1, for either of which torch would take it.
+_ROWS = 257
+
+Backend = str | Callable[..., Any]  # of torch.compile
+
+
+class Reads(NamedTuple):
+    """The functions that read posteriors, compiled."""
+
+    read: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]
+    diverge: Callable[..., Tensor]
 
 
 @cache
@@ -27,11 +46,6 @@ def can_fuse(device: torch.device) -> bool:
     headers = any(Path(folder, "Python.h").exists() for folder in folders)
     found = find_spec("triton") is not None and compiler is not None and headers
     return device.type == "cuda" and found and not value_of("SPACES_ZERO_GPU")
-
-
-def worth_fusing(rows: int) -> bool:
-    """Return whether a step that reads so many rows is read by compiled functions."""
-    return rows >= _FROM
 
 
 def read_posteriors(logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -62,12 +76,101 @@ def exp_without_two_terms(x: Tensor) -> Tensor:
     return torch.where(x.abs() < 0.25, series * x * x, x.exp() - 1 - x)
 
 
-@cache
-def compiled() -> tuple:
-    return torch.compile(read_posteriors), torch.compile(divergences)
+class _Read(nn.Module):
+    """`read_posteriors` of a vocabulary."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.width = vocab_size
+
+    def forward(self, logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        if not _is_wide(logits, self.width):
+            return read_posteriors(logits, banned)
+        return read_posteriors(logits, banned)
+
+
+class _Diverge(nn.Module):
+    """`divergences` of a vocabulary."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.width = vocab_size
+
+    def forward(
+        self, logits: Tensor, lse: Tensor, rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor
+    ) -> Tensor:
+        if not (_is_wide(logits, self.width) and _is_wide(kept, self.width)):
+            return divergences(logits, lse, rows, kept, slots, kept_lse)
+        return divergences(logits, lse, rows, kept, slots, kept_lse)
+
+
+class _Rotate(nn.Module):
+    """`rotate` of a network's queries and keys, which lie beside its values unless norms have copied them."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.heads, self.size = config.n_heads + config.n_kv_heads, config.head_size
+        self.beside = self.heads + (0 if config.qk_norm else config.n_kv_heads)
+        self.row = self.beside * self.size
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if x.shape[1:] != (self.heads, self.size) or x.stride() != (self.row, self.size, 1):
+            return rotate(x, cos, sin)
+        return rotate(x, cos, sin)
+
+
+class _Gated(nn.Module):
+    """`gated` of a network."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.width = 2 * config.d_ff
+
+    def forward(self, gate_up: Tensor) -> Tensor:
+        if not _is_wide(gate_up, self.width):
+            return gated(gate_up)
+        return gated(gate_up)
+
+
+def _is_wide(rows: Tensor, width: int) -> bool:
+    return rows.shape[1] == width and rows.stride(0) == width
 
 
 @cache
-def compiled_elementwise() -> Elementwise:
-    """Return the elementwise functions of a layer, compiled at the first call and at the next number of rows."""
-    return Elementwise(torch.compile(rotate), torch.compile(gated))
+def compiled_reading(vocab_size: int, dtype: torch.dtype, device: torch.device, backend: Backend = "inductor") -> Reads:
+    """Return `read_posteriors` and `divergences` of logits of a dtype, compiled. All inputs have at least two rows."""
+    some, other = _ROWS // 2, _ROWS + 2  # three numbers of rows: torch would take equal ones for one
+    wide = torch.promote_types(dtype, torch.float32)
+    with torch.inference_mode():
+        logits, kept = (torch.zeros(rows, vocab_size, dtype=dtype, device=device) for rows in (_ROWS, other))
+        banned, lse = (torch.zeros(size, dtype=wide, device=device) for size in (vocab_size, _ROWS))
+        rows, slots = (torch.arange(some, device=device) for _ in range(2))
+        kept_lse = torch.zeros(some, dtype=wide, device=device)
+    modules = _Read(vocab_size), _Diverge(vocab_size)
+    return Reads(*_compiled(modules, ((logits, banned), (logits, lse, rows, kept, slots, kept_lse)), backend))
+
+
+@cache
+def compiled_elementwise(
+    config: NetworkConfig, dtype: torch.dtype, device: torch.device, backend: Backend = "inductor"
+) -> Elementwise:
+    """Return the elementwise functions of the layers of a network, compiled. All inputs have at least two rows."""
+    wide = torch.promote_types(dtype, torch.float32)
+    rotates, gates = _Rotate(config), _Gated(config)
+    with torch.inference_mode():
+        x = torch.zeros(_ROWS, rotates.beside, rotates.size, dtype=dtype, device=device)[:, : rotates.heads]
+        cos, sin = (torch.zeros(_ROWS, 1, rotates.size, dtype=wide, device=device) for _ in range(2))
+        gate_up = torch.zeros(_ROWS, gates.width, dtype=dtype, device=device)
+    return Elementwise(*_compiled((rotates, gates), ((x, cos, sin), (gate_up,)), backend))
+
+
+def _compiled(modules: Sequence[nn.Module], examples: Sequence[tuple[Tensor, ...]], backend: Backend) -> list[Callable]:
+    """Compile modules by calling each with an example. A terminal shows how many are done."""
+    found = []
+    each = zip(modules, examples, strict=True)
+    with torch.inference_mode():
+        for module, example in tqdm(each, "compiling", len(modules), unit="function", leave=False, disable=None):
+            made = torch.compile(module, dynamic=True, backend=backend)
+            made(*example)
+            found.append(made)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,10 +12,40 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.config import NetworkConfig
-from surelock.decoding.step import Layout, Plan, Whole
+from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Whole
 from surelock.engines.attention import Segments, segment_arrays
 
 _ALIGNED = 16  # bytes
+_LEAST_STEP = 64  # slots
+
+
+class Room(NamedTuple):
+    """How much a memory holds: layouts of equal rooms may use it one after the other."""
+
+    sequences: int  # of one pass
+    passes: int
+    slots: int  # of one pass, at least those of the layout
+    longest: int  # at least the positions of its longest sequence
+    once: bool  # see `Layout`
+
+    @classmethod
+    def of(cls, layout: Layout, rounded: bool) -> Room:
+        """Return the room for a layout. rounded: up, so that prompts of about one length share it."""
+        slots, longest = sum(layout.lengths), max(layout.lengths)
+        if rounded:
+            slots, longest = _round_up(slots), _round_up(longest)
+        return cls(len(layout.lengths), layout.passes, slots, longest, layout.once)
+
+    @property
+    def spare(self) -> int:
+        """The spare slot, behind those of all passes."""
+        return self.passes * self.slots
+
+
+def _round_up(count: int) -> int:
+    """Round up to a multiple of 64, a larger count by at most an eighth."""
+    step = max(_LEAST_STEP, 2 ** (count.bit_length() - 4))
+    return -(-count // step) * step
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +66,12 @@ class Rows:
     lengths: list[int]  # the number of positions of each sequence
     read_counts: list[int] = field(default_factory=list)  # the number of read rows of each, if `read` is given
     bucket: int = 0  # the number of rows that they are filled up to; 0 if they are not
+    longest: int = 0  # at least the positions of the longest sequence; 0 for these exactly
+
+    @property
+    def most_seen(self) -> int:
+        """At least the number of slots that any row attends to."""
+        return self.longest or max(self.lengths)
 
     def of(self, tensors: Mapping[str, Tensor]) -> Rows:
         """Return the same rows with tensors of the arrays' names."""
@@ -50,19 +86,22 @@ class Rows:
         if f"{prefix}rows" not in self.arrays:
             return None
         edges, starts = (self.arrays[f"{prefix}{name}"] for name in ("rows", "starts"))
-        return Segments(edges, starts, self.arrays.get(f"{prefix}seen"), self.bucket or max(counts), max(self.lengths))
+        return Segments(edges, starts, self.arrays.get(f"{prefix}seen"), self.bucket or max(counts), self.most_seen)
 
 
-def around(positions: Whole, slots: Whole, counts: Sequence[int], lengths: Sequence[int]) -> Whole:
-    """Return `around` of `Rows`. Beside the first and the last position of a sequence lies the zero of the cache."""
-    last, zero = np.repeat(lengths, counts) - 1, sum(lengths) + 1
+def around(positions: Whole, slots: Whole, counts: Sequence[int], lengths: Sequence[int], spare: int) -> Whole:
+    """Return `around` of `Rows`. Beside the first and the last position of a sequence lies the zero of the cache, which
+    follows the spare slot.
+    """
+    last, zero = np.repeat(lengths, counts) - 1, spare + 1
     before, behind = np.where(positions > 0, slots - 1, zero), np.where(positions < last, slots + 1, zero)
     return np.stack((before, slots, behind), axis=1)
 
 
-def rows_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, bucket: int = 0) -> Rows:
-    """Return the rows of a plan that has rows.
+def rows_of(config: NetworkConfig, layout: Layout, room: Room, plan: Plan, varlen: bool, bucket: int = 0) -> Rows:
+    """Return the rows of a plan that has rows, or is filled up.
 
+    room: that of the memory, which the layout fits.
     varlen: whether segments are attended to. Otherwise sequences are, one after the other where they differ.
     bucket: with segments, the number of rows to fill up with rows of no effect, which write to the spare slot; all rows
     then pass all layers. 0 fills up none, and the last layer computes the read rows alone.
@@ -75,7 +114,7 @@ def rows_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, buc
         "positions": np.tile(plan.positions, passes),
         "slots": (plan.slots + total * offsets).ravel(),
     }
-    spare, counts, lengths = passes * total, plan.counts * passes, [*layout.lengths] * passes
+    spare, counts, lengths = room.spare, plan.counts * passes, [*layout.lengths] * passes
     if bucket or plan.probed.any():
         arrays["written"] = np.where(np.tile(plan.probed, passes), spare, arrays["slots"])
     read_counts = []
@@ -88,13 +127,23 @@ def rows_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, buc
         arrays["read"] = (plan.read + count * offsets).ravel()
         read_counts = np.diff(np.searchsorted(plan.read, np.cumsum([0, *plan.counts]))).tolist() * passes
     if config.conv_layers:
-        arrays["around"] = around(arrays["positions"], arrays["slots"], counts, lengths)
+        arrays["around"] = around(arrays["positions"], arrays["slots"], counts, lengths, spare)
     if varlen:
         arrays |= segment_arrays(config, arrays["positions"], counts, lengths)
     if varlen and read_counts:
         segments = segment_arrays(config, arrays["positions"][arrays["read"]], read_counts, lengths)
         arrays |= {f"read_{name}": array for name, array in segments.items()}
-    return Rows(arrays, counts, lengths, read_counts, bucket)
+    return Rows(arrays, counts, lengths, read_counts, bucket, room.longest)
+
+
+def fillers(config: NetworkConfig, room: Room, bucket: int) -> Rows:
+    """Return rows of no effect alone, as many as a graph has."""
+    none = np.zeros(0, dtype=bool)
+    blind = NO_ROWS if room.passes == 2 else None
+    counts = [0] * room.sequences
+    plan = Plan(0, NO_ROWS, counts, NO_ROWS, NO_ROWS, none, none, none, Choice(none), blind)
+    layout = Layout((1,) * room.sequences, room.passes)
+    return rows_of(config, layout, room, plan, varlen=True, bucket=bucket)
 
 
 def upload(arrays: Mapping[str, NDArray], device: torch.device) -> dict[str, Tensor]:

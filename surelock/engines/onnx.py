@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from tqdm import tqdm
 from surelock.config import NetworkConfig
 from surelock.decoding.step import NO_ROWS, Flags, Layout, Plan, Reading, Whole
 from surelock.engines.graph import head_graph, head_name, posterior_graph, step_graph
+from surelock.engines.lending import Lender
 from surelock.engines.look import chunk_rows, even
 from surelock.memory import trim_memory
 from surelock.model.families import SHOW_PROGRESS_FROM
@@ -47,9 +48,11 @@ class Cache:
 
     def __init__(self, parts: list[Part], config: NetworkConfig, length: int) -> None:
         self._parts = [(part.session, part.session.io_binding()) for part in parts]
-        self._tables: list[NDArray[np.float32]] = []  # those that the graphs read and write
         # In a shifted network also hidden states: each position is predicted by the one before it.
         self._states = np.zeros((length, config.d_model), np.float32) if config.shifted else None
+        self._masks = config.block_size is not None
+        self._tables: list[NDArray[np.float32]] = []  # whose memory the sessions read and write
+        self._convs: list[NDArray[np.float32]] = []  # those of them with a row of zeros at both ends
         for part, (_, binding) in zip(parts, self._parts, strict=True):
             for name, value in part.given.items():
                 binding.bind_ortvalue_input(name, value)
@@ -59,6 +62,8 @@ class Cache:
                 for kind in ("keys",) if conv else ("keys", "values"):
                     table = np.zeros(shape, np.float32)
                     self._tables.append(table)
+                    if conv:
+                        self._convs.append(table)
                     value = onnxruntime.OrtValue.ortvalue_from_numpy(table)
                     binding.bind_ortvalue_input(f"past_{kind}.{layer}", value)
                     binding.bind_ortvalue_output(f"present_{kind}.{layer}", value)
@@ -67,6 +72,17 @@ class Cache:
     def tables(self) -> list[NDArray[np.float32]]:
         """What is kept of each position from step to step, a row for each in every table."""
         return [*self._tables, *([] if self._states is None else [self._states])]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in self._tables) + (0 if self._states is None else self._states.nbytes)
+
+    def reset(self) -> None:
+        """Zero what a row may read before the run has written it: what it does not see has weight 0."""
+        for table in self._tables if self._masks else ():
+            table[:] = 0
+        for table in self._convs:
+            table[[0, -1]] = 0
 
     def forward(self, tokens: Whole, positions: Whole, probed: Flags, read: Whole) -> NDArray[np.float32]:
         """Compute rows [R]. Returns the hidden states [K, d_model] that the logits of the rows `read` are of."""
@@ -92,17 +108,44 @@ class Cache:
         return self._states[np.maximum(positions[read] - 1, 0)]
 
 
-@dataclass(slots=True, eq=False)
 class Memory:
-    """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
+    """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step.
 
-    caches: list[list[Cache]]  # for each pass, of each sequence
-    lengths: tuple[int, ...]  # of the sequences
-    log_p: NDArray[np.float32]  # [slots, V]
-    has: Flags  # [slots], whether `log_p` holds the slot's last posterior
-    logits: NDArray[np.float32] | None  # see `Engine.memory`
-    rows: Whole  # [K], the rows of the plan that `hidden` is of
-    hidden: NDArray[np.float32]  # [K, d_model], guidance applied
+    rows: the most whose logits are made at once.
+    """
+
+    def __init__(self, parts: list[Part], config: NetworkConfig, layout: Layout, keep_logits: bool, rows: int) -> None:
+        slots, vocab_size = sum(layout.lengths), config.vocab_size
+        self.key = layout, keep_logits, rows
+        self.caches = [  # for each pass, of each sequence
+            [Cache(parts, config, length) for length in layout.lengths] for _ in range(layout.passes)
+        ]
+        # Empty tables take memory where they are written.
+        self.log_p = np.empty((slots, vocab_size), np.float32)
+        self.has: Flags = np.zeros(slots, dtype=bool)  # whether `log_p` holds the slot's last posterior
+        self.table = np.empty((min(rows, slots), vocab_size), np.float32)  # of the logits made at once
+        self.logits = np.zeros((slots, vocab_size), np.float32) if keep_logits else None  # see `Engine.memory`
+        self.rows: Whole = NO_ROWS  # [K], the rows of the plan that `hidden` is of
+        self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The positions of each sequence."""
+        return tuple(self.key[0].lengths)
+
+    @property
+    def nbytes(self) -> int:
+        kept = sum(each.nbytes for caches in self.caches for each in caches)
+        return kept + self.log_p.nbytes + self.table.nbytes + (0 if self.logits is None else self.logits.nbytes)
+
+    def reset(self) -> None:
+        for caches in self.caches:
+            for each in caches:
+                each.reset()
+        self.has[:] = False
+        if self.logits is not None:
+            self.logits[:] = 0
+        self.rows, self.hidden = NO_ROWS, self.hidden[:0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,6 +201,7 @@ class OnnxEngine:
         self._parts = _parts(config, real, threads, folder, self._given)
         self._posterior = Session(posterior_graph(), threads, folder, shared=large)
         self._rows, self._few = chunk_rows(_CHUNK_BYTES, 4 * config.vocab_size)
+        self._lender = Lender[Memory]()
         self._load_network, self._network, self._loading = load_network, None, Lock()
 
     @property
@@ -168,16 +212,18 @@ class OnnxEngine:
             return self._network
 
     def memory(self, layout: Layout, keep_logits: bool = False) -> Memory:
-        config, shape = self.config, (sum(layout.lengths), self.config.vocab_size)
-        return Memory(
-            caches=[[Cache(self._parts, config, length) for length in layout.lengths] for _ in range(layout.passes)],
-            lengths=tuple(layout.lengths),
-            log_p=np.empty(shape, np.float32),  # takes memory where it is written
-            has=np.zeros(shape[0], dtype=bool),
-            logits=np.zeros(shape, np.float32) if keep_logits else None,
-            rows=NO_ROWS,
-            hidden=np.empty((0, config.d_model), np.float32),
-        )
+        make = partial(Memory, self._parts, self.config, layout, keep_logits, self._rows)
+        key = layout, keep_logits, self._rows
+        return self._lender.lend(key, self._memory_bytes(layout, keep_logits), make)
+
+    def release(self, memory: Memory) -> None:
+        self._lender.take_back(memory)
+
+    def _memory_bytes(self, layout: Layout, keep_logits: bool) -> int:
+        config, slots = self.config, sum(layout.lengths)
+        width = 2 * config.n_layers * config.n_kv_heads * config.head_size
+        tables = (1 + keep_logits) * slots + min(self._rows, slots)
+        return 4 * (layout.passes * slots * width + tables * config.vocab_size)
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
         begun, beside = time.perf_counter(), 0.0
@@ -186,9 +232,8 @@ class OnnxEngine:
         memory.has[plan.outdated] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
-        table = np.empty((min(self._rows, len(rows)), self.config.vocab_size), np.float32)
         for part in even(len(rows), self._rows):
-            some, logits = rows[part], table[: part.stop - part.start]
+            some, logits = rows[part], memory.table[: part.stop - part.start]
             self._put_logits(memory.hidden[part], logits)
             if memory.logits is not None:
                 candidates = plan.choice.rows[some]
@@ -201,7 +246,7 @@ class OnnxEngine:
                     beside += time.perf_counter() - paused
                 self._choose(chunk)
         if plan.choice.quotas is not None:
-            self._draw(memory, plan, reading, table if len(rows) <= self._rows else None)
+            self._draw(memory, plan, reading, memory.table if len(rows) <= self._rows else None)
         reading.seconds = time.perf_counter() - begun - beside
         return reading
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.decoding.step import Plan, Reading
-from surelock.engines.fused import can_fuse, compiled, worth_fusing
+from surelock.engines.break_even import is_faster
+from surelock.engines.fused import Reads
 from surelock.engines.look import Look, chunk_rows, look_at
 from surelock.engines.stopwatch import Stopwatch
 
@@ -120,7 +120,10 @@ class KeptRows:
 
 
 class Reader:
-    """Reads the posteriors of a run of `slots` positions step by step, and keeps those of watched rows."""
+    """Reads the posteriors of a run of at most `slots` positions step by step, and keeps those of watched rows.
+
+    reads: compiled functions, which read many posteriors; None if there are none.
+    """
 
     def __init__(
         self,
@@ -129,7 +132,7 @@ class Reader:
         dtype: torch.dtype,
         device: torch.device,
         watch: Stopwatch,
-        fused: bool = True,
+        reads: Reads | None = None,
     ) -> None:
         wide = torch.promote_types(dtype, torch.float32)
         chunk_bytes = _CHUNK_BYTES["cpu" if device.type == "cpu" else "cuda"]
@@ -138,8 +141,18 @@ class Reader:
         self._kept: Tensor | None = None  # [slots, V], made when a posterior is watched
         self._kept_lse = torch.empty(slots, dtype=wide, device=device)
         self._has = np.zeros(slots, dtype=bool)
-        self._banned: Tensor | None = None  # [V], of `read_posteriors`
-        self._watch, self._fused = watch, fused
+        self._banned: tuple[list[int], Tensor] | None = None  # tokens, and [V] of `read_posteriors`
+        self._watch, self._reads = watch, reads
+
+    @property
+    def nbytes(self) -> int:
+        tables = [self._raw, self._kept_lse, *([] if self._kept is None else [self._kept])]
+        return sum(table.nbytes for table in tables)
+
+    def reset(self) -> None:
+        """Forget all posteriors."""
+        self._has[:] = False
+        self._banned = None
 
     def copy_rows(self, slots: NDArray[np.int64]) -> KeptRows:
         has = self._has[slots]
@@ -180,13 +193,15 @@ class Reader:
     ) -> None:
         """Fill `reading`. logits: (start, stop, out) -> the logits of the read rows start:stop, written to `out`."""
         found = self._begin(look, tensors, plan.choice.measures)
-        fuses = self._fuses(found, plan)
+        reads = self._reads if self._are_plain(found, plan) else None
         for part, chunks in look.parts:
             raw = logits(part.start, part.stop, self._raw[: part.stop - part.start])
             for chunk in chunks:
                 few = raw[chunk.start - part.start : chunk.stop - part.start]
-                read = self._read_fused if fuses else self._read
-                diverge = read(few, chunk, found, plan, reading)
+                if reads is None:
+                    diverge = self._read(few, chunk, found, plan, reading)
+                else:
+                    diverge = self._read_fused(reads, few, chunk, found, plan)
                 for group in look.groups:  # what is observed first, before what is kept becomes another
                     with self._watch.excluded() if group else nullcontext():
                         self._follow(group, chunk, few, found, diverge)
@@ -216,28 +231,41 @@ class Reader:
         before = {group: self._kept_lse[tensors[f"{group}compared_slots"]] for group in look.groups}
         return _Found(look, tensors, table, sizes, values, self._kept_lse.new_empty(count), before)
 
-    def _fuses(self, found: _Found, plan: Plan) -> bool:
-        """Whether the step is read by compiled functions: greedy choices by confidence or none, of many rows."""
+    def _are_plain(self, found: _Found, plan: Plan) -> bool:
+        """Whether compiled functions can read the step: greedy choices by confidence or none, of many rows."""
         choice = plan.choice
         plain = choice.scores in (None, "confidence") and choice.temperature == 0
         plain = plain and not (choice.barred.size or choice.measures or plan.top_k)
-        return self._fused and plain and worth_fusing(len(found.lse)) and can_fuse(self._raw.device)
+        return plain and is_faster("compiled reading", len(found.lse))
 
-    def _read_fused(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan, _: Reading) -> Diverge:
+    def _read_fused(self, reads: Reads, raw: Tensor, chunk: slice, found: _Found, plan: Plan) -> Diverge:
         """As `_read`, by compiled functions."""
         values, tensors = found.values, found.tensors
-        read, diverge = compiled()
-        if self._banned is None:
-            self._banned = found.lse.new_zeros(raw.shape[1])
-            for token in plan.choice.banned:
-                self._banned[token].fill_(-torch.inf)
-        total, confidence, lse, tokens, scores = read(raw, self._banned)
+        banned = self._bans([*plan.choice.banned])
+        total, confidence, lse, tokens, scores = reads.read(raw, banned)
         values["total"][chunk], values["confidence"][chunk], found.lse[chunk] = total, confidence, lse
         which = found.look.of("chosen", chunk)
         if which.start < which.stop:
             chosen = tensors["chosen"][which]
             values["tokens"][which], values["score"][which] = tokens[chosen], scores[chosen]
-        return partial(diverge, raw, lse)
+
+        def diverge(rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor) -> Tensor:
+            compared = rows, slots, kept_lse
+            if len(rows) == 1:  # a number that would be compiled for
+                compared = (tensor.expand(2) for tensor in compared)
+            rows_of_two, slots_of_two, lse_of_two = compared
+            return reads.diverge(raw, lse, rows_of_two, kept, slots_of_two, lse_of_two)[: len(rows)]
+
+        return diverge
+
+    def _bans(self, tokens: list[int]) -> Tensor:
+        """[V], -inf at tokens that are never chosen, else 0; made once for a run."""
+        if self._banned is None or self._banned[0] != tokens:
+            table = self._kept_lse.new_zeros(self._raw.shape[1])
+            for token in tokens:
+                table[token].fill_(-torch.inf)
+            self._banned = tokens, table
+        return self._banned[1]
 
     def _read(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan, reading: Reading) -> Diverge:
         """Read the posteriors of a chunk of the read rows, and return their `divergences`. raw: [K, V], logits."""

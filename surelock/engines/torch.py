@@ -1,5 +1,7 @@
 """The engine for GPUs, several devices, bfloat16 and float64: the packed forward (Algorithm 1, lines 9-15) in torch."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,21 +14,34 @@ from torch import Tensor, from_numpy
 
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.attention import has_varlen
+from surelock.engines.break_even import FASTER, is_faster
 from surelock.engines.cache import KVCache
-from surelock.engines.captured import CapturedForward, bucket_of, captures
-from surelock.engines.fused import can_fuse, compiled_elementwise
-from surelock.engines.inputs import Rows, rows_of, upload
+from surelock.engines.captured import Capture, CapturedForward, Graph, bucket_of, buckets, captures
+from surelock.engines.fused import Backend, can_fuse, compiled_elementwise, compiled_reading
+from surelock.engines.inputs import Room, Rows, fillers, rows_of, upload
+from surelock.engines.lending import Lender, at_most_on_a_cpu
 from surelock.engines.posterior import KeptRows, Reader
 from surelock.engines.stopwatch import Stopwatch
+from surelock.environment import value_of
+from surelock.model.machine import free_memory, total_memory
 from surelock.model.network import PLAIN, Attend, Block, Elementwise, Network, Rotary, rotary_table
+
+_LEFT = 10  # idle memories leave a tenth of a GPU free
 
 
 class PackedForward:
+    """The packed forward pass of a network, with its cache of `slots` slots.
+
+    once: see `Layout`.
+    elementwise: compiled functions, taken where they are faster.
+    """
+
     def __init__(self, network: Network, slots: int, once: bool = False, elementwise: Elementwise = PLAIN) -> None:
         self.network, self._elementwise = network, elementwise
         self.devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
         self._tables: dict[torch.device, Rotary] = {}  # held, since captured graphs read them
-        self.cache = KVCache(network.config, slots, network.dtype, self.devices, once)
+        devices = [*self.devices, network.norm.weight.device]
+        self.cache = KVCache(network.config, slots, network.dtype, devices, once)
 
     def __call__(self, rows: Rows) -> Tensor:
         """Compute rows. Returns the hidden states [K, d_model] of the read rows.
@@ -38,10 +53,11 @@ class PackedForward:
         """
         network, cache, devices, tokens = self.network, self.cache, self.devices, rows.arrays["tokens"]
         there = {device: rows.to(device) for device in dict.fromkeys(devices)}
+        elementwise = self._elementwise if is_faster("compiled layers", len(tokens)) else PLAIN
 
         def rotary(device: torch.device) -> Rotary:
             if device not in self._tables:
-                self._tables[device] = rotary_table(network.config, max(rows.lengths), network.dtype, device)
+                self._tables[device] = rotary_table(network.config, rows.most_seen, network.dtype, device)
             cos, sin = self._tables[device]
             positions = there[device].arrays["positions"]
             return cos[positions], sin[positions]
@@ -51,31 +67,79 @@ class PackedForward:
             return partial(mix, layer, there[devices[layer]])
 
         if network.config.shifted:
-            hidden = network.run(tokens, rotary, attend, None, self._elementwise)
-            rows = rows.to(hidden.device)
-            hidden = cache.before(rows, hidden)
-            return hidden[rows.arrays["read"]] if "read" in rows.arrays else hidden
+            hidden = network.run(tokens, rotary, attend, None, elementwise)
+            here = rows.to(hidden.device)
+            hidden = cache.before(here, hidden)
+            return hidden[here.arrays["read"]] if "read" in here.arrays else hidden
         read = there[devices[-1]].arrays.get("read")
         only = None if read is None else lambda x: x[read]
-        return network.run(tokens, rotary, attend, only, self._elementwise)
+        return network.run(tokens, rotary, attend, only, elementwise)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What runs need a memory to be equal in.
+
+    room: how much it holds.
+    keep_logits: see `Engine.memory`.
+    varlen: whether sequences with different numbers of rows are attended to at once.
+    graphs: whether few rows are launched as graphs.
+    layers: whether layers take compiled functions.
+    reading: whether many posteriors are read by them.
+    """
+
+    room: Room
+    keep_logits: bool
+    varlen: bool
+    graphs: bool
+    layers: bool
+    reading: bool
 
 
 class Memory:
-    """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
+    """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step.
 
-    def __init__(self, network: Network, layout: Layout, keep_logits: bool, graphs: bool, fused: bool) -> None:
-        device = network.head_weight.device
-        slots = sum(layout.lengths)
-        self.logits = network.head_weight.new_zeros(slots, network.config.vocab_size) if keep_logits else None
-        self.layout, self.watch = layout, Stopwatch(device)
-        self._varlen = has_varlen(network.config, network.dtype, device)
-        devices = {parameter.device for parameter in network.parameters()}
-        compiles = fused and self._varlen and len(devices) == 1 and can_fuse(device)
-        elementwise = compiled_elementwise() if compiles else PLAIN
-        self.packed = PackedForward(network, slots * layout.passes, layout.once, elementwise)
-        graphs = graphs and self._varlen and network.config.block_size is None and captures(devices)
-        self.captured = CapturedForward(self.packed) if graphs else None
-        self.reader = Reader(slots, network.config.vocab_size, network.dtype, device, self.watch, fused)
+    With its graphs, which read and write its tables, it serves one run after another.
+    """
+
+    def __init__(self, network: Network, kind: Kind, capture: Capture | None, backend: Backend) -> None:
+        device, room, config = network.head_weight.device, kind.room, network.config
+        self.key, self.watch = kind, Stopwatch(device)
+        self.layout = Layout((), room.passes)  # of the run
+        self.logits: Tensor | None = None
+        if kind.keep_logits:
+            with torch.inference_mode(False):  # callers change them
+                self.logits = network.head_weight.new_zeros(room.slots, config.vocab_size)
+        elementwise, reads = PLAIN, None
+        if kind.layers:
+            elementwise = compiled_elementwise(config, network.dtype, device, backend)
+        if kind.reading:
+            reads = compiled_reading(config.vocab_size, network.dtype, device, backend)
+        self.packed = PackedForward(network, room.spare, room.once, elementwise)
+        self.reader = Reader(room.slots, config.vocab_size, network.dtype, device, self.watch, reads)
+        self.captured: CapturedForward | None = None
+        if capture is not None:
+            sizes = buckets(room.spare, kind.layers)
+            self.captured = CapturedForward(self.packed, partial(fillers, config, room), sizes, device, capture)
+        self._forget()
+
+    @property
+    def nbytes(self) -> int:
+        """What it keeps: its tables, and of graphs what their largest takes between its layers."""
+        own = self.packed.cache.nbytes + self.reader.nbytes
+        logits = 0 if self.logits is None else self.logits.nbytes
+        graphs = 0 if self.captured is None else self.captured.nbytes + _graph_bytes(self.packed.network, self.key)
+        return own + logits + graphs
+
+    @torch.inference_mode()
+    def reset(self) -> None:
+        self.packed.cache.reset()
+        self.reader.reset()
+        if self.logits is not None:
+            self.logits.zero_()
+        self._forget()
+
+    def _forget(self) -> None:
         self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
@@ -86,8 +150,28 @@ class Memory:
         return ((table, rows.to(table.device)) for table in self.packed.cache.tables)
 
     def inputs(self, plan: Plan) -> Rows:
-        bucket = 0 if self.captured is None else bucket_of(self.layout.passes * len(plan.slots))
-        return rows_of(self.packed.network.config, self.layout, plan, self._varlen, bucket)
+        kind, bucket = self.key, 0
+        if self.captured is not None:
+            bucket = bucket_of(kind.room.passes * len(plan.slots), kind.layers)
+        return rows_of(self.packed.network.config, self.layout, kind.room, plan, kind.varlen, bucket)
+
+
+def memory_bytes(network: Network, kind: Kind) -> int:
+    """Return what a memory of a kind takes at most, once it keeps a posterior of each slot."""
+    config, room, size = network.config, kind.room, network.dtype.itemsize
+    layers = 1 if room.once else config.n_layers
+    kept = 2 * layers * config.n_kv_heads * config.head_size * room.spare * size
+    tables = 2 + kind.keep_logits  # posteriors and, at most as many, logits
+    return kept + tables * room.slots * config.vocab_size * size + _graph_bytes(network, kind)
+
+
+def _graph_bytes(network: Network, kind: Kind) -> int:
+    """What graphs keep between their layers, and of their results."""
+    if not kind.graphs:
+        return 0
+    config, sizes = network.config, buckets(kind.room.spare, kind.layers)
+    width = 12 * config.d_model + 4 * config.d_ff
+    return network.dtype.itemsize * (sizes[0] * width + sum(sizes) * config.d_model)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,15 +190,26 @@ class CopiedRows:
 class TorchEngine:
     """Computes rows in torch, on the devices and in the dtype of the network.
 
+    capture: what captures graphs. None is CUDA graphs where the devices can.
+    backend: what compiles, see `torch.compile`.
+
     graphs, fused: whether a GPU that can do so captures graphs, and takes compiled functions in its layers and to read
     many posteriors.
     """
 
     name = f"torch {torch.__version__}"
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, capture: Capture | None = None, backend: Backend = "inductor") -> None:
         self.network, self.config = network, network.config
         self.graphs = self.fused = True
+        self._devices = {parameter.device for parameter in network.parameters()}
+        self._capture, self._backend = capture, backend
+        if capture is None and captures(self._devices):
+            self._capture = Graph
+        gpus = sorted((device for device in self._devices if device.type == "cuda"), key=str)
+        most = partial(_most_on_gpus, gpus) if gpus else at_most_on_a_cpu
+        trim = torch.cuda.empty_cache if gpus else lambda: None
+        self._lender = Lender[Memory](most, trim)
 
     @property
     def device(self) -> torch.device:
@@ -125,8 +220,22 @@ class TorchEngine:
     def dtype(self) -> torch.dtype:
         return self.network.dtype
 
+    def prepare(self) -> None:
+        """Compile what layers take, if the GPU can. It takes seconds, and a terminal shows them."""
+        if self._compiles():
+            compiled_elementwise(self.config, self.network.dtype, self.device, self._backend)
+
+    @torch.inference_mode()
     def memory(self, layout: Layout, keep_logits: bool = False) -> Memory:
-        return Memory(self.network, layout, keep_logits, self.graphs, self.fused)
+        kind = self._kind(layout, keep_logits)
+        capture = self._capture if kind.graphs else None
+        make = partial(Memory, self.network, kind, capture, self._backend)
+        memory = self._lender.lend(kind, memory_bytes(self.network, kind), make)
+        memory.layout = layout
+        return memory
+
+    def release(self, memory: Memory) -> None:
+        self._lender.take_back(memory)
 
     @torch.inference_mode()
     def read(self, memory: Memory, plan: Plan) -> Reading:
@@ -172,6 +281,19 @@ class TorchEngine:
             found[from_numpy(known)] = self.network.logits(hidden).to("cpu", wide)
         return found.numpy()
 
+    def _compiles(self) -> bool:
+        """Whether layers take compiled functions."""
+        one, varlen = len(self._devices) == 1, has_varlen(self.config, self.dtype, self.device)
+        return self.fused and one and varlen and can_fuse(self.device)
+
+    def _kind(self, layout: Layout, keep_logits: bool) -> Kind:
+        varlen = has_varlen(self.config, self.dtype, self.device)
+        graphs = self.graphs and self._capture is not None and varlen
+        graphs = graphs and self.config.block_size is None and not layout.once
+        slots = sum(layout.lengths)
+        reading = self.fused and slots >= FASTER["compiled reading"][0] and can_fuse(self.device)
+        return Kind(Room.of(layout, rounded=graphs), keep_logits, varlen, graphs, self._compiles(), reading)
+
     def _forward(self, memory: Memory, plan: Plan, inputs: Rows, tensors: Mapping[str, Tensor]) -> None:
         """Run the packed forward of all passes, and keep the hidden states of the rows that are read."""
         if not len(plan.slots):
@@ -186,3 +308,14 @@ class TorchEngine:
         if passes == 2:  # the head is linear, so guided states make guided logits
             wide, blind = both.to(torch.promote_types(both.dtype, torch.float32))
             memory.hidden = torch.add(blind, wide - blind, alpha=plan.cfg_scale + 1).to(both.dtype)
+
+
+def _most_on_gpus(devices: list[torch.device], taken: int) -> int:
+    """Return the bytes that idle memories may take, of which they take `taken`: 0 on ZeroGPU, which lends for seconds.
+
+    No GPU is to be filled by them to more than nine tenths.
+    """
+    if value_of("SPACES_ZERO_GPU"):
+        return 0
+    spare = [free_memory(device) - total_memory(device) // _LEFT for device in devices]
+    return taken + min(spare)

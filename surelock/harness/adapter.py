@@ -175,7 +175,9 @@ class Adapter:
                 run.schedule.advance(b, 0)
         self._faded, self._masked = np.zeros((2, tokens.size), dtype=bool)
         self._masked |= run.canvas.masked
-        self._memory = None  # before another one is allocated
+        if self._memory is not None:  # before another one is allocated
+            memory, self._memory = self._memory, None
+            lm.engine.release(memory)
         self._memory = lm.engine.memory(run.layout, keep_logits=True)
         plan = run.plan()
         assert plan is not None

@@ -10,6 +10,7 @@ import torch
 
 _CPUINFO = Path("/proc/cpuinfo")
 _MOST_THREADS = 1024
+_SHARED = (0, 0)  # the pool from which all that is no graph takes
 
 
 def set_threads(threads: int | None) -> None:
@@ -44,10 +45,17 @@ def total_memory(device: torch.device) -> int:
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that can be allocated on a device, those that torch holds and does not use included."""
+    """Return the bytes that can be allocated on a device, those that torch holds and does not use included.
+
+    What captured graphs hold is theirs alone.
+    """
     if device.type != "cuda":
         return psutil.virtual_memory().available
-    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    number = torch.cuda.current_device() if device.index is None else device.index
+    held = 0
+    for segment in torch.cuda.memory_snapshot():
+        if segment["device"] == number and tuple(segment["segment_pool_id"]) == _SHARED:
+            held += segment["total_size"] - segment["allocated_size"]
     return torch.cuda.mem_get_info(device)[0] + held
 
 

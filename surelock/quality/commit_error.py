@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Step, Whole, barred_ends
+from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Step, Whole, barred_ends, lent
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import free_memory
 from surelock.trace.format import load_document
@@ -212,10 +212,11 @@ class Shadow:
     def _compare(self, b: int, pending: list[_Pending]) -> None:
         """Correct the errors of pending steps of a sequence, in one forward pass."""
         engine, plan, length = self._lm.engine, self._plan(b, pending), len(pending[0].tokens)
-        memory = engine.memory(Layout(tuple(plan.counts), 1 if plan.blind is None else 2, once=True))
-        score = engine.read(memory, plan).score
         committed = np.concatenate([each.committed + number * length for number, each in enumerate(pending)])
-        z, other = engine.logits(memory, committed), np.concatenate([each.logits for each in pending])
+        other = np.concatenate([each.logits for each in pending])
+        with lent(engine, Layout(tuple(plan.counts), 1 if plan.blind is None else 2, once=True)) as memory:
+            score = engine.read(memory, plan).score
+            z = engine.logits(memory, committed)
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)
         edges = np.cumsum([len(each.committed) for each in pending])[:-1]
         scored = np.cumsum([len(each.scored) for each in pending])[:-1]

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from surelock.bench.timing import Figures
 from surelock.config import LLADA_8B, NetworkConfig
-from surelock.decoding.step import Choice, Layout, Plan
+from surelock.decoding.step import Choice, Layout, Plan, lent
 from surelock.engines.torch import TorchEngine
 from surelock.model.network import empty_network
 
@@ -200,11 +200,11 @@ def counted(engine: TorchEngine) -> Iterator[Counts]:
 
 def count_step(engine: TorchEngine, layout: Layout, plan: Plan) -> Counts:
     """Count a step whose plan has been computed once before, so that posteriors are kept."""
-    memory = engine.memory(layout)
-    with counted(engine):
-        engine.read(memory, plan)
-    with counted(engine) as counts:
-        engine.read(memory, plan)
+    with lent(engine, layout) as memory:
+        with counted(engine):
+            engine.read(memory, plan)
+        with counted(engine) as counts:
+            engine.read(memory, plan)
     return counts
 
 

@@ -31,10 +31,11 @@ from surelock.decoding.compute import Everything
 from surelock.decoding.locking import LockRule
 from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Layout, Plan
+from surelock.decoding.step import Layout, Plan, lent
 from surelock.engines.attention import has_varlen
+from surelock.engines.break_even import is_faster
 from surelock.engines.captured import bucket_of
-from surelock.engines.fused import can_fuse, worth_fusing
+from surelock.engines.fused import can_fuse
 from surelock.engines.posterior import kl_divergence
 from surelock.engines.torch import TorchEngine
 from surelock.loading import find_device
@@ -124,8 +125,18 @@ def usable(engine: TorchEngine, mode: str, plan: Plan) -> bool:
     """Whether a mode changes anything for a plan on this device."""
     if mode == "plain":
         return True
-    varlen = engine.device.type == "cuda" and has_varlen(engine.config, engine.dtype, engine.device)
-    return varlen and (bucket_of(len(plan.slots)) > 0 if mode == "graphs" else can_fuse(engine.device))
+    if mode == "graphs":
+        return _captures(engine, plan, compiled=False)
+    return _has_varlen(engine) and can_fuse(engine.device)
+
+
+def _has_varlen(engine: TorchEngine) -> bool:
+    return engine.device.type == "cuda" and has_varlen(engine.config, engine.dtype, engine.device)
+
+
+def _captures(engine: TorchEngine, plan: Plan, compiled: bool) -> bool:
+    """Whether a plan is launched as a graph. compiled: with compiled layers."""
+    return _has_varlen(engine) and bucket_of(len(plan.slots), compiled) > 0
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -151,11 +162,11 @@ def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plai
     """The kernels of a step, as the device counts them beside ours; raises RuntimeError if attention is not flash."""
     layout, step = plan
     engine.graphs, engine.fused = MODES[mode]
-    memory = engine.memory(layout)
-    for _ in range(2):
-        engine.read(memory, step)
-    with no_waiting(engine), torch.profiler.profile() as profile:
-        engine.read(memory, step)
+    with lent(engine, layout) as memory:
+        for _ in range(2):
+            engine.read(memory, step)
+        with no_waiting(engine), torch.profiler.profile() as profile:
+            engine.read(memory, step)
     names = [event.name for event in profile.events() or () if str(event.device_type).endswith("CUDA")]
     flash = sum("flash" in name and "combine" not in name for name in names)
     copies = Counter(name for name in names if name.startswith(("Memcpy", "Memset")))
@@ -176,11 +187,11 @@ def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: 
     """The median time of a step, computed again and again, beside the prediction."""
     layout, step = plan
     engine.graphs, engine.fused = MODES[mode]
-    memory = engine.memory(layout)
     begun = time.perf_counter()
-    warm = [engine.read(memory, step).seconds for _ in range(4)]  # compiles, captures
-    first = time.perf_counter() - begun
-    seconds = warm[3:] + [engine.read(memory, step).seconds for _ in range(repeats - 1)]
+    with lent(engine, layout) as memory:  # compiles, captures
+        warm = [engine.read(memory, step).seconds for _ in range(4)]
+        first = time.perf_counter() - begun
+        seconds = warm[3:] + [engine.read(memory, step).seconds for _ in range(repeats - 1)]
     low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75])
     counted = count_step(meta_engine(engine.config), layout, step)
     launched = best_mode(engine, step) if mode == "compiled" else mode
@@ -199,26 +210,27 @@ def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: 
 
 
 def run_of(lm: LanguageModel, engine: TorchEngine, gen_length: int, batch: int, steps: int) -> Figures:
-    """Whole runs, in turn step by step; predicted from every eighth step. The first four compile and do not count."""
+    """Whole runs, in turn step by step; predicted from every eighth step. The first four do not count."""
     engine.graphs = engine.fused = True
     settings = DecodeSettings(gen_length=gen_length, steps=min(steps, gen_length))
     prompts = prompts_for(lm, batch, PROMPT)
     locked = stretch(Decoder(settings=settings, compute=LockRule()), prompts, lm.config.vocab_size)
     decoders = {"unlocked": replace(locked, compute=Everything()), "locked": locked}
     runs = {name: Run(lm.shape, prompts, decoder) for name, decoder in decoders.items()}
-    memories = {name: engine.memory(each.layout) for name, each in runs.items()}
     seconds, guesses, rows = {name: [] for name in runs}, {name: [] for name in runs}, dict.fromkeys(runs, 0)
-    for t in range(settings.total_steps):
-        for name in sorted(runs, reverse=t % 2 == 0):
-            plan = runs[name].plan()
-            assert plan is not None
-            reading = engine.read(memories[name], plan)
-            runs[name].take(reading)
-            seconds[name].append(reading.seconds)
-            rows[name] += len(plan.slots)
-            if t % _EVERY == _EVERY // 2:
-                counts = count_step(meta_engine(engine.config), runs[name].layout, plan)
-                guesses[name].append(predicted(counts, best_mode(engine, plan), engine.config))
+    with ExitStack() as stack:
+        memories = {name: stack.enter_context(lent(engine, each.layout)) for name, each in runs.items()}
+        for t in range(settings.total_steps):
+            for name in sorted(runs, reverse=t % 2 == 0):
+                plan = runs[name].plan()
+                assert plan is not None
+                reading = engine.read(memories[name], plan)
+                runs[name].take(reading)
+                seconds[name].append(reading.seconds)
+                rows[name] += len(plan.slots)
+                if t % _EVERY == _EVERY // 2:
+                    counts = count_step(meta_engine(engine.config), runs[name].layout, plan)
+                    guesses[name].append(predicted(counts, best_mode(engine, plan), engine.config))
     whole = {name: sum(each[_WARM:]) for name, each in seconds.items()}
     return {
         "gen": gen_length,
@@ -237,9 +249,10 @@ _EVERY, _WARM = 8, 4  # steps
 
 def best_mode(engine: TorchEngine, plan: Plan) -> str:
     """How the engine launches a plan by itself, as far as it is predicted: without compiled elementwise functions."""
-    if usable(engine, "graphs", plan):
+    compiles = can_fuse(engine.device)
+    if _captures(engine, plan, compiles):
         return "graphs"
-    return "fused" if worth_fusing(len(plan.read)) and can_fuse(engine.device) else "plain"
+    return "fused" if compiles and is_faster("compiled reading", len(plan.read)) else "plain"
 
 
 @torch.inference_mode()

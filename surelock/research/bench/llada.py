@@ -6,11 +6,17 @@ The loop is written anew after its public generate.py: every step runs the dense
 logits of all its positions, and takes confidences from a float64 softmax over all of them. Low-confidence remasking,
 semi-autoregressive blocks, temperature 0, no guidance. The network is transformers' Llama; with `--engine torch` the
 weights are the same memory. The unlocked tokens must be LLaDA's own, and the benchmark says whether they were.
+
+With `--shape llada-8b` the weights are random, made on a GPU in bfloat16. The locked one of ours then commits and locks
+as recorded of the embedded model, stretched to each size: random weights say nothing of when a row converges.
 """
 
 import argparse
+import json
+import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,33 +27,45 @@ from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from surelock.bench.random_weights import random_model
 from surelock.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
 from surelock.bench.timing import Figures, load_of_cores, summary, timed
 from surelock.decoding.choices import Decoder
-from surelock.decoding.compute import BudgetRule, ComputeRule, Everything
+from surelock.decoding.compute import BudgetRule, Everything
 from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
+from surelock.loading import find_device, read_dtype
 from surelock.model.checkpoint import row_counts
 from surelock.model.families import QWEN_KEYS, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
+from surelock.research.bench.counts import PROMPT
+from surelock.research.bench.gpu import size_of
+from surelock.research.bench.schedule import stretch
 from surelock.research.lab import weights_of
 
-#: How many times as fast ours are as LLaDA's, and as "speedup" the locked one as the unlocked one.
-OURS = ("unlocked", "locked", "budget")
-RATIOS = (*(f"{name}_over_llada" for name in OURS), "speedup")
+LARGE = "llada-8b"  # the shape that takes a GPU
+SIZES = ((256, 1), (256, 4), (1024, 4))  # (generated, batch)
+STEPS = 256
+_GEN_LENGTH, _BATCH = 128, 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_subject_flags(parser, gen_length=128)
+    add_subject_flags(parser, gen_length=_GEN_LENGTH)
     add = parser.add_argument
     add("--block-length", type=int, help="semi-autoregressive blocks (default: one block)")
+    what = f"with --shape {LARGE}: GENERATEDxBATCH, repeatable (default: 256x1, 256x4, 1024x4, of 256 steps)"
+    add("--size", action="append", type=size_of, metavar="SIZE", help=what)
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace) -> Figures:
     """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
+    if arguments.shape == LARGE:
+        return run_on_gpu(arguments)
+    if arguments.size:
+        raise ValueError(f"--size is for --shape {LARGE}: give --gen-length and --batch instead")
     load_at_start = load_of_cores()
     lm, _ = subject(arguments)
     sizes = {name: getattr(arguments, name) for name in ("gen_length", "steps", "block_length")}
@@ -55,33 +73,67 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
     shortest = min(map(len, prompts))  # LLaDA's loop takes prompts of one length
     check(lm, prompts, Decoder(settings=settings))
-    bench = LladaBench(lm, [ids[:shortest] for ids in prompts], settings, LockRule(epsilon=arguments.epsilon))
+    rules = {"unlocked": Everything(), "locked": LockRule(epsilon=arguments.epsilon), "budget": BudgetRule()}
+    decoders = {name: Decoder(settings=settings, compute=rule) for name, rule in rules.items()}
+    bench = LladaBench(lm, [ids[:shortest] for ids in prompts], settings, decoders)
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):
         bench.repeat()
     head = {"load": load_at_start, **setup_of(lm), **weights_of(lm), **settings_of(arguments, settings)}
     return {"benchmark": "llada", **head, **bench.result()}
 
 
+def run_on_gpu(arguments: argparse.Namespace) -> Figures:
+    """The object of a shape that takes a GPU: the figures of each size. Raises ValueError without one."""
+    device = find_device(arguments.device)
+    if device.type != "cuda":
+        raise ValueError(f"bench llada --shape {LARGE} needs a CUDA GPU with 40 GB or more: leave --shape out here")
+    if (arguments.gen_length, arguments.batch) != (_GEN_LENGTH, _BATCH):
+        raise ValueError(f"--shape {LARGE} is measured at sizes: --size 256x4, in place of --gen-length and --batch")
+    lm = random_model(LARGE, device, read_dtype(arguments.dtype) or torch.bfloat16)
+    sizes = []
+    for gen_length, batch in arguments.size or SIZES:
+        sizes.append(measure_size(lm, gen_length, batch, arguments.steps or STEPS, arguments.repeats))
+        print(json.dumps(sizes[-1]), file=sys.stderr, flush=True)
+    return {"benchmark": "llada", "random_weights": True, **setup_of(lm), "sizes": sizes}
+
+
+def measure_size(lm: LanguageModel, gen_length: int, batch: int, steps: int, repeats: int) -> Figures:
+    """LLaDA's loop beside ours, unlocked and locked by the recorded schedule: figures of whole runs, and of a step."""
+    settings = DecodeSettings(gen_length=gen_length, steps=min(steps, gen_length))
+    prompts = prompts_for(lm, batch, PROMPT)
+    everything = Decoder(settings=settings, compute=Everything())
+    locked = stretch(replace(everything, compute=LockRule()), prompts, lm.config.vocab_size)
+    bench = LladaBench(lm, prompts, settings, {"unlocked": everything, "locked": locked})
+    for _ in tqdm(range(repeats), desc=f"{gen_length}x{batch}", disable=None):
+        bench.repeat()
+    figures = bench.result()
+    for name in bench.seconds:
+        figures[f"{name}_step_ms"] = 1e3 * figures[f"{name}_seconds"] / settings.total_steps
+    return {"gen_length": gen_length, "batch": batch, "steps": settings.total_steps, "repeats": repeats, **figures}
+
+
 class LladaBench:
-    """Four subjects that take turns, each repeat beginning with the next of them."""
+    """LLaDA's loop and ours, which take turns, each repeat beginning with the next of them.
+
+    decoders: ours by name, "unlocked" and "locked" among them.
+    """
 
     def __init__(
-        self, lm: LanguageModel, prompts: list[list[int]], settings: DecodeSettings, locked: ComputeRule
+        self, lm: LanguageModel, prompts: list[list[int]], settings: DecodeSettings, decoders: Mapping[str, Decoder]
     ) -> None:
         network, canvas = plain_llama(lm.network), torch.tensor(prompts, device=lm.device)
-        rules = dict(zip(OURS, (Everything(), locked, BudgetRule()), strict=True))
 
-        def ours(rule: ComputeRule) -> Tensor:
-            (last,) = deque(decode(lm, prompts, settings, compute=rule), maxlen=1)
+        def ours(decoder: Decoder) -> Tensor:
+            (last,) = deque(decode(lm, prompts, **decoder.keywords()), maxlen=1)
             return torch.from_numpy(last.tokens)
 
-        for rule in rules.values():  # what a first call costs is not throughput
-            next(decode(lm, prompts, settings, compute=rule))
+        for decoder in decoders.values():  # what a first call costs is not throughput
+            next(decode(lm, prompts, **decoder.keywords()))
         with torch.no_grad():
             network(canvas)
         self._device = lm.device
         self._calls = {"llada": lambda: llada_generate(network, canvas, settings, lm.mask_id).cpu()}
-        self._calls |= {name: partial(ours, rule) for name, rule in rules.items()}
+        self._calls |= {name: partial(ours, decoder) for name, decoder in decoders.items()}
         self.seconds: dict[str, list[float]] = {name: [] for name in self._calls}
         self.tokens: dict[str, Tensor] = {}
 
@@ -93,17 +145,22 @@ class LladaBench:
             self.seconds[name].append(seconds)
 
     def result(self) -> Figures:
-        """Of all repeats so far. tokens_equal: ours, unlocked, are LLaDA's."""
+        """Of all repeats so far: how many times as fast ours are as LLaDA's, and the locked one as the unlocked one.
+
+        tokens_equal: ours, unlocked, are LLaDA's.
+        """
+        ours = [name for name in self.seconds if name != "llada"]
+        ratios = [*(f"{name}_over_llada" for name in ours), "speedup"]
 
         def measure(repeats: Sequence[int]) -> Figures:
             medians = {name: float(np.median([values[r] for r in repeats])) for name, values in self.seconds.items()}
             return {f"{name}_seconds": value for name, value in medians.items()} | {
-                **{f"{name}_over_llada": medians["llada"] / medians[name] for name in OURS},
+                **{f"{name}_over_llada": medians["llada"] / medians[name] for name in ours},
                 "speedup": medians["unlocked"] / medians["locked"],
             }
 
         equal = bool((self.tokens["llada"] == self.tokens["unlocked"]).all())
-        return {**summary(measure, len(self.seconds["llada"]), RATIOS), "tokens_equal": equal}
+        return {**summary(measure, len(self.seconds["llada"]), ratios), "tokens_equal": equal}
 
 
 # --- LLaDA's loop -----------------------------------------------------------------------------------------------------

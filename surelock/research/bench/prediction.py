@@ -14,8 +14,8 @@ from functools import cache
 
 from surelock.bench.timing import Figures
 from surelock.config import NetworkConfig
+from surelock.engines.break_even import is_faster
 from surelock.engines.captured import bucket_of
-from surelock.engines.fused import worth_fusing
 from surelock.places import ASSETS
 from surelock.research.bench.counts import SIZES, Counts, Kernel, count_step, meta_engine, plan_of
 
@@ -82,10 +82,13 @@ def times() -> list[Figures]:
     for gen_length, batch in sorted(_MEASURED_SIZES, key=lambda size: size[0] * size[1]):
         for locked in (False, True):
             count, read, counts = _counted(gen_length, batch, locked)
-            usable = {"plain": True, "graphs": bucket_of(count) > 0, "fused": worth_fusing(read), "compiled": True}
-            for mode in (mode for mode, can in usable.items() if can):
+            usable = {"plain": True, "graphs": bucket_of(count, compiled=False) > 0}
+            usable |= {"fused": is_faster("compiled reading", read), "compiled": True}
+            for mode, taken in usable.items():
                 measured = found[gen_length, batch, locked, mode]
-                as_graph = mode == "compiled" and usable["graphs"]
+                if not (taken or measured):
+                    continue
+                as_graph = mode == "compiled" and bucket_of(count) > 0
                 row = {"generated, batch": f"{gen_length}, {batch}"}
                 row["rows"] = f"{count:,}{' (half locked)' if locked else ''}"
                 row["launched"] = _LAUNCHED[mode] + ", as a graph" * as_graph

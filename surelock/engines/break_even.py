@@ -1,0 +1,21 @@
+"""With how many rows each form of a step is faster than its kernels launched one by one.
+
+The forms were measured on an H100 and an H200, see docs/gpu.md. None is taken with fewer or more rows than those with
+which it was faster.
+"""
+
+import math
+
+#: Of each form the fewest and the most rows.
+FASTER: dict[str, tuple[float, float]] = {
+    "graph": (0, 512),  # 512 rows: 15.9 ms, plain 16.7 (H200); 667: 26.3, plain 24.9 (H100)
+    "graph of compiled layers": (0, 704),  # 667 rows, filled up to 704: 22.2 ms, plain 24.9 (H100)
+    "compiled layers": (64, math.inf),  # 64 rows: 8.4 ms, plain 9.5 (H100); 4,096: 92.2, plain 113.9 (H200)
+    "compiled reading": (2058, math.inf),  # 2,058 rows: 55.1 ms, plain 70.3; 1,049: 43.3, plain 36.8 (H200)
+}
+
+
+def is_faster(form: str, rows: int) -> bool:
+    """Return whether a form is faster for so many rows: those computed, of reading those whose posteriors are read."""
+    fewest, most = FASTER[form]
+    return fewest <= rows <= most

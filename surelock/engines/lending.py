@@ -1,0 +1,96 @@
+"""Memories that an engine lends to runs: what a run gives back serves the next one of the same size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Generic, Protocol, TypeVar
+
+#: Bytes of idle memories on a CPU, whose memory is also that of other programs.
+CPU_BYTES = 2**27
+
+
+class Lendable(Protocol):
+    """What is lent."""
+
+    @property
+    def key(self) -> Hashable:
+        """What a run needs it to be equal in."""
+        ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def reset(self) -> None:
+        """Make it as good as new: nothing of a former run may reach the next."""
+        ...
+
+
+M = TypeVar("M", bound=Lendable)
+
+
+def at_most_on_a_cpu(taken: int) -> int:
+    """Return the bytes that idle memories may take on a CPU. taken: those that they take."""
+    return CPU_BYTES
+
+
+class Lender(Generic[M]):
+    """Keeps the memories that no run uses, within a limit of bytes. Threads may share it.
+
+    most: called with the bytes that idle memories take, returns how many they may take.
+    trim: called after memories were dropped.
+    """
+
+    def __init__(self, most: Callable[[int], int] = at_most_on_a_cpu, trim: Callable[[], None] = lambda: None) -> None:
+        self._most, self._trim = most, trim
+        self._idle: dict[Hashable, list[M]] = {}  # by key, the least recently used first
+        self._lock = Lock()
+
+    def lend(self, key: Hashable, nbytes: int, make: Callable[[], M]) -> M:
+        """Return an idle memory of a key, reset, or make one.
+
+        nbytes: what one to be made will take. Idle memories of other keys make room for it.
+        """
+        with self._lock:
+            memory = self._found(key)
+            if memory is None:
+                self._make_room(nbytes)
+        if memory is None:
+            return make()
+        memory.reset()
+        return memory
+
+    def take_back(self, memory: M) -> None:
+        """Keep a memory for a later run, or drop what has been used least recently."""
+        with self._lock:
+            others = self._idle.pop(memory.key, [])
+            self._idle[memory.key] = [*others, memory]
+            self._make_room(0)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that idle memories take."""
+        return sum(memory.nbytes for memories in self._idle.values() for memory in memories)
+
+    def _found(self, key: Hashable) -> M | None:
+        memories = self._idle.pop(key, [])
+        if not memories:
+            return None
+        memory = memories.pop()
+        if memories:
+            self._idle[key] = memories  # used now
+        return memory
+
+    def _make_room(self, coming: int) -> None:
+        """Drop the memories of the keys used least recently, until `coming` more bytes are within the limit."""
+        taken = self.nbytes
+        over = taken + coming - self._most(taken)
+        dropped = False
+        while over > 0 and self._idle:
+            oldest = next(iter(self._idle))
+            over -= self._idle[oldest].pop(0).nbytes
+            if not self._idle[oldest]:
+                del self._idle[oldest]
+            dropped = True
+        if dropped:
+            self._trim()
