@@ -108,12 +108,23 @@ def part_of(file: Path) -> Path:
 
 def check_place(file: Path) -> None:
     """Raise OSError, which names the file, if it cannot be made or added to. Nothing is changed."""
+    target = file.resolve()  # of a link that leads nowhere yet
     try:
-        if file.exists():
-            file.open("ab").close()
+        if target.exists():
+            target.open("ab").close()
         else:
-            file.touch()
-            file.unlink()
+            target.touch()
+            target.unlink()
+    except OSError as error:
+        raise _not_written(error, file) from error
+
+
+def check_replaced(file: Path) -> None:
+    """Raise OSError, which names the file, if `replaced` cannot write it. What a killed process left of it goes."""
+    try:
+        part = part_of(file)
+        part.touch()
+        part.unlink()
     except OSError as error:
         raise _not_written(error, file) from error
 

@@ -61,7 +61,7 @@ def run_decode(arguments: argparse.Namespace) -> None:
     outputs = _outputs(arguments, prompts, done)
     lm = load_by(arguments)
     lm.decode([])  # a model without a tokenizer is refused
-    if arguments.chat and lm.tokenizer is not None and not lm.tokenizer.chat_template:
+    if arguments.chat and not lm.encoder.tokenizer.chat_template:
         raise ValueError(f"--chat: {lm.name} has no chat template, leave it out")
     how = {"chat": arguments.chat, "blanks": not arguments.no_blanks}
     tasks = [task_of(lm, prompt, number, given, how) for number, prompt in enumerate(prompts)]
@@ -84,7 +84,8 @@ def _check_places(arguments: argparse.Namespace) -> None:
             check_place(out)
     if arguments.table is not None:
         places["--table"] = target_file("--table", arguments.table, (".csv", ".parquet"))
-        places["--table's parts"] = parts_of(arguments.table)
+        if arguments.table.suffix.lower() == ".parquet":
+            places["--table's parts"] = parts_of(arguments.table)
     if arguments.trace is not None:
         places["--trace"] = arguments.trace
     check_apart(places)
@@ -116,7 +117,7 @@ def _keep(results: Results | None, outputs: Sequence[Output], tasks: Sequence[Ta
             said = f"{names_of(lacks.never)} that {results.file} held before {output.place} was begun"
             _say(f"{output.place} will lack {said}: another --out decodes them for it")
         if results and lacks.lost:
-            _say(f"{output.place} lacks {names_of(lacks.lost)} that {results.file} holds: they are decoded again")
+            _say(f"{output.place} lacks {names_of(lacks.lost)} that {results.file} holds: decoded again")
         done -= set(lacks.lost)
     if results and lines:
         number = sum(task.id in done for task in tasks)

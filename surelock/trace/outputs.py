@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from surelock.errors import shown
-from surelock.files import check_place, part_of
+from surelock.files import check_place, check_replaced
 from surelock.model.language_model import LanguageModel
 from surelock.trace.tasks import Decoded, Task
 
@@ -140,4 +140,4 @@ def check_table_place(file: Path) -> None:
     if file.exists() and not file.is_file():
         raise ValueError(f"--table must be a file, and {str(file)!r} is something else")
     check_place(file)
-    check_place(part_of(file))
+    check_replaced(file)

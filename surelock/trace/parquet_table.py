@@ -20,6 +20,13 @@ from surelock.trace.table import table
 from surelock.trace.tasks import Decoded, Task
 
 _PART = re.compile(r"(\d{6,})\.parquet")
+#: The types of the columns in pandas. Texts are no categories, which would differ between the prompts.
+_TYPES = dict.fromkeys(COLUMNS, "bool") | {
+    **dict.fromkeys(("id", "text"), "str"),
+    **dict.fromkeys(("step", "position"), "int64"),
+    "token": "Int64",
+    **dict.fromkeys(("kl", "confidence"), "float64"),
+}
 
 
 class ParquetTable:
@@ -52,6 +59,7 @@ class ParquetTable:
     def keep(self, ids: Collection[str]) -> None:
         """Drop all other prompts from the parts."""
         self._kept = ids
+        shutil.rmtree(part_of(self.parts), ignore_errors=True)  # of a process that was killed
         if self.parts.exists() and not ids:
             self._remove_parts()
         for part in self._part_files():
@@ -116,13 +124,12 @@ def parts_of(file: Path) -> Path:
 
 
 def _to_arrow(prompt: str, frame: pd.DataFrame) -> Any:
-    """The table of a prompt with its id. Texts are no categories, which would differ between the prompts."""
+    """The table of a prompt with its id."""
     from pyarrow import Table
 
-    columns = {"id": pd.Series(prompt, index=frame.index, dtype="str")}
-    columns |= {name: frame[name] for name in COLUMNS[1:]}
-    columns["text"] = columns["text"].astype("str")
-    return Table.from_pandas(pd.DataFrame(columns), preserve_index=False)
+    columns = {name: prompt if name == "id" else frame[name] for name in COLUMNS}
+    made = pd.DataFrame(columns, index=frame.index).astype(_TYPES)
+    return Table.from_pandas(made, preserve_index=False)
 
 
 def _open(file: Path) -> Any:
@@ -135,7 +142,7 @@ def _open(file: Path) -> Any:
     except pyarrow.ArrowInvalid as error:
         said = f"--table: {file} is damaged, or no Parquet file ({error}): remove it or choose another file"
         raise ValueError(said) from error
-    if tuple(opened.schema_arrow.names) != COLUMNS:
+    if not set(COLUMNS) <= set(opened.schema_arrow.names):
         raise ValueError(f"--table: {file} is no table of this command: choose another file")
     return opened
 
@@ -146,7 +153,7 @@ def _prompts(file: Path, ids: Collection[str] | None = None) -> Iterator[tuple[s
 
     with _open(file) as opened:
         for number in range(opened.num_row_groups):
-            rows = opened.read_row_group(number)
+            rows = opened.read_row_group(number, columns=list(COLUMNS))
             for name in rows.column("id").unique().to_pylist():
                 if ids is None or name in ids:
                     yield name, rows.filter(compute.field("id") == name)
@@ -158,12 +165,11 @@ def _write(file: Path, sources: Iterable[Path], ids: Collection[str] | None = No
 
 
 def _write_tables(file: Path, tables: Iterable[Any]) -> None:
-    """Write tables of Arrow, a row group for each. All have the columns and types of the first."""
+    """Write tables of Arrow, a row group for each, with the same columns and types."""
+    from pyarrow import Schema
     from pyarrow.parquet import ParquetWriter
 
-    tables = iter(tables)
-    first = next(tables)
-    with replaced(file) as part, ParquetWriter(part, first.schema) as writer:
-        writer.write_table(first)
+    schema = Schema.from_pandas(pd.DataFrame(columns=list(COLUMNS)).astype(_TYPES), preserve_index=False)
+    with replaced(file) as part, ParquetWriter(part, schema) as writer:
         for rows in tables:
-            writer.write_table(rows.cast(first.schema))
+            writer.write_table(rows.select(schema.names).cast(schema))

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from surelock.errors import shown
-from surelock.files import PART, check_place, part_of, replaced
+from surelock.files import PART, check_replaced, replaced
 from surelock.model.language_model import LanguageModel
 from surelock.places import label_of
 from surelock.trace.format import FORMAT, TraceError, compact_json, load_document
@@ -52,7 +52,7 @@ class TraceFolder:
                 raise ValueError(f"--trace: {self._file(str(prompt.id))} is no trace: choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
         names = [trace_name(str(prompt.id)) for prompt in prompts]
-        check_place(part_of(folder / max(names, key=len)))
+        check_replaced(folder / max(names, key=len))
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
         """Return which of the done prompts it holds. A trace of another run does not count."""
