@@ -144,15 +144,17 @@ def run(*words: str) -> int:
 
 
 if __name__ == "__main__":
-    # Load the model once. For each command of the standard input fork a process, and print its id and its status.
+    # Load the model once. For each command of the standard input fork a process and print its id; then, after an empty
+    # line, its status.
     import sys
 
     lm = surelock.load("stories", device="cpu")
     cli.load_by = lambda _: lm
-    for line in sys.stdin:
+    while line := sys.stdin.readline():
         if (child := os.fork()) == 0:
             status = main(json.loads(line))
             sys.stderr.flush()
             os._exit(status)
         print(child, flush=True)
+        sys.stdin.readline()  # until then its id is of no other process
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

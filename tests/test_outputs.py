@@ -7,6 +7,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,24 +51,38 @@ def read(table: Path) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_a_run_that_stops_at_any_write_goes_on_as_if_it_had_not(table, tmp_path, monkeypatch, stories, capsys) -> None:
-    """Also where the run that goes on stops, and where half of a piece was written: byte for byte."""
+@pytest.mark.parametrize(("table", "before"), [*((table, 0) for table in TABLES), ("t.parquet", 3)])
+def test_a_run_that_stops_at_any_write_goes_on_as_if_it_had_not(
+    table, before, tmp_path, monkeypatch, stories, capsys
+) -> None:
+    """Also where the run that goes on stops, and where half of a piece was written: byte for byte.
+
+    before: prompts of an earlier run, which has ended.
+    """
     load_once(monkeypatch, stories)
-    assert run(*words_of(tmp_path / "whole", table)) == 0
+
+    def begin(name: str) -> list[str]:
+        folder = tmp_path / name
+        if before:
+            shutil.copytree(tmp_path / "before", folder)
+        return words_of(folder, table)
+
+    if before:
+        assert run(*words_of(tmp_path / "before", table, prompts=PROMPTS[:before])) == 0
+    assert run(*begin("whole")) == 0
     whole = contents(tmp_path / "whole" / "kept")
     assert len(whole["o.jsonl"]) == len(PROMPTS)
-    words = words_of(tmp_path / "counted", table)
+    words = begin("counted")
     with monkeypatch.context() as patch:
         counting = Disk(patch)
         run(*words)
-        assert counting.moments.count("write") >= 3 and counting.moments.count("fsync") >= 6
+        assert counting.moments.count("write") >= 2 and counting.moments.count("fsync") >= 6
     stops = [(at, False) for at in range(1, len(counting.moments) + 1)]
     stops += [(at, True) for at, name in enumerate(counting.moments, 1) if name == "write"]
     chance = random.Random(5)
     for at, half in stops:
         folder = tmp_path / f"{at}-{half}"
-        words = words_of(folder, table)
+        words = begin(folder.name)
         for moment in (at, chance.randint(1, len(counting.moments))):
             with monkeypatch.context() as patch:
                 disk = Disk(patch, moment, half)
@@ -113,6 +128,7 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(table: str, how: sig
             if seconds is not None:
                 time.sleep(seconds)
                 os.kill(child, how)
+            print(file=forks.stdin, flush=True)
             return int(forks.stdout.readline())  # type: ignore[union-attr]
 
         decode(tmp_path / "warm")
@@ -124,11 +140,12 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(table: str, how: sig
         for moment in range(20):
             folder = tmp_path / str(moment)
             killed.append(decode(folder, duration * moment / 20) == -how)
+            duration *= 1 if killed[-1] else 0.8  # it was over before: the machine is faster than it was
             assert decode(folder) == 0
             assert contents(folder / "kept") == whole, moment
         forks.stdin.close()
         said = forks.stderr.read() if forks.stderr else ""
-    assert sum(killed) >= 10 and " already" in said and "lack" not in said
+    assert sum(killed) >= 5 and " already" in said and "lack" not in said
 
 
 def test_what_was_done_before_an_output_was_begun_is_named_and_not_decoded(tmp_path, monkeypatch, stories, capsys):
