@@ -16,9 +16,9 @@ from surelock.loading import load_by
 from surelock.model.language_model import LanguageModel
 from surelock.places import label_of
 from surelock.quality.commit_error import Shadow
-from surelock.trace.cli import target_file
 from surelock.trace.format import compact_json
 from surelock.trace.lanes import Lane, beside_every_position
+from surelock.trace.outputs import target_file
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html

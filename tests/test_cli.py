@@ -8,6 +8,7 @@ import sys
 from dataclasses import make_dataclass
 from types import SimpleNamespace
 from unittest.mock import create_autospec
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -240,7 +241,7 @@ def test_a_file_of_prompts_is_decoded_in_batches_and_goes_on_after_a_kill(capsys
         read = read[read["id"] == str(line["id"])]
         for name in ("step", "position", "masked", "computed", "locked"):
             assert np.array_equal(read[name], alone[name]), name
-        traced = surelock.table(tmp_path / "t" / f"{str(line['id']).replace('/', '_')}.json")
+        traced = surelock.table(tmp_path / "t" / f"{quote(str(line['id']), safe='')}.json")
         for name in ("token", "text", "masked", "computed", "locked"):
             assert traced[name].astype(str).equals(alone[name].astype(str)), name
         np.testing.assert_allclose(traced["kl"], alone["kl"], rtol=1e-4, atol=1e-9)

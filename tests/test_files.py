@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from surelock.__main__ import main
-from surelock.files import write_bytes, write_files
+from surelock.files import check_place, replaced, write_bytes, write_files
 from tests.browser.server import ROOT, serve
 
 
@@ -60,6 +60,12 @@ def test_links_devices_and_folders_are_written_to(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_bytes() == b"x"
     write_files(tmp_path / "new", {"a/b": b"1", "c": b"2"})
     assert (tmp_path / "new" / "a" / "b").read_bytes() == b"1" and len(list(tmp_path.rglob("*"))) == 6
+    (tmp_path / "nowhere").symlink_to(tmp_path / "later")
+    for file in (tmp_path / "link", tmp_path / "nowhere"):
+        check_place(file)
+        with replaced(file) as part:
+            part.write_bytes(b"y")
+        assert file.is_symlink() and file.read_bytes() == b"y"
     with pytest.raises(OSError, match=r"/file was not written"):
         write_files(tmp_path / "file", {"a": b""})
 

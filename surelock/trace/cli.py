@@ -1,37 +1,34 @@
 """`surelock decode`: continues one prompt, or a file of them in batches."""
 
 import argparse
+import codecs
 import json
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from tqdm import tqdm
 
 import surelock
-from surelock.decoding.choices import Decoder, to_flat
 from surelock.decoding.ends import written
 from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.loop import decode
-from surelock.decoding.recommended import recommended
-from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.engines.flags import add_model_flags, add_weights_flag
-from surelock.files import write_text
+from surelock.files import check_place
 from surelock.loading import load_by
 from surelock.model.language_model import LanguageModel
-from surelock.places import label_of
-from surelock.trace.format import compact_json
-from surelock.trace.lanes import alone
-from surelock.trace.prompts import Prompt, check_same, read_prompts, read_results
-from surelock.trace.recorder import Recorder, make_header
-from surelock.trace.table import split_step, table
+from surelock.trace.csv_table import CsvTable
+from surelock.trace.outputs import Holding, Output, check_apart, lacking, names_of, target_file
+from surelock.trace.parquet_table import ParquetTable, parts_of
+from surelock.trace.prompts import Prompt, read_prompts
+from surelock.trace.results import Results
+from surelock.trace.table import split_step
+from surelock.trace.tasks import Decoded, Task, batches, task_of
+from surelock.trace.trace_folder import TraceFolder
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +39,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     results = "a .jsonl, a line a prompt as it ends; prompts that it holds are not decoded again; - is stdout"
     add("--out", metavar="FILE", help=results)
     add("--table", type=Path, metavar="FILE", help="a .csv or .parquet with a row a step and position")
-    add("--trace", type=Path, metavar="DIR", help="a folder for a trace of each prompt")
+    add("--trace", type=Path, metavar="DIR", help="a folder for a trace of each prompt, named by its id")
     add_model_flags(parser)
     add_weights_flag(parser)
     add("--device-map", choices=("auto",), help="spread the model over all devices (default: do not)")
@@ -53,127 +50,191 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run_decode)
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A prompt with its token ids and its decoder, whose seed is a number."""
-
-    prompt: Prompt
-    tokens: list[int]
-    decoder: Decoder
-    head: dict[str, Any]  # of its line: what does not depend on the run
-
-
 def run_decode(arguments: argparse.Namespace) -> None:
-    """Decode every prompt. Raises ValueError for what cannot be decoded, before the first one is."""
+    """Decode every prompt. Raises ValueError for what cannot be decoded or kept, before the first one is."""
     if arguments.batch < 1:
         raise ValueError(f"--batch must be at least 1, not {arguments.batch}")
-    out = None if arguments.out in (None, "-") else target_file("--out", Path(arguments.out), (".jsonl",))
+    _check_places(arguments)
     prompts, given = read_prompts(arguments.prompt, arguments.prompts), given_settings(arguments)
-    sheet = None if arguments.table is None else Sheet(target_file("--table", arguments.table, (".csv", ".parquet")))
+    results = Results(Path(arguments.out)) if arguments.out not in (None, "-") else None
+    done = results.done if results else {}
+    outputs = _outputs(arguments, prompts, done)
     lm = load_by(arguments)
-    if arguments.chat and lm.tokenizer is not None and not lm.tokenizer.chat_template:
+    lm.decode([])  # a model without a tokenizer is refused
+    if arguments.chat and not lm.encoder.tokenizer.chat_template:
         raise ValueError(f"--chat: {lm.name} has no chat template, leave it out")
     how = {"chat": arguments.chat, "blanks": not arguments.no_blanks}
-    tasks = [_task(lm, prompt, number, given, how) for number, prompt in enumerate(prompts)]
-    done = read_results(out) if out else {}
-    for task in tasks:
-        if out and (line := done.get(str(task.prompt.id))) is not None:
-            check_same(out, line, task.head)
-    todo = [task for task in tasks if str(task.prompt.id) not in done]
-    if done:
-        print(f"surelock: {len(tasks) - len(todo)} of {len(tasks)} prompts are in {out} already", file=sys.stderr)
+    tasks = [task_of(lm, prompt, number, given, how) for number, prompt in enumerate(prompts)]
+    if results:
+        for task in tasks:
+            results.check(task.prompt.name, task.head)
+    kept = _keep(results, outputs, tasks)
+    _Run(lm, outputs, results, arguments).decode(tasks, kept)
+
+
+def _check_places(arguments: argparse.Namespace) -> None:
+    """Raise ValueError for outputs of wrong names, and where two are one."""
+    places: dict[str, Path] = {}
+    if arguments.prompts not in (None, "-"):
+        places["--prompts"] = Path(arguments.prompts)
+    if arguments.out not in (None, "-"):
+        out = target_file("--out", Path(arguments.out), (".jsonl",))
+        places["--out"] = out
+        if out.is_file() or not out.exists():  # no pipe
+            check_place(out)
+    if arguments.table is not None:
+        places["--table"] = target_file("--table", arguments.table, (".csv", ".parquet"))
+        if arguments.table.suffix.lower() == ".parquet":
+            places["--table's parts"] = parts_of(arguments.table)
     if arguments.trace is not None:
-        if arguments.trace.is_file():
-            raise ValueError(f"--trace must be a folder, and {str(arguments.trace)!r} is a file")
-        arguments.trace.mkdir(parents=True, exist_ok=True)
-    lines = []
-    with ExitStack() as stack:
-        file = stack.enter_context(out.open("a", encoding="utf-8")) if out else sys.stdout
-        if sheet is not None:
-            sheet.keep(done)
-            stack.callback(sheet.close)
-        total = sum(task.decoder.settings.gen_length + task.tokens.count(lm.mask_id) for task in todo)
-        bar = stack.enter_context(tqdm(total=total, unit=" tokens", leave=False, disable=None))
-        try:
-            for batch in _batches(todo, arguments.batch):
-                left = len(todo) - len(lines)
-                found = _decoded(lm, batch, bar, f"{left} prompts left", sheet, arguments.trace)
-                for task, line in zip(batch, found, strict=True):
-                    lines.append(line)
-                    if arguments.out is None:
-                        whole = arguments.chat or lm.mask_id in task.tokens
-                        print(("" if whole else line["prompt"]) + line["text"], flush=True)
-                    if arguments.out is not None or arguments.json:
-                        print(json.dumps(line, ensure_ascii=False), file=file, flush=True)
-        except KeyboardInterrupt:
-            kept = f"{len(tasks) - len(todo) + len(lines)} of {len(tasks)} prompts are in {out}"
-            raise KeyboardInterrupt(f"interrupted{f': {kept}, the same command goes on' if out else ''}") from None
-    if lines:
-        print(_summary(lines), file=sys.stderr)
+        places["--trace"] = arguments.trace
+    check_apart(places)
+    parts = places.get("--table's parts")
+    for flag, place in places.items():
+        if parts in place.resolve().parents:
+            raise ValueError(f"{flag} must not lie in {str(parts)!r}, which is for the parts of the table")
 
 
-def _task(lm: LanguageModel, prompt: Prompt, number: int, given: dict[str, Any], how: dict[str, bool]) -> Task:
-    """how: of `LanguageModel.encode`. Raises ValueError, which names the prompt."""
-    seed = {"seed": given.get("seed", lm.generation.get("seed", 0)) + number}
-    try:
-        decoder = recommended(lm.generation, given | seed | prompt.given)
-        tokens = lm.encode(prompt.text, **how)
-        decode(lm, [tokens], **decoder.keywords())  # what it cannot decode is refused at the call
-    except ValueError as error:
-        why = re.sub(r"\bprompt 0\b", f"prompt {prompt.id}", str(error), count=1)
-        raise ValueError(f"prompt {prompt.id}: {why}" if prompt.given and why == str(error) else why) from error
-    head = {"id": prompt.id, "model": lm.name, "prompt": prompt.text, **how, "settings": to_flat(decoder)}
-    return Task(prompt, tokens, decoder, head)
+def _outputs(arguments: argparse.Namespace, prompts: Sequence[Prompt], done: Iterable[str]) -> list[Output]:
+    """The outputs beside the results. Raises what they raise."""
+    outputs: list[Output] = []
+    if arguments.table is not None:
+        kind = CsvTable if arguments.table.suffix.lower() == ".csv" else ParquetTable
+        outputs.append(kind(arguments.table))
+    if arguments.trace is not None:
+        outputs.append(TraceFolder(arguments.trace, prompts, done))
+    return outputs
 
 
-def _batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
-    """Yield batches of tasks whose decoders differ in their seeds alone."""
-    kinds: dict[str, list[Task]] = {}
-    for task in tasks:
-        kinds.setdefault(json.dumps(task.head["settings"] | {"seed": 0}), []).append(task)
-    for same in kinds.values():
-        yield from (same[at : at + size] for at in range(0, len(same), size))
+def _keep(results: Results | None, outputs: Sequence[Output], tasks: Sequence[Task]) -> set[str]:
+    """Drop from the results what another output has lost, and from the others what is not done. Return what is done."""
+    lines = results.done if results else {}
+    done = set(lines)
+    holdings = [output.holding(tasks, lines) if lines else Holding() for output in outputs]
+    for output, holding in zip(outputs, holdings, strict=True):
+        lacks = lacking(holding, tasks, lines)
+        if results and lacks.never:
+            said = f"{names_of(lacks.never)} that {results.file} held before {output.place} was begun"
+            _say(f"{output.place} will lack {said}: another --out decodes them for it")
+        if results and lacks.lost:
+            _say(f"{output.place} lacks {names_of(lacks.lost)} that {results.file} holds: decoded again")
+        done -= set(lacks.lost)
+    if results and lines:
+        number = sum(task.id in done for task in tasks)
+        _say(f"{number} of {len(tasks)} prompts are in {results.file} already")
+    if results:
+        results.keep(done)
+    for output, holding in zip(outputs, holdings, strict=True):
+        output.keep(holding.whole & done)
+    return done
 
 
-def _decoded(
-    lm: LanguageModel, batch: list[Task], bar: Any, left: str, sheet: "Sheet | None", traces: Path | None
-) -> list[dict[str, Any]]:
-    """Decode a batch, write its tables and traces, and return its lines."""
+def _say(text: str) -> None:
+    print(f"surelock: {text}", file=sys.stderr)
+
+
+class _Run:
+    """A run over many prompts."""
+
+    def __init__(
+        self, lm: LanguageModel, outputs: Sequence[Output], results: Results | None, arguments: argparse.Namespace
+    ) -> None:
+        self._lm, self._outputs, self._results = lm, outputs, results
+        self._size = arguments.batch
+        self._as_lines = arguments.out is not None or arguments.json
+        self._as_text = arguments.out is None
+        self._lines: list[dict[str, Any]] = []  # of the prompts that were decoded
+
+    def decode(self, tasks: Sequence[Task], done: Collection[str]) -> None:
+        """Decode what is not done. Raises KeyboardInterrupt, which says how many are.
+
+        A batch of which a part is done is decoded as a whole, as without an interruption: what rounding makes of a run
+        depends on its batch.
+        """
+        due = [batch for batch in batches(tasks, self._size) if any(task.id not in done for task in batch)]
+        with ExitStack() as stack:
+            if self._results:
+                stack.callback(self._results.close)
+            for output in self._outputs:
+                stack.callback(output.close)
+            total = sum(self._tokens_of(task) for batch in due for task in batch)
+            bar = stack.enter_context(tqdm(total=total, unit=" tokens", leave=False, disable=None))
+            left = sum(len(batch) for batch in due)
+            try:
+                for batch in due:
+                    decoded = _decoded(self._lm, batch, bar, f"{left} prompts left", observe=bool(self._outputs))
+                    left -= len(batch)
+                    self._write([each for each in decoded if each.task.id not in done])
+            except KeyboardInterrupt:
+                said = "interrupted"
+                if self._results:
+                    number = sum(task.id in done for task in tasks) + len(self._lines)
+                    said += f": {number} of {len(tasks)} prompts are in {self._results.file}, the same command goes on"
+                raise KeyboardInterrupt(said) from None
+        if self._lines:
+            print(_summary(self._lines), file=sys.stderr)
+
+    def _tokens_of(self, task: Task) -> int:
+        return task.decoder.settings.gen_length + task.tokens.count(self._lm.mask_id)
+
+    def _write(self, decoded: Sequence[Decoded]) -> None:
+        """Write prompts into all outputs, and their lines last."""
+        for output in self._outputs:
+            output.add(self._lm, decoded)
+        lines = [_line(self._lm, each) for each in decoded]
+        if self._results:
+            self._results.add(lines)
+        else:
+            for each, line in zip(decoded, lines, strict=True):
+                self._print(each.task, line)
+        self._lines += lines
+
+    def _print(self, task: Task, line: dict[str, Any]) -> None:
+        if self._as_text:
+            whole = task.head["chat"] or self._lm.mask_id in task.tokens
+            _print(("" if whole else line["prompt"]) + line["text"])
+        if self._as_lines:
+            _print(_json(line))
+
+
+def _decoded(lm: LanguageModel, batch: Sequence[Task], bar: Any, left: str, observe: bool) -> list[Decoded]:
+    """Decode a batch. Without `observe` the last step of each run is kept."""
     settings = batch[0].decoder.settings
     seeds = tuple(task.decoder.settings.seed_of(0) for task in batch)
     decoder = replace(batch[0].decoder, settings=replace(settings, seed=seeds))
-    guided, observe = settings.cfg_scale > 0, sheet is not None or traces is not None
-    counters = [TotalsCounter(lm.config, lm.ends, guided=guided) for _ in batch]
-    runs: list[list[Step]] = [[] for _ in batch]
+    guided = settings.cfg_scale > 0
+    decoded = [Decoded(task, TotalsCounter(lm.config, lm.ends, guided=guided)) for task in batch]
     sizes = [len(task.tokens) + settings.gen_length for task in batch]
     for step in decode(lm, [task.tokens for task in batch], **decoder.keywords(), observe=observe):
-        for run, counter, part in zip(runs, counters, split_step(step, sizes), strict=True):
-            counter.add(part)
+        for each, part in zip(decoded, split_step(step, sizes), strict=True):
+            each.totals.add(part)
             if not observe:
-                run.clear()  # the last one is enough
-            run.append(part)
+                each.steps.clear()
+            each.steps.append(part)
         bar.set_postfix_str(f"{int(step.computed.sum())} rows a step, {left}", refresh=False)
         bar.update(int(step.newly_unmasked.sum()) - int(step.taken_back.sum()))
-    for task, run in zip(batch, runs, strict=True):
-        if sheet is not None:
-            sheet.add(task.prompt.id, table(run, lm))
-        if traces is not None:
-            _write_trace(lm, task, run, traces)
-    return [_line(lm, *each) for each in zip(batch, counters, (run[-1] for run in runs), strict=True)]
+    return decoded
 
 
-def _line(lm: LanguageModel, task: Task, counter: TotalsCounter, last: Step) -> dict[str, Any]:
-    text, rows = written(lm, task.tokens, last.tokens[0].tolist()), int(counter.rows().computed.sum())
-    return {**task.head, "text": text, "rows": rows, **asdict(counter.totals()), "version": surelock.__version__}
+def _line(lm: LanguageModel, decoded: Decoded) -> dict[str, Any]:
+    """The line of a prompt in the results."""
+    task = decoded.task
+    text = written(lm, task.tokens, decoded.steps[-1].tokens[0].tolist())
+    rows = int(decoded.totals.rows().computed.sum())
+    totals = asdict(decoded.totals.totals())
+    return {**task.head, "text": text, "rows": rows, **totals, "version": surelock.__version__}
 
 
-def _write_trace(lm: LanguageModel, task: Task, run: list[Step], folder: Path) -> None:
-    lane, more = alone(task.decoder), {"name": label_of(lm.name), "chat": task.head["chat"] or None}
-    recorder = Recorder(make_header(lm, task.prompt.text, task.tokens, [lane], **more), lm.tokenizer)
-    for step in run:
-        recorder.record(lane.id, step)
-    name = re.sub(r"[^\w.-]", "_", str(task.prompt.id))
-    write_text(folder / f"{name}.json", compact_json(recorder.document()))
+def _print(text: str) -> None:
+    """Print a text, with escapes for characters that the standard output cannot write."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+
+
+def _json(line: dict[str, Any]) -> str:
+    """A line as JSON, in ASCII where the standard output writes no Unicode."""
+    encoding = codecs.lookup(sys.stdout.encoding or "utf-8").name
+    return json.dumps(line, ensure_ascii=encoding != "utf-8")
 
 
 def _summary(lines: list[dict[str, Any]]) -> str:
@@ -182,46 +243,3 @@ def _summary(lines: list[dict[str, Any]]) -> str:
     locked = f", {lines[0]['locked']:.0%} of the positions locked" if len(lines) == 1 else ""
     share = f"{sums['flops'] / sums['baseline_flops']:.0%} of the baseline's FLOPs"
     return f"{what} in {sums['seconds']:.2f} s, {sums['tokens'] / sums['seconds']:.0f} tokens/s; {share}{locked}"
-
-
-class Sheet:
-    """A file of tables: a CSV to which each is appended, or a Parquet file that is written at the end."""
-
-    def __init__(self, file: Path) -> None:
-        self._file, self._csv, self._parts = file, file.suffix.lower() == ".csv", []
-        if not self._csv and find_spec("pyarrow") is None:
-            raise ValueError("--table: a .parquet file needs pyarrow (pip install pyarrow); name a .csv file")
-
-    def keep(self, done: dict[str, Any]) -> None:
-        """Keep the rows of prompts that are done, and no others, from an earlier run of the same command."""
-        if not self._file.is_file():
-            return
-        if done:
-            texts = {"dtype": str, "keep_default_na": False}  # as they stand in the file
-            frame = pd.read_csv(self._file, **texts) if self._csv else pd.read_parquet(self._file)
-            self._parts = [frame[frame["id"].isin(list(done))]]
-        self._file.unlink()
-        if self._csv:
-            for part in self._parts:
-                part.to_csv(self._file, index=False)
-
-    def add(self, prompt: int | str, frame: pd.DataFrame) -> None:
-        frame = frame.drop(columns="sequence")
-        frame.insert(0, "id", str(prompt))
-        if self._csv:
-            frame.to_csv(self._file, mode="a", index=False, header=not self._file.exists())
-        else:
-            self._parts.append(frame)
-
-    def close(self) -> None:
-        if not self._csv and self._parts:
-            pd.concat(self._parts, ignore_index=True).to_parquet(self._file)
-
-
-def target_file(flag: str, path: Path, suffixes: Sequence[str] = ()) -> Path:
-    """Return the path of an output file. Raises ValueError for another suffix, or a folder that does not exist."""
-    if suffixes and path.suffix.lower() not in suffixes:
-        raise ValueError(f"{flag} must be a file that ends in {' or '.join(suffixes)}, not {str(path)!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"{flag} must lie in a folder that exists, not {str(path)!r}")
-    return path

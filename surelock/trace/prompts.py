@@ -1,9 +1,9 @@
-"""Prompts from a command line or a file, and the results of those that are done."""
+"""Prompts from a command line or a file."""
 
 import json
 import os
+import re
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any
 from surelock.decoding.rules import CHOICES, flat_settings
 from surelock.errors import nearest, shown
 
-_START = b'{"id": '  # of each line of results
-_SAME = ("model", "prompt", "chat", "blanks", "settings")  # what a line must agree in to stand for a prompt
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONGEST_LABEL = 60  # characters of an id, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,13 @@ class Prompt:
     id: int | str  # unique; the number of the line or of the argument, from 1, unless the file gives one
     text: str
     given: dict[str, Any]  # settings of this prompt alone, in the flat form
+    where: str = ""  # its file and line, as a sentence begins with them; empty for an argument
+
+    @property
+    def name(self) -> str:
+        """The prompt, as a sentence names it."""
+        label = str(self.id)
+        return f"prompt {label if label.isprintable() and len(label) <= _LONGEST_LABEL else shown(label)}"
 
 
 def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
@@ -47,17 +54,27 @@ def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
         byte = f"byte {content[error.start]:#x} at {error.start}"
         raise ValueError(f"{name} is no UTF-8 text ({byte}): save it as UTF-8") from None
     numbered = [(number, line.rstrip("\r")) for number, line in enumerate(lines, 1) if line.strip()]
-    objects = source.endswith(".jsonl") or (source == "-" and numbered and numbered[0][1].startswith('{"'))
-    found = [_read(name, *each) if objects else Prompt(*each, {}) for each in numbered]
-    if not found:
+    objects = source.lower().endswith(".jsonl") or (source == "-" and numbered and numbered[0][1].startswith('{"'))
+    if objects:
+        prompts = [_read(f"{name}, line {number}", number, line) for number, line in numbered]
+    else:
+        prompts = [Prompt(number, line, {}, f"{name}, line {number}") for number, line in numbered]
+    if not prompts:
         raise ValueError(f"{name} holds no prompt")
-    if twice := [name for name, times in Counter(str(each.id) for each in found).items() if times > 1]:
-        raise ValueError(f"{name} has two prompts of the id {twice[0]!r}")
-    return found
+    _check_ids(name, prompts)
+    return prompts
 
 
-def _read(source: str, number: int, line: str) -> Prompt:
-    where = f"{source}, line {number}"
+def _check_ids(source: str, prompts: list[Prompt]) -> None:
+    first: dict[str, Prompt] = {}
+    for prompt in prompts:
+        earlier = first.setdefault(str(prompt.id), prompt)
+        if earlier is not prompt:
+            lines = " and ".join(each.where.rsplit(", ", 1)[1] for each in (earlier, prompt))
+            raise ValueError(f"{source} has two prompts of the id {shown(str(prompt.id))}: {lines}")
+
+
+def _read(where: str, number: int, line: str) -> Prompt:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -66,37 +83,11 @@ def _read(source: str, number: int, line: str) -> Prompt:
         hint = nearest("prompt", values) if isinstance(values, dict) and "prompt" not in values else ""
         raise ValueError(f"{where} must be an object with a text `prompt`{hint}")
     text, name = values.pop("prompt"), values.pop("id", number)
-    if not isinstance(name, int | str) or name == "":
+    if not isinstance(name, int | str) or isinstance(name, bool) or name == "":
         raise ValueError(f"{where}: id must be a text or a whole number, not {shown(name)}")
+    if _SURROGATE.search(str(name)):
+        raise ValueError(f"{where}: id is no UTF-8 text: it holds half of a character (a lone surrogate)")
     known = flat_settings().keys() | CHOICES.keys()
     if unknown := [key for key in values if key not in known]:
         raise ValueError(f"{where}: {unknown[0]!r} is no setting{nearest(unknown[0], known)}")
-    return Prompt(name, text, values)
-
-
-def read_results(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the lines of a file of results by their ids, without a last one that a killed process has left half."""
-    content = file.read_bytes() if file.is_file() else b""
-    *whole, half = content.split(b"\n")
-    lines = [line for line in (*whole, half) if line]
-    if strange := [number for number, line in enumerate(lines, 1) if not line.startswith(_START[: len(line)])]:
-        raise ValueError(f"--out: {file}, line {strange[0]} is no result of this command: choose another file")
-    try:
-        found = [json.loads(line) for line in whole if line]
-    except ValueError as error:
-        raise ValueError(f"--out: {file} is damaged: {error}") from error
-    if half:
-        os.truncate(file, len(content) - len(half))
-    return {str(each["id"]): each for each in found}
-
-
-def check_same(file: Path, done: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise ValueError if a line of results is of another model, prompt or setting than this command has."""
-    for name in _SAME:
-        if done.get(name) != now[name]:
-            old, new = done.get(name), now[name]
-            if isinstance(old, dict) and isinstance(new, dict):
-                name = next(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-                old, new = old.get(name), new.get(name)
-            change = f"{name} {shown(old)}, and now it is {shown(new)}"
-            raise ValueError(f"--out: {file} has prompt {now['id']} with {change}: choose another file")
+    return Prompt(name, text, values, where)

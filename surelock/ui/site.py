@@ -12,7 +12,7 @@ import gradio as gr
 
 from surelock.files import PART, write_files, write_text
 from surelock.places import ASSETS
-from surelock.trace.cli import target_file
+from surelock.trace.outputs import target_file
 from surelock.trace.replay import data_scripts, embedded_json, filled, plotly_script, replay_shell
 from surelock.ui.form import Form
 from surelock.ui.layout import TITLE

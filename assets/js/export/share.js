@@ -27,9 +27,10 @@ const HINTS = {
 
 const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
 
-/** Text that a spreadsheet would run as a formula begins with an apostrophe: also behind blanks, and in full width. */
-const FORMULA = /^(?:[\s\p{C}]*[=+\-@＝＋－＠]|[\t\r\n])/u;
-const harmless = (text) => quoted(FORMULA.test(text) ? `'${text}` : text);
+/** Text that a spreadsheet would run as a formula gets an apostrophe: also behind blanks, and in full width. So does
+ * text that begins with one: without the first apostrophe a cell is the text. surelock/trace/csv_table.py has the rule, too. */
+const FORMULA = /^(?:[\s\p{C}]*[=+\-@＝＋－＠]|['\t\r\n])/u;
+export const harmless = (text) => quoted(FORMULA.test(text) ? `'${text}` : text);
 
 const COLUMNS =
   "lane,step,position,state,token,piece,computed,kl,confidence,commit_error,step_seconds,step_flops,step_baseline_flops";

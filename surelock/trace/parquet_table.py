@@ -1,0 +1,175 @@
+"""A table of many prompts as Parquet: a part for each batch, in a folder beside the file, which are joined at the end.
+
+The folder is there as long as the parts are not joined. It then holds all rows, also those of a file that an earlier
+command has joined; until the new file is whole, the former one stays as it is.
+"""
+
+import re
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from surelock.files import PART, part_of, replaced, sync
+from surelock.model.language_model import LanguageModel
+from surelock.trace.outputs import COLUMNS, Holding, Line, RowCounts, check_table_place
+from surelock.trace.table import table
+from surelock.trace.tasks import Decoded, Task
+
+_PART = re.compile(r"(\d{6,})\.parquet")
+#: The types of the columns in pandas. Texts are no categories, which would differ between the prompts.
+_TYPES = dict.fromkeys(COLUMNS, "bool") | {
+    **dict.fromkeys(("id", "text"), "str"),
+    **dict.fromkeys(("step", "position"), "int64"),
+    "token": "Int64",
+    **dict.fromkeys(("kl", "confidence"), "float64"),
+}
+
+
+class ParquetTable:
+    """A Parquet file, with a row group for each prompt."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises ValueError for a file that is no table, a strange folder of parts or without pyarrow, and OSError."""
+        if find_spec("pyarrow") is None:
+            raise ValueError("--table: a .parquet file needs pyarrow (pip install pyarrow); name a .csv file")
+        check_table_place(file)
+        self.place, self.parts = file, parts_of(file)
+        self._kept: Collection[str] = ()
+        if self._is_table():
+            _open(file).close()
+        if self.parts.exists() and not self.parts.is_dir():
+            raise ValueError(f"--table: {self.parts} must be a folder for the parts of the table, and is a file")
+        for part in self.parts.iterdir() if self.parts.exists() else ():
+            if not _PART.fullmatch(part.name.removeprefix(PART)):
+                raise ValueError(f"--table: {part} is no part of the table: move it out of this folder")
+
+    def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
+        """Return which of the done prompts it holds."""
+        counts = RowCounts()
+        for file in self._files():
+            for name, rows in _prompts(file):
+                computed = rows.column("computed").to_pandas().sum()
+                counts.add(name, len(rows), rows.column("position").to_pandas().max(), int(computed))
+        return counts.holding(done)
+
+    def keep(self, ids: Collection[str]) -> None:
+        """Drop all other prompts from the parts."""
+        self._kept = ids
+        shutil.rmtree(part_of(self.parts), ignore_errors=True)  # of a process that was killed
+        if self.parts.exists() and not ids:
+            self._remove_parts()
+        for part in self._part_files():
+            held = [name for name, _ in _prompts(part)]
+            if not set(held) & set(ids):
+                part.unlink()
+            elif not set(held) <= set(ids):
+                _write(part, [part], ids)
+
+    def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
+        """Write a part."""
+        if not self.parts.exists():
+            self._make_parts()
+        numbers = [int(part.stem) for part in self._part_files()]
+        tables = [_to_arrow(each.task.id, table(each.steps, lm)) for each in batch]
+        _write_tables(self.parts / f"{max(numbers, default=0) + 1:06}.parquet", tables)
+
+    def close(self) -> None:
+        """Join the parts, if there are any."""
+        parts = self._part_files()
+        if parts:
+            _write(self.place, parts)
+        if self.parts.exists():
+            self._remove_parts()
+
+    def _files(self) -> list[Path]:
+        """The files that hold the rows."""
+        if self.parts.exists():
+            return self._part_files()
+        return [self.place] if self._is_table() else []
+
+    def _is_table(self) -> bool:
+        return self.place.is_file() and self.place.stat().st_size > 0
+
+    def _part_files(self) -> list[Path]:
+        found = self.parts.iterdir() if self.parts.exists() else ()
+        return sorted((each for each in found if _PART.fullmatch(each.name)), key=lambda part: int(part.stem))
+
+    def _make_parts(self) -> None:
+        """Make the folder of the parts, the first of which has the kept rows of the file."""
+        made = part_of(self.parts)
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+        if self._kept:
+            _write(made / f"{0:06}.parquet", [self.place], self._kept)
+        made.replace(self.parts)
+        sync(self.parts.parent)
+
+    def _remove_parts(self) -> None:
+        """Remove the folder of the parts: at once all of them or none."""
+        gone = part_of(self.parts)
+        shutil.rmtree(gone, ignore_errors=True)
+        self.parts.replace(gone)
+        sync(gone.parent)
+        shutil.rmtree(gone)
+
+
+def parts_of(file: Path) -> Path:
+    """Return the folder for the parts of a table."""
+    target = file.resolve()
+    return target.with_name(f"{target.name}.parts")
+
+
+def _to_arrow(prompt: str, frame: pd.DataFrame) -> Any:
+    """The table of a prompt with its id."""
+    from pyarrow import Table
+
+    columns = {name: prompt if name == "id" else frame[name] for name in COLUMNS}
+    made = pd.DataFrame(columns, index=frame.index).astype(_TYPES)
+    return Table.from_pandas(made, preserve_index=False)
+
+
+def _open(file: Path) -> Any:
+    """Open a table. Raises ValueError for a file that is none."""
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        opened = ParquetFile(file)
+    except pyarrow.ArrowInvalid as error:
+        said = f"--table: {file} is damaged, or no Parquet file ({error}): remove it or choose another file"
+        raise ValueError(said) from error
+    if not set(COLUMNS) <= set(opened.schema_arrow.names):
+        raise ValueError(f"--table: {file} is no table of this command: choose another file")
+    return opened
+
+
+def _prompts(file: Path, ids: Collection[str] | None = None) -> Iterator[tuple[str, Any]]:
+    """Yield the id and the rows of each prompt of a file: a table of Arrow for each of its row groups."""
+    from pyarrow import compute
+
+    with _open(file) as opened:
+        for number in range(opened.num_row_groups):
+            rows = opened.read_row_group(number, columns=list(COLUMNS))
+            for name in rows.column("id").unique().to_pylist():
+                if ids is None or name in ids:
+                    yield name, rows.filter(compute.field("id") == name)
+
+
+def _write(file: Path, sources: Iterable[Path], ids: Collection[str] | None = None) -> None:
+    """Write the rows of other files, of some prompts alone."""
+    _write_tables(file, (rows for source in sources for _, rows in _prompts(source, ids)))
+
+
+def _write_tables(file: Path, tables: Iterable[Any]) -> None:
+    """Write tables of Arrow, a row group for each, with the same columns and types."""
+    from pyarrow import Schema
+    from pyarrow.parquet import ParquetWriter
+
+    schema = Schema.from_pandas(pd.DataFrame(columns=list(COLUMNS)).astype(_TYPES), preserve_index=False)
+    with replaced(file) as part, ParquetWriter(part, schema) as writer:
+        for rows in tables:
+            writer.write_table(rows.select(schema.names).cast(schema))

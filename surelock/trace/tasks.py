@@ -1,0 +1,80 @@
+"""Tasks: the prompts of a run over many, with their token ids and decoders."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from surelock.decoding.choices import Decoder, to_flat
+from surelock.decoding.loop import decode
+from surelock.decoding.recommended import recommended
+from surelock.decoding.step import Step
+from surelock.decoding.totals import TotalsCounter
+from surelock.model.language_model import LanguageModel
+from surelock.trace.prompts import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A prompt with its token ids and its decoder, whose seed is a number."""
+
+    prompt: Prompt
+    tokens: list[int]
+    decoder: Decoder
+    head: dict[str, Any]  # of its line: what does not depend on the run
+
+    @property
+    def id(self) -> str:
+        return str(self.prompt.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A task with its run."""
+
+    task: Task
+    totals: TotalsCounter
+    steps: list[Step] = field(default_factory=list)  # of one sequence
+
+
+def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: dict[str, Any], how: dict[str, bool]) -> Task:
+    """Return the task of a prompt.
+
+    number: of the prompt, from 0, which is added to the seed.
+    given: settings of all prompts, in the flat form.
+    how: arguments of `LanguageModel.encode`.
+
+    Raises ValueError, which names the prompt and its line, for what cannot be decoded.
+    """
+    seed = {"seed": given.get("seed", lm.generation.get("seed", 0)) + number}
+    try:
+        decoder = recommended(lm.generation, given | seed | prompt.given)
+        tokens = _tokens(lm, prompt, how)
+        decode(lm, [tokens], **decoder.keywords())  # what it cannot decode is refused at the call
+    except ValueError as error:
+        said = re.sub(r"\bprompt 0\b", lambda _: prompt.name, str(error), count=1)
+        if prompt.given and said == str(error):
+            said = f"{prompt.name}: {said}"
+        if prompt.where and said != str(error):
+            said = f"{prompt.where}: {said}"
+        raise ValueError(said) from error
+    head = {"id": prompt.id, "model": lm.name, "prompt": prompt.text, **how, "settings": to_flat(decoder)}
+    return Task(prompt, tokens, decoder, head)
+
+
+def _tokens(lm: LanguageModel, prompt: Prompt, how: dict[str, bool]) -> list[int]:
+    """Return the token ids of a prompt. Raises ValueError, of "prompt 0"."""
+    try:
+        return lm.encode(prompt.text, **how)
+    except ValueError as error:
+        raise ValueError(f"prompt 0: {error}") from error
+
+
+def batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
+    """Yield batches of tasks whose decoders differ in their seeds alone."""
+    kinds: dict[str, list[Task]] = {}
+    for task in tasks:
+        kinds.setdefault(json.dumps(task.head["settings"] | {"seed": 0}), []).append(task)
+    for same in kinds.values():
+        yield from (same[at : at + size] for at in range(0, len(same), size))
