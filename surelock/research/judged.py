@@ -53,8 +53,9 @@ class Judged(NamedTuple):
 
 
 def texts_of_tokens(lab: Lab, record: Record) -> Texts:
-    """The texts of a cell that keeps its tokens, up to their first EOS."""
-    return {"": [text_of(lab.lm, ids) for ids in record["result"]["tokens"]]}
+    """The texts of a cell that keeps its tokens, as they stand behind their prompts, up to their first EOS."""
+    pairs = zip(lab.prompts(record["cell"]), record["result"]["tokens"], strict=True)
+    return {"": [text_of(lab.lm, ids, prompt.ids) for prompt, ids in pairs]}
 
 
 def pairs_of(lab: Lab, texts: Callable[[Lab, Record], Texts], records: Sequence[Record]) -> list[Pairs]:

@@ -59,6 +59,33 @@ test("each of several ends ends a text, and is no common word of two texts", () 
   assert.deepEqual(labels.slice(1), ["■", "■"]);
 });
 
+test("a text ends before a stop, wherever in a token that begins, and a given end says nothing", () => {
+  const pieces = { 0: "end", 1: " a", 2: " b[/An", 3: "swer] c", 4: " [/Answer]", 5: "[/Answer", 9: " x" };
+  const { mask_id: mask } = small().header;
+  const seen = (token) => (token === mask ? -1 : token);
+  const said = (tokens, prompt = [9]) => {
+    const length = prompt.length + tokens.length;
+    const header = { ...small().header, prompt_tokens: prompt, length, eos_id: 0, stop: "[/Answer]" };
+    const trace = new Trace({ header, pieces });
+    const lane = { clamp: (t) => t, token: (p) => [...prompt.map(seen), ...tokens][p] };
+    return words(trace, lane, 0).map(({ text, position, length: long }) => [text, position, long]);
+  };
+  const first = [" a", 1, 1];
+  assert.deepEqual(said([1, 2, 3, 1]), [first, [" b", 2, 1]]);
+  assert.deepEqual(said([1, 4, 1]), [first, [" ", 2, 1]]);
+  assert.deepEqual(said([1, 0, 2, 3]), [first]);
+  assert.deepEqual(said([1, 5, -1]), [
+    [" a[/Answer", 1, 2],
+    [" ▁", 3, undefined],
+  ]);
+  assert.deepEqual(said([-1, 2, 3]), [
+    [" ▁", 1, undefined],
+    [" b", 2, 1],
+  ]);
+  const around = said([1, 2, 3], [9, 4, 0, mask, 9]);
+  assert.equal(around.map(([text]) => text).join(""), " x [/Answer] ▁ x a b");
+});
+
 test("of any two lists the same words are marked in both, and as many as can be", () => {
   const list = (text) => [...text].map((letter) => ({ text: letter }));
   const all = [""];

@@ -32,7 +32,7 @@ test("by the clock a lane that has ended is beside all of the reference, before 
 test("what two texts share is counted in words", () => {
   const compared = (mine, theirs) => {
     const pieces = { 0: "end", 1: " a", 2: " cat", 3: "s", 4: ",", 5: " dog" };
-    const header = { ...small().header, prompt_tokens: [], length: 4, eos_id: 0 };
+    const header = { ...small().header, prompt_tokens: [], length: 4, eos_id: 0, ends: [0, 6] };
     const of = (tokens) => ({ clamp: (t) => t, token: (p) => tokens[p] ?? -1 });
     return new Trace({ header, pieces }).sameText(of(mine), of(theirs), 0);
   };
@@ -42,6 +42,7 @@ test("what two texts share is counted in words", () => {
   };
   same([1, 2, 4, 5], [1, 2, 4, 5], 3, true);
   same([1, 2, 0, 5], [1, 2, 0, 1], 2, true);
+  same([1, 2, 6, 5], [1, 2, 0, 1], 2, true); // each of two ends
   same([1, 2, 4, 5], [1, 2, 5, 1], 2, false);
   same([1, 2, 3, 5], [1, 2, 5, 1], 1, false);
   same([1, 2, 0], [1, 2, 3], 1, false);
