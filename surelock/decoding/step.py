@@ -236,7 +236,7 @@ class Engine(Protocol):
         """Return a copy of all that the memory keeps of slots [K] int64 from step to step."""
         ...
 
-    def put_rows(self, memory: Any, rows: Rows) -> None:
+    def put_rows(self, memory: Any, rows: Any) -> None:
         """Write what `copy_rows` returned into the memory of a run of the same layout."""
         ...
 

@@ -134,7 +134,7 @@ class Encoder:
 
         Spaces are not tidied up: a text that was encoded comes back as it was.
         """
-        text = str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        text = str(self.tokenizer.decode([*ids], skip_special_tokens=True, clean_up_tokenization_spaces=False))
         return text[1:] if text.startswith(" ") and self._keeps_its_space() else text
 
     def with_blanks(self, text: str, mask_id: int) -> str:
@@ -241,7 +241,7 @@ class Encoder:
         return alone
 
     def _says(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return str(self.tokenizer.decode([*ids], skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _keeps_its_space(self) -> bool:
         """Whether the tokenizer puts a space before a text which its decoder leaves there, as GPT-2's may."""

@@ -161,9 +161,10 @@ class Door:
         text = given.get("text")
         try:
             lm = self._models.get(given.get("model", ""))
-            return JSONResponse(await asyncio.to_thread(one_token, lm, text))
-        except (Loading, NotReady) as error:
+        except (Loading, NotReady, ValueError) as error:
             return JSONResponse({"problem": str(error)})
+        try:
+            return JSONResponse(await asyncio.to_thread(one_token, lm, text))
         except ValueError as error:
             pieces = await asyncio.to_thread(tokens_of, lm, text)
             return JSONResponse({"problem": str(error), "pieces": pieces})

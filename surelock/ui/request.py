@@ -187,13 +187,11 @@ def read_origin(plain: Any, lanes: int) -> Origin | None:
     """Return the `from` of a branch with so many lanes. Raises ValueError, one sentence."""
     if plain is None:
         return None
-    named = plain if isinstance(plain, Mapping) else {}
-    run, lane, steps = named.get("run"), named.get("lane"), named.get("steps")
-    texts = isinstance(run, str) and isinstance(lane, str)
-    counts = isinstance(steps, list) and all(type(count) is int and count >= 0 for count in steps)
-    if not texts or not counts or len(steps) != lanes:
-        raise ValueError("from must name a run, a lane of it, and a number of steps for each lane.")
-    return Origin(run, lane, tuple(steps))
+    match plain:
+        case {"run": str(run), "lane": str(lane), "steps": [*steps]} if len(steps) == lanes:
+            if all(type(count) is int and count >= 0 for count in steps):
+                return Origin(run, lane, tuple(steps))
+    raise ValueError("from must name a run, a lane of it, and a number of steps for each lane.")
 
 
 def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool, blanks: bool = True) -> list[int]:
