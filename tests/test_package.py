@@ -14,6 +14,7 @@ from pathlib import Path
 import hatchling.build
 import httpx
 import pytest
+from checkpoints import write_chat_model
 
 import surelock
 from tests.browser.server import ROOT, serve
@@ -72,3 +73,27 @@ def test_its_page_opens_without_an_argument(commands: Path, tmp_path: Path) -> N
         for file in ("runs/stories.json", "scripts/page.js", "scripts/stage.css", "plotly.min.js"):
             assert httpx.get(f"{app.url}/surelock/{file}").status_code == 200, file
     assert list((tmp_path / "empty").iterdir()) == []
+
+
+TRIAL = (
+    "import sys; from pathlib import Path; from surelock.model.trial import check_tokenizer as c; c(Path(sys.argv[1]))"
+)
+
+
+@pytest.mark.parametrize("how", ["wheel", "editable"])
+def test_a_tokenizer_is_tried_wherever_the_package_lies(commands: Path, tmp_path: Path, how: str) -> None:
+    """In the folder of the checkpoint; `python app.py` in a clone is among the soak's and the page's tests."""
+    write_chat_model(tmp_path / "model")
+    packages = next((commands.parent / "lib").glob("python*/site-packages"))
+    if how == "editable":  # as hatchling writes it
+        (packages / "surelock").rename(packages / "away")
+        (packages / "_editable.pth").write_text(str(ROOT), "utf-8")
+    try:
+        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        command = [str(commands / "python"), "-c", TRIAL, str(tmp_path / "model")]
+        done = subprocess.run(command, cwd=tmp_path / "model", env=clean, capture_output=True, text=True, timeout=300)
+    finally:
+        if how == "editable":
+            (packages / "_editable.pth").unlink()
+            (packages / "away").rename(packages / "surelock")
+    assert done.returncode == 0, done.stderr
