@@ -93,7 +93,7 @@ test("in a grid the arrows go from cell to cell, and stay inside", () => {
   let now = 0;
   const canvas = { addEventListener: (_, f) => (pressed = f) };
   const parts = { cell: () => now, count: () => 10, columns: () => 4 };
-  gridKeys(canvas, { ...parts, move: (cell) => done.push(cell), pin: (cell) => done.push(`pin ${cell}`) });
+  gridKeys(canvas, { ...parts, move: (cell) => done.push(cell), open: (cell) => done.push(`open ${cell}`) });
   const press = (key, from) => {
     done.length = 0;
     now = from;
@@ -109,7 +109,7 @@ test("in a grid the arrows go from cell to cell, and stay inside", () => {
     ["ArrowRight", -1, 0],
     ["Home", 5, 0],
     ["End", 5, 9],
-    ["Enter", 0, "pin 0"],
+    ["Enter", 0, "open 0"],
   ];
   for (const [key, from, to] of moves) assert.deepEqual(press(key, from), [2, to], key);
   for (const [key, from] of [

@@ -52,7 +52,7 @@ test("the prompt stands word by word, its blanks are masks, and masks follow", (
 });
 
 test("a link is computed at once, under its prompt and masks until the first step, and never another run", async () => {
-  const page = await open(link({ tokens: "00000000", weights: "11111111" }), { recorded: STORIES });
+  const page = await open(link({ tokens: "00000000", weights: STORIES.header.model.weights }), { recorded: STORIES });
   const { stage, source, surelock, find } = page;
   const shown = [];
   surelock.page.follow(["trace"], ({ trace }) => shown.push(trace));

@@ -80,6 +80,7 @@ test("an address holds what differs from the page as it opens, and what it said 
   assert.deepEqual(readAddress(written), {
     settings: "prompt=a&model=m",
     view: { step: 0, pins: [3, 5], byClock: false, colour: "kl" },
+    story: { touches: null, weights: "", tokens: "" },
     problem: "",
   });
   assert.equal(writeAddress("prompt=a", {}), "prompt=a");
