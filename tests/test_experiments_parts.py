@@ -39,8 +39,8 @@ def test_wikitext_is_cut_as_the_paper_cuts_it(stories):
 
 
 def test_a_cell_with_too_few_prompts_is_refused(stories):
-    with pytest.raises(ValueError, match="openings has only 2 prompts after the first 158, 4 are needed"):
-        Lab(stories, {}).prompts(DEFAULTS | {"prompts": 4, "skip": 158})
+    with pytest.raises(ValueError, match="openings has only 2 prompts after the first 94, 4 are needed"):
+        Lab(stories, {}).prompts(DEFAULTS | {"prompts": 4, "skip": 94})
 
 
 def test_a_cell_depends_on_its_own_data_alone():

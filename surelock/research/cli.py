@@ -18,7 +18,7 @@ from surelock.research.frontier import FRONTIER
 from surelock.research.judge import Judge
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
-from surelock.research.prompts import FILES, parse_data
+from surelock.research.prompts import FILES, HELD, parse_data
 from surelock.research.runner import Cell, Record, file_of, finished, key_of, launched, merge, run_cells
 from surelock.research.sampler import SAMPLER
 from surelock.research.taking_back import TAKING_BACK
@@ -137,7 +137,7 @@ def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
     needed = {file_of(cell["source"]) for cell in cells}
     if unread := data.keys() - needed:
         raise ValueError(f"--data {min(unread)}: no cell of this experiment and preset reads it, so leave it out")
-    missing = sorted(needed - data.keys() - {"openings"})
+    missing = sorted(needed - data.keys() - HELD.keys())
     problems = [f"--data {name}=FILE is needed: {FILES[name]}" for name in missing]
     kept = [cell for cell in cells if file_of(cell["source"]) not in missing]
     if not kept:

@@ -13,7 +13,7 @@ from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.loop import decode
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
-from surelock.research.prompts import OPENINGS, Prompt, chosen, read_source
+from surelock.research.prompts import HELD, Prompt, chosen, read_source
 from surelock.research.runner import Cell, fingerprint
 
 
@@ -38,7 +38,7 @@ class Lab:
 
     def setup(self) -> dict[str, Any]:
         """What results depend on besides the cell."""
-        files = {"openings": OPENINGS} | self.data
+        files = HELD | self.data
         hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()}
         engine = self.lm.engine.name
         return {

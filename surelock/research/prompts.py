@@ -15,6 +15,9 @@ from surelock.research.runner import Cell, file_of
 
 OPENINGS = ASSETS / "results" / "openings.txt"
 
+#: Files of sources that the repository holds. Samplers are compared on openings that nothing else reads.
+HELD = {"openings": OPENINGS, "sampler_openings": ASSETS / "results" / "openings_sampler.txt"}
+
 #: The file of a source that needs one; both MT-Bench sources read the same.
 FILES = {
     "wikitext": "WikiText as text, one record per line",
@@ -31,7 +34,7 @@ class Prompt(NamedTuple):
 
 def read_source(lm: LanguageModel, source: str, data: dict[str, Path]) -> list[Prompt]:
     """All prompts of a source. Raises ValueError when its file cannot be read."""
-    return _SOURCES[source](lm, (data | {"openings": OPENINGS})[file_of(source)])
+    return _SOURCES[source](lm, (data | HELD)[file_of(source)])
 
 
 def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
@@ -130,6 +133,7 @@ def _texts(lm: LanguageModel, texts: Iterable[str], chat: bool = False) -> list[
 #: The subset is Experiment 1's: the first four questions of each category, 32 in all.
 _SOURCES: dict[str, Callable[..., list[Prompt]]] = {
     "openings": _openings,
+    "sampler_openings": _openings,
     "sentences": _sentences,
     "wikitext": _wikitext,
     "mt_bench": _mt_bench,

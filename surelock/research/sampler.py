@@ -6,7 +6,7 @@ from surelock.decoding.compute import BudgetRule
 from surelock.decoding.ends import text_of
 from surelock.decoding.unmasking import LowConfidence, Margin
 from surelock.research import compare, estimates, judged
-from surelock.research.experiment import Experiment, row
+from surelock.research.experiment import Experiment
 from surelock.research.faults import ordinary_words, repeated, strangers
 from surelock.research.lab import Lab
 from surelock.research.runner import RECOMMENDED, Cell, Record, grid
@@ -29,12 +29,11 @@ CHANGES: list[Cell] = [
     {"compute": BudgetRule.kind, "budget": 0.4},
     {"epsilon": None},
 ]
-_VARIED = ("temperature", "remasking", "block_length", "no_repeat_ngram_size", "epsilon")
 
 
-def _cells(length: int, prompts: int, skip: int) -> list[Cell]:
+def _cells(length: int, prompts: int) -> list[Cell]:
     """Each candidate with SureLock; then other shares of the budget, and the baseline, at the settings that stand."""
-    standing = {**RECOMMENDED, "gen_length": length, "prompts": prompts, "skip": skip, "epsilon": 5e-4}
+    standing = {"source": "sampler_openings", **RECOMMENDED, "gen_length": length, "prompts": prompts, "epsilon": 5e-4}
     cells = []
     for change in CHANGES:
         cells += grid(**standing | change)
@@ -50,9 +49,10 @@ def _measure(lab: Lab, cell: Cell) -> Record:
     return result | {"repeated": [repeated(text) for text in texts], "strangers": unknown}
 
 
-def _key(record: Record) -> Record:
-    cell = record["cell"]
-    return row(record, _VARIED) | {"compute": cell.get("compute"), "share": cell.get("budget")}
+def _changed(cell: Cell, standing: Cell) -> Record:
+    """What a cell changes of the settings that stand, in words."""
+    names = [name for name in cell if cell[name] != standing.get(name)]
+    return {"changed": ", ".join(f"{name} {cell[name]}" for name in names) or "nothing"}
 
 
 def _table(records: list[Record]) -> pd.DataFrame:
@@ -66,7 +66,7 @@ def _table(records: list[Record]) -> pd.DataFrame:
             "bits": compare.bits_per_character(result),
         }
         shown = {"prompts": len(result["tokens"]), "rows": result["active_ratio"]}
-        rows.append(_key(record) | shown | estimates.named(figures))
+        rows.append(_changed(record["cell"], records[0]["cell"]) | shown | estimates.named(figures))
     return pd.DataFrame(rows)
 
 
@@ -78,18 +78,22 @@ def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) 
             perplexity = judged.exp(estimates.ratio(scores_of_texts.nats, scores_of_texts.tokens))
             bits = compare.bits_per_character(scores_of_texts._asdict())
             shown = {"prompts": len(scores_of_texts.nats)}
-            rows.append(_key(record) | shown | estimates.named({"bits": bits, "gen_ppl": perplexity}))
+            rows.append(
+                _changed(record["cell"], records[0]["cell"])
+                | shown
+                | estimates.named({"bits": bits, "gen_ppl": perplexity})
+            )
     return pd.DataFrame(rows)
 
 
 SAMPLER = Experiment(
     title="Which sampler suits the model",
     note="""\
-Without `compute` the rule is SureLock's with this epsilon; without epsilon, too, the baseline. rows: share of the
+changed: of the settings that the model recommends, with SureLock; epsilon None is the baseline. rows: share of the
 baseline's. repeated: a text's sentences that it had before, words twice in a row, strings four times in a row
 (`faults.repeated`). strangers: names that neither the prompt has nor anything introduces (`faults.strangers`). repeats:
 4-grams that occurred before. bits: per character, by the model's own bound. `_se`: standard error over openings.""",
-    grids={"stories": _cells(96, 64, 96), "quick": _cells(32, 2, 96)[:2]},
+    grids={"stories": _cells(96, 64), "quick": _cells(32, 2)[:2]},
     measure=_measure,
     table=_table,
     texts=judged.texts_of_tokens,

@@ -268,6 +268,11 @@ TABLES: dict[str, Callable[[], str]] = {
         }
         | {"bits, both sides": plain("bits"), "left alone": plain("left_bits"), "gain": plain("gain")},
     ),
+    "sampler": Table(
+        "sampler",
+        {"changed": "{changed}", "rows": "{rows:.2f}", "strangers": plain("strangers"), "repeated": plain("repeated")}
+        | {"bits, own bound": plain("bits", 3), "bits, judge": plain("judge_bits", 3)},
+    ),
     "speeds": speeds,
     "laptop": laptop,
     "browser": browser,
