@@ -225,7 +225,7 @@ def tables_of(memory: Any) -> list[Any]:
         return [*tables, *states, *own, memory.hidden]
     cache, reader = memory.packed.cache, memory.reader
     graphs = [] if memory.captured is None else [*memory.captured._arrays.values()]
-    own = [cache._hidden, reader._raw, reader._kept, reader._kept_lse, memory.logits, memory.hidden]
+    own = [cache._hidden, reader._raw, reader._kept, reader._kept_lse, memory._logits, memory.hidden]
     return [*cache.keys, *cache.values, *graphs, *(table for table in own if table is not None)]
 
 
@@ -311,6 +311,20 @@ def test_kept_logits_begin_at_zero(tmp_path: Path, engine: str, monkeypatch: pyt
         with lent(lm.engine, Layout((5, 7), 1), keep_logits=True) as memory:
             assert not np.asarray(memory.logits).any() and not len(memory.rows) and not len(memory.hidden)
             memory.logits[3] = 2.0  # as an adapter does
+
+
+def test_an_adapter_gets_the_logits_of_its_canvas_from_a_larger_memory(
+    small: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canvas = torch.tensor([[5, 6, 7, *[small.mask_id] * 9], [9, 8, 7, *[small.mask_id] * 9]])
+    expected = surelock.adapter(small, Everything())(canvas).logits.clone()
+    lm = like_a_gpu(small, monkeypatch, Captures())
+    adapter = surelock.adapter(lm, Everything())
+    for _ in range(3):
+        torch.testing.assert_close(adapter(canvas).logits, expected)
+        changed = canvas.clone()
+        changed[:, 0] = 11
+        adapter(changed)  # begins anew, in the same memory
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
@@ -399,7 +413,7 @@ def test_two_lanes_of_llada_8b_keep_at_most_1_2_gb(monkeypatch: pytest.MonkeyPat
 def test_the_document_says_what_memories_take() -> None:
     """Of LLaDA-8B on a GPU, and the limit on a CPU."""
     text = Path(__file__).parents[1].joinpath("docs", "gpu.md").read_text("utf-8")
-    engine, sizes = meta_engine(), {(256, 1): "most 0.40 GB", (1024, 1): "tokens 1.36 GB", (1024, 4): "four 4.9 GB"}
+    engine, sizes = meta_engine(), {(256, 1): "most 0.39 GB", (1024, 1): "tokens 1.14 GB", (1024, 4): "four 3.8 GB"}
     for (generated, batch), says in sizes.items():
         layout, _ = plan_of(engine, generated, batch, locked=False)
         room = inputs.Room.of(layout, rounded=True)

@@ -43,6 +43,9 @@ class Told:
         self.readings.append([])
         return self.readings[-1]
 
+    def release(self, memory: list[Any]) -> None:
+        """A memory of one run serves no other: what was told stays in it."""
+
     def read(self, memory: list[Any], plan: Plan) -> Reading:
         rng = np.random.default_rng((len(memory), self.readings.index(memory)))
         vocab = self.config.vocab_size

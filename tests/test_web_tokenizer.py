@@ -45,7 +45,7 @@ def random_texts(count: int) -> list[str]:
 
 def test_texts_and_pieces_are_those_of_python(stories: Any) -> None:
     texts, size = [*TEXTS, *random_texts(400)], stories.config.vocab_size + 2
-    given = json.dumps({"texts": texts, "size": size})
+    given = json.dumps({"texts": texts, "size": size, "classes": shipped()})
     found = json.loads(node("tests/js/tokens.js", ASSETS / "stories", given=given))
     for text, ids in zip(texts, found["ids"], strict=True):
         assert ids == stories.encode(text), text
@@ -72,7 +72,9 @@ def test_tokenizers_that_put_spaces_before_texts_are_those_of_python(
     tokenizer.save_pretrained(tmp_path)
     (end, mask), size = (each for _, each in special), len(tokenizer)
     lm = replace(stories, tokenizer=tokenizer, mask_id=mask, pad_id=end, ends=(end,))
-    found = json.loads(node("tests/js/tokens.js", tmp_path, given=json.dumps({"texts": SPACED, "size": size})))
+    found = json.loads(
+        node("tests/js/tokens.js", tmp_path, given=json.dumps({"texts": SPACED, "size": size, "classes": shipped()}))
+    )
     for text, ids in zip(SPACED, found["blanks"], strict=True):
         assert ids == lm.encode(text, blanks=True), text
     expected = Pieces(tokenizer).of(range(size))
@@ -139,7 +141,9 @@ def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(tmp_path: Path
     for name, content in (("tokenizer", told), ("tokenizer_config", {}), ("browser", {"classes": shipped()})):
         (tmp_path / f"{name}.json").write_text(json.dumps(content), "utf-8")
     texts = in_lines(f"{edge}{other}{edge} {other}{edge}a" for edge in edges for other in STRADDLING)
-    found = json.loads(node("tests/js/tokens.js", tmp_path, given=json.dumps({"texts": texts, "size": 0})))
+    found = json.loads(
+        node("tests/js/tokens.js", tmp_path, given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}))
+    )
     expected = [read.ids for read in Tokenizer.from_str(json.dumps(told)).encode_batch(texts)]
     assert [text for text, mine, theirs in zip(texts, found["ids"], expected, strict=True) if mine != theirs] == []
 
@@ -147,14 +151,26 @@ def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(tmp_path: Path
 def test_letters_and_numbers_touch_a_blank_as_in_python(stories: Any) -> None:
     """Python's edition of Unicode, which `re` knows, is another one again."""
     texts = in_lines(f"{edge}__ . __{edge} __ {edge}" for edge in edges_of(shipped()))
-    found = json.loads(node("tests/js/tokens.js", ASSETS / "stories", given=json.dumps({"texts": texts, "size": 0})))
+    found = json.loads(
+        node(
+            "tests/js/tokens.js",
+            ASSETS / "stories",
+            given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}),
+        )
+    )
     expected = [stories.encode(text, blanks=True) for text in texts]
     assert [text for text, mine, theirs in zip(texts, found["blanks"], expected, strict=True) if mine != theirs] == []
 
 
 def test_a_word_is_one_token_where_it_is_in_python(stories: Any) -> None:
     texts = [*map(chr, range(1, 0x180)), *"\u2003\u2028\u200b\ufeff🙂中", "dog", " dog", "dog ", "  ", "<|mask|>", "é"]
-    found = json.loads(node("tests/js/tokens.js", ASSETS / "stories", given=json.dumps({"texts": texts, "size": 0})))
+    found = json.loads(
+        node(
+            "tests/js/tokens.js",
+            ASSETS / "stories",
+            given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}),
+        )
+    )
 
     def single(text: str) -> int | None:
         try:

@@ -77,6 +77,12 @@ def choose_by_span(logits: Tensor, banned: Sequence[int], temperature: float, un
     return token.add_(span, alpha=size)
 
 
+def rows_at_once(vocab_size: int, dtype: torch.dtype, device: torch.device) -> tuple[int, int]:
+    """Return for how many rows at once logits of a dtype are made on a device, and posteriors read."""
+    wide = torch.promote_types(dtype, torch.float32)
+    return chunk_rows(_CHUNK_BYTES["cpu" if device.type == "cpu" else "cuda"], vocab_size * wide.itemsize)
+
+
 def spans(vocab_size: int) -> tuple[int, int]:
     """Return the number and the size of the spans that `choose_by_span` divides a vocabulary into: about sqrt(V)."""
     size = 2 ** round(math.log2(vocab_size) / 2)
@@ -135,8 +141,7 @@ class Reader:
         reads: Reads | None = None,
     ) -> None:
         wide = torch.promote_types(dtype, torch.float32)
-        chunk_bytes = _CHUNK_BYTES["cpu" if device.type == "cpu" else "cuda"]
-        self._rows, self._few = chunk_rows(chunk_bytes, vocab_size * wide.itemsize)
+        self._rows, self._few = rows_at_once(vocab_size, dtype, device)
         self._raw = torch.empty(min(slots, self._rows), vocab_size, dtype=dtype, device=device)
         self._kept: Tensor | None = None  # [slots, V], made when a posterior is watched
         self._kept_lse = torch.empty(slots, dtype=wide, device=device)

@@ -20,7 +20,7 @@ from surelock.engines.captured import Capture, CapturedForward, Graph, bucket_of
 from surelock.engines.fused import Backend, can_fuse, compiled_elementwise, compiled_reading
 from surelock.engines.inputs import Room, Rows, fillers, rows_of, upload
 from surelock.engines.lending import Lender, at_most_on_a_cpu
-from surelock.engines.posterior import KeptRows, Reader
+from surelock.engines.posterior import KeptRows, Reader, rows_at_once
 from surelock.engines.stopwatch import Stopwatch
 from surelock.environment import value_of
 from surelock.model.machine import free_memory, total_memory
@@ -105,11 +105,10 @@ class Memory:
     def __init__(self, network: Network, kind: Kind, capture: Capture | None, backend: Backend) -> None:
         device, room, config = network.head_weight.device, kind.room, network.config
         self.key, self.watch = kind, Stopwatch(device)
-        self.layout = Layout((), room.passes)  # of the run
-        self.logits: Tensor | None = None
+        self._logits: Tensor | None = None  # of all slots
         if kind.keep_logits:
             with torch.inference_mode(False):  # callers change them
-                self.logits = network.head_weight.new_zeros(room.slots, config.vocab_size)
+                self._logits = network.head_weight.new_zeros(room.slots, config.vocab_size)
         elementwise, reads = PLAIN, None
         if kind.layers:
             elementwise = compiled_elementwise(config, network.dtype, device, backend)
@@ -121,13 +120,20 @@ class Memory:
         if capture is not None:
             sizes = buckets(room.spare, kind.layers)
             self.captured = CapturedForward(self.packed, partial(fillers, config, room), sizes, device, capture)
-        self._forget()
+
+    def begin(self, layout: Layout) -> None:
+        """Serve a run of a layout, which fits the room."""
+        self.layout = layout
+        with torch.inference_mode(False):
+            self.logits = None if self._logits is None else self._logits[: sum(layout.lengths)]
+        self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
+        self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
     @property
     def nbytes(self) -> int:
         """What it keeps: its tables, and of graphs what their largest takes between its layers."""
         own = self.packed.cache.nbytes + self.reader.nbytes
-        logits = 0 if self.logits is None else self.logits.nbytes
+        logits = 0 if self._logits is None else self._logits.nbytes
         graphs = 0 if self.captured is None else self.captured.nbytes + _graph_bytes(self.packed.network, self.key)
         return own + logits + graphs
 
@@ -135,13 +141,8 @@ class Memory:
     def reset(self) -> None:
         self.packed.cache.reset()
         self.reader.reset()
-        if self.logits is not None:
-            self.logits.zero_()
-        self._forget()
-
-    def _forget(self) -> None:
-        self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
-        self.hidden = torch.empty(0)  # [K, d_model], guidance applied
+        if self._logits is not None:
+            self._logits.zero_()
 
     def places(self, slots: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor]]:
         """Each table of the cache, and the rows of it that slots are, in every pass."""
@@ -160,9 +161,11 @@ def memory_bytes(network: Network, kind: Kind) -> int:
     """Return what a memory of a kind takes at most, once it keeps a posterior of each slot."""
     config, room, size = network.config, kind.room, network.dtype.itemsize
     layers = 1 if room.once else config.n_layers
-    kept = 2 * layers * config.n_kv_heads * config.head_size * room.spare * size
-    tables = 2 + kind.keep_logits  # posteriors and, at most as many, logits
-    return kept + tables * room.slots * config.vocab_size * size + _graph_bytes(network, kind)
+    of_slot = 2 * layers * config.n_kv_heads * config.head_size + config.shifted * config.d_model
+    made, _ = rows_at_once(config.vocab_size, network.dtype, network.head_weight.device)
+    rows = (1 + kind.keep_logits) * room.slots + min(made, room.slots)  # of posteriors and logits
+    slots = room.spare + 2  # with spare and zero ones, in which the arrays of numbers are lost
+    return size * (of_slot * slots + config.vocab_size * rows) + _graph_bytes(network, kind)
 
 
 def _graph_bytes(network: Network, kind: Kind) -> int:
@@ -231,7 +234,7 @@ class TorchEngine:
         capture = self._capture if kind.graphs else None
         make = partial(Memory, self.network, kind, capture, self._backend)
         memory = self._lender.lend(kind, memory_bytes(self.network, kind), make)
-        memory.layout = layout
+        memory.begin(layout)
         return memory
 
     def release(self, memory: Memory) -> None:
@@ -283,8 +286,8 @@ class TorchEngine:
 
     def _compiles(self) -> bool:
         """Whether layers take compiled functions."""
-        one, varlen = len(self._devices) == 1, has_varlen(self.config, self.dtype, self.device)
-        return self.fused and one and varlen and can_fuse(self.device)
+        can = self.fused and len(self._devices) == 1 and can_fuse(self.device)
+        return can and has_varlen(self.config, self.dtype, self.device)
 
     def _kind(self, layout: Layout, keep_logits: bool) -> Kind:
         varlen = has_varlen(self.config, self.dtype, self.device)

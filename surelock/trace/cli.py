@@ -1,7 +1,6 @@
 """`surelock decode`: continues one prompt, or a file of them in batches."""
 
 import argparse
-import codecs
 import json
 import sys
 from collections.abc import Collection, Iterable, Sequence
@@ -192,9 +191,9 @@ class _Run:
     def _print(self, task: Task, line: dict[str, Any]) -> None:
         if self._as_text:
             whole = task.head["chat"] or self._lm.mask_id in task.tokens
-            _print(("" if whole else line["prompt"]) + line["text"])
+            print(("" if whole else line["prompt"]) + line["text"], flush=True)
         if self._as_lines:
-            _print(_json(line))
+            print(json.dumps(line, ensure_ascii=False), flush=True)
 
 
 def _decoded(lm: LanguageModel, batch: Sequence[Task], bar: Any, left: str, observe: bool) -> list[Decoded]:
@@ -223,18 +222,6 @@ def _line(lm: LanguageModel, decoded: Decoded) -> dict[str, Any]:
     rows = int(decoded.totals.rows().computed.sum())
     totals = asdict(decoded.totals.totals())
     return {**task.head, "text": text, "rows": rows, **totals, "version": surelock.__version__}
-
-
-def _print(text: str) -> None:
-    """Print a text, with escapes for characters that the standard output cannot write."""
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
-
-
-def _json(line: dict[str, Any]) -> str:
-    """A line as JSON, in ASCII where the standard output writes no Unicode."""
-    encoding = codecs.lookup(sys.stdout.encoding or "utf-8").name
-    return json.dumps(line, ensure_ascii=encoding != "utf-8")
 
 
 def _summary(lines: list[dict[str, Any]]) -> str:

@@ -1,5 +1,5 @@
 // Encodes texts and shows all pieces: `node tests/js/tokens.js FOLDER`. FOLDER holds a model's tokenizer, the input
-// {texts, size} as JSON.
+// {texts, size, classes} as JSON, with the server's letters and numbers.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,11 +7,9 @@ import { TextTokenizer } from "../../assets/js/decode/tokenizer.js";
 
 const [folder] = process.argv.slice(2);
 const read = (...parts) => JSON.parse(readFileSync(join(...parts), "utf8"));
-const [json, config, { classes }] = ["tokenizer.json", "tokenizer_config.json", "browser.json"].map((name) =>
-  read(folder, name),
-);
+const [json, config] = ["tokenizer.json", "tokenizer_config.json"].map((name) => read(folder, name));
+const { texts, size, classes } = JSON.parse(readFileSync(0, "utf8"));
 const tokenizer = new TextTokenizer(json, config, classes);
-const { texts, size } = JSON.parse(readFileSync(0, "utf8"));
 const ids = Array.from({ length: size }, (_, id) => id);
 const encoded = {
   ids: texts.map((text) => tokenizer.encode(text)),
