@@ -39,7 +39,7 @@ class Told:
     def __init__(self, config: Any) -> None:
         self.config, self.readings = config, []
 
-    def memory(self, layout: Layout) -> list[Any]:
+    def memory(self, layout: Layout, keep_logits: bool = False) -> list[Any]:
         self.readings.append([])
         return self.readings[-1]
 

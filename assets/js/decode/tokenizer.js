@@ -45,7 +45,8 @@ function splitting(step, classes) {
   if (step?.type === "Split" && step.pattern.Regex) {
     return { ...step, pattern: { Regex: spelled(step.pattern.Regex, classes) } };
   }
-  if (step?.type !== "ByteLevel" || step.use_regex === false) return step;
+  const isPlain = step?.type === "ByteLevel" && step.use_regex !== false && !step.add_prefix_space;
+  if (!isPlain) return step; // a space before a text stands before the text alone, not before its parts
   const words = { type: "Split", pattern: { Regex: spelled(GPT2, classes) }, behavior: "Isolated", invert: false };
   return { type: "Sequence", pretokenizers: [words, { ...step, use_regex: false }] };
 }
