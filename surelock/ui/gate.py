@@ -107,8 +107,9 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
+        unread = asyncio.timeout(None)
         try:
-            async with asyncio.timeout(None) as unread:
+            async with unread:
                 await self._answer(scope, receive, _in_time(send, unread))
         except TimeoutError:
             if not unread.expired():
