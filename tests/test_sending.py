@@ -1,7 +1,7 @@
 """Nothing is sent under a lock, and every send has a time limit: a client that reads nothing holds up no other."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -120,7 +120,7 @@ def test_a_client_that_reads_nothing_is_let_go(streams: bool) -> None:
     """One that reads a piece now and then is not, however long it takes."""
     closed: list[str] = []
 
-    async def endless() -> Any:
+    async def endless() -> AsyncGenerator[bytes]:
         try:
             while True:
                 yield b"x" * 100_000
