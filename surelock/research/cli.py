@@ -104,7 +104,10 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
 def report(experiment: Experiment, command: str, lab: Lab, records: list[Record], directory: Path) -> pd.DataFrame:
     """Write the tables of finished cells, and return the first of them."""
     frame = table_of(experiment, records, directory)
-    write_report(directory, experiment, command, lab.setup(), frame, _judges(experiment, lab, records, directory))
+    setup = lab.setup()
+    sources = {file_of(record["cell"]["source"]) for record in records}
+    setup["data"] = {name: digest for name, digest in setup["data"].items() if name in sources}
+    write_report(directory, experiment, command, setup, frame, _judges(experiment, lab, records, directory))
     return frame
 
 
