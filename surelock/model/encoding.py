@@ -188,12 +188,9 @@ class Encoder:
         read = self.tokenizer(
             text, add_special_tokens=False, split_special_tokens=split, return_offsets_mapping=True, verbose=False
         )
-        found = []
-        for i, (start, stop) in zip(read["input_ids"], read["offset_mapping"], strict=True):
-            is_unknown = i == self.tokenizer.unk_token_id and text[start:stop].strip() != self.tokenizer.unk_token
-            if i in markup and not is_unknown:
-                found.append((i, start, stop))
-        return found
+        found = [(i, *place) for i, place in zip(read["input_ids"], read["offset_mapping"], strict=True) if i in markup]
+        unknown, word = self.tokenizer.unk_token_id, self.tokenizer.unk_token
+        return [(i, start, stop) for i, start, stop in found if i != unknown or text[start:stop].strip() == word]
 
     def _hidden(self, text: str, markup: frozenset[int], stand_ins: _StandIns) -> str:
         """A text in which a character stands for each part that would be markup, and for each mask."""
@@ -252,9 +249,12 @@ class Encoder:
 
     def _rendered(self, text: Rendering, markup: frozenset[int]) -> list[int]:
         """The ids of a rendering. Read at once, if nothing but its markup is read as markup."""
-        read = [i for i, _, _ in self._found(text, markup)]
+        whole = self._ids(text)
+        read = [i for i in whole if i in markup]
+        if self.tokenizer.unk_token_id in read:
+            read = [i for i, _, _ in self._found(text, markup)]
         if read == [each for each in text.parts if isinstance(each, int)]:
-            return self._ids(text)
+            return whole
         ids = []
         for part in text.parts:
             if isinstance(part, int):
