@@ -144,8 +144,8 @@ def touch(page: Page, lane: int, cell: int, word: str) -> None:
     page.click(".sl-touch >> text=another word")
     page.fill(".sl-touch-form input", word)
     page.press(".sl-touch-form input", "Enter")
-    until(page, "surelock.page.now.touches && surelock.live.run?.trace === surelock.stage.trace", 60)
-    until(page, "surelock.live.run.over", 90)
+    until(page, "surelock.page.now.touches && surelock.live.run?.trace === surelock.stage.trace")
+    until(page, "surelock.live.run.over")
 
 
 SIMULATED = Path(__file__).with_name("simulated.js").read_text("utf-8")  # no server that computes

@@ -13,7 +13,7 @@ ESTIMATE = "Estimate"
 def drawn(page: Page, app: App) -> None:
     """The recorded run, at a step in its middle, with its curves drawn and in sight."""
     arrive(page, f"{app.url}/?race=steps")
-    seek(page, 60)
+    seek(page, 50)
     page.evaluate("surelock.stage.lower.scrollIntoView()")
     until(page, "document.querySelector('.sl-plot')?.data?.length >= 4")
 
@@ -27,7 +27,7 @@ def opened(page: Page) -> None:
 def locked_shown(page: Page) -> int:
     """Locked cells of SureLock's grid as the page draws them."""
     return page.evaluate(
-        "(({ drawer: { epsilon }, trace: { lanes: [, lane] } }) => [...(epsilon.states(lane, 60) ?? lane.row(60))]"
+        "(({ drawer: { epsilon }, trace: { lanes: [, lane] } }) => [...(epsilon.states(lane, 50) ?? lane.row(50))]"
         ".filter((state) => state === 2).length)(surelock.stage)"
     )
 
@@ -38,7 +38,7 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     locks = "(p) => p > 16 && surelock.stage.trace.lanes[1].lockStep(p, 127) >= 0"
     page.evaluate(
         f"""() => {{ const {{ stage }} = surelock;
-            for (const p of [16, [...Array(128).keys()].find({locks})]) stage.cells.press(stage.sides[1], p); }}"""
+            for (const p of [16, [...Array(128).keys()].find({locks})]) stage.cells.pin(p); }}"""
     )
     until(page, "document.querySelector('.sl-plot')?.data?.filter(({ mode }) => mode === 'markers').length >= 2")
     assert "A diamond is where" in page.inner_text(".sl-figure >> nth=0")
@@ -88,13 +88,13 @@ def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
         page.keyboard.press("ArrowUp")
     would = locked_shown(page)
     assert would > was
-    told = f"ε 5e-3: “SureLock” would have locked {would} tokens by its step 61, not {was}."
+    told = f"ε 5e-3: “SureLock” would have locked {would} tokens by its step 51, not {was}."
     assert page.text_content(".sl-epsilon-row p") == told, "it says whose locks it counts"
-    spoken = f"ε 5e-3, “SureLock”: {would} locked, not {was}, by its step 61"
+    spoken = f"ε 5e-3, “SureLock”: {would} locked, not {was}, by its step 51"
     assert handle.get_attribute("aria-valuetext") == spoken
     expect(page.locator(".sl-side >> nth=1")).to_contain_text(ESTIMATE)
     expect(page.locator(".sl-side >> nth=0")).not_to_contain_text(ESTIMATE)
-    assert page.evaluate("Number(surelock.stage.root.dataset.step)") == 60, "the arrows move the handle alone"
+    assert page.evaluate("Number(surelock.stage.root.dataset.step)") == 50, "the arrows move the handle alone"
     page.keyboard.press("Escape")
     assert locked_shown(page) == was and not page.is_visible(".sl-estimate")
     box = page.locator(".sl-epsilon-grip").bounding_box()

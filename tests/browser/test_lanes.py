@@ -122,5 +122,5 @@ def test_a_paused_run_is_touched_and_its_race_goes_on_afterwards(page: Page, app
     page.click(".sl-untouch")
     assert page.evaluate("surelock.stage.trace.count") < 128, "it rests as it did"
     page.click(".sl-control-pause")
-    until(page, "surelock.live.run.over", 90)
+    until(page, "surelock.live.run.over")
     assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [128, 128]

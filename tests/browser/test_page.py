@@ -44,7 +44,7 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     assert told.startswith("“SureLock") and " % of the work" in told
     page.locator(".sl-lower").scroll_into_view_if_needed()  # what nobody sees is not drawn
 
-    page.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 16)")
+    page.evaluate("surelock.stage.cells.pin(16); surelock.stage.cells.compare(surelock.stage.sides[1], 16)")
     page.wait_for_function("document.querySelector('.sl-plot')?.data?.some((line) => line.name.endsWith('(16)'))")
     page.wait_for_function("document.querySelectorAll('.sl-top-name').length === 10")
 

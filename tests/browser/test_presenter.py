@@ -88,6 +88,7 @@ def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> N
     tip = page.locator(".sl-tip").bounding_box()
     assert tip is not None and abs(tip["x"] - x) < 60 and abs(tip["y"] - y) < 60
     page.mouse.click(x, y)
+    expect(page.locator(".sl-touch-box")).to_be_visible()
     menu = page.locator(".sl-touch-box").bounding_box()
     assert menu is not None and 0 < menu["x"] - x < 160, "beside its cell, magnified"
     page.keyboard.press("Escape")

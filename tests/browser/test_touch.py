@@ -42,7 +42,7 @@ def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(page:
     if menu.locator("[role=menuitem]").first.get_attribute("aria-current"):
         page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    until(page, f"surelock.page.now.touches && surelock.live.run.over && {OVER}", 90)
+    until(page, f"surelock.page.now.touches && surelock.live.run.over && {OVER}")
     said = page.locator(".sl-touched")
     expect(said).to_contain_text("Your word changed ")
     names = page.locator(".sl-side h2").all_inner_texts()
@@ -57,10 +57,10 @@ def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(page:
     assert page.locator(".sl-side").count() == 2 and page.evaluate("surelock.page.now.touches") is None
 
     phone.goto(link)
-    until(phone, "window.surelock?.stage.trace", 60)
+    until(phone, "window.surelock?.stage.trace")
     assert phone.evaluate("[surelock.stage.trace.provisional, surelock.stage.trace.count]") == [True, 0]
     assert phone.evaluate("surelock.stage.trace.header.prompt") == PROMPT
-    until(phone, f"surelock.page.now.touches && {OVER}", 120)
+    until(phone, f"surelock.page.now.touches && {OVER}")
     assert phone.evaluate(TOKENS) == sent
     assert phone.inner_text(".sl-touched") == told and phone.inner_text(".sl-status") == ""
     seek(phone, 10)
