@@ -115,7 +115,7 @@ class Encoder:
         turn = {"role": "user", "content": text}
         return self.encode(self.render([turn], add_generation_prompt=True, enable_thinking=False), special=False)
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: list[int]) -> str:
         """Return the text of token ids without special tokens, and without the space that the tokenizer put before it.
 
         Spaces are not tidied up: a text that was encoded comes back as it was.
@@ -222,7 +222,7 @@ class Encoder:
                 return alone if self._says([*first, *alone]) == self._says(whole) else whole[len(first) :]
         return alone
 
-    def _says(self, ids: Sequence[int]) -> str:
+    def _says(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _keeps_its_space(self) -> bool:
