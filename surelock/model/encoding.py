@@ -129,7 +129,7 @@ class Encoder:
         turn = {"role": "user", "content": text}
         return self.encode(self.render([turn], add_generation_prompt=True, enable_thinking=False), special=False)
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: list[int]) -> str:
         """Return the text of token ids without special tokens, and without the space that the tokenizer put before it.
 
         Spaces are not tidied up: a text that was encoded comes back as it was.
@@ -237,8 +237,13 @@ class Encoder:
                 return alone if self._says([*first, *alone]) == self._says(whole) else whole[len(first) :]
         return alone
 
+<<<<<<< HEAD
     def _says(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode([*ids], skip_special_tokens=False, clean_up_tokenization_spaces=False))
+=======
+    def _says(self, ids: list[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+>>>>>>> h-b
 
     def _keeps_its_space(self) -> bool:
         """Whether the tokenizer puts a space before a text which its decoder leaves there, as GPT-2's may."""
