@@ -237,13 +237,8 @@ class Encoder:
                 return alone if self._says([*first, *alone]) == self._says(whole) else whole[len(first) :]
         return alone
 
-<<<<<<< HEAD
     def _says(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode([*ids], skip_special_tokens=False, clean_up_tokenization_spaces=False))
-=======
-    def _says(self, ids: list[int]) -> str:
-        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
->>>>>>> h-b
 
     def _keeps_its_space(self) -> bool:
         """Whether the tokenizer puts a space before a text which its decoder leaves there, as GPT-2's may."""
