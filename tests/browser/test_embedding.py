@@ -44,6 +44,7 @@ def test_the_page_in_a_frame(page: Page, app: App, tmp_path: Path) -> None:
     assert frame.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
     frame = framed(page, tmp_path, f"{app.url}/?embed&step=9999999999&lanes=two")
+    until(frame, "surelock.live.run?.over")
     assert frame.locator(".sl-side h2").count() == 2 and "damaged at step" in frame.inner_text(".sl-status")
 
 

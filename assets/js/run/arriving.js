@@ -62,7 +62,7 @@ export class Arriving {
     const lanes = page.now.recorded?.header.lanes ?? [{ name: "Every token", compute: { kind: "everything" } }];
     const trace = provisional(settings, lanes);
     const model = new URLSearchParams(settings).get("model") ?? "";
-    page.set({ prompt: trace.header.prompt, wanted: view, linked: { ...story, settings, model } });
+    page.set({ prompt: trace.header.prompt, wanted: view, linked: { ...story, settings, model, problem } });
     this.stage.show(trace, { live: true, label: "This link:" });
     this.#tell(problem, this.kept.tab.problem);
     this.stage.arrive(location.search);

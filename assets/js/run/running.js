@@ -297,7 +297,10 @@ export class Running {
     trace.race.live = false;
     const { linked } = this.run;
     if (end === "failed" && linked?.touches) return this.#without(linked, problem);
-    if (end === "finished" && !problem) this.run.note = note ||= otherTokens(linked, trace);
+    if (end === "finished" && !problem) {
+      note = [linked?.problem, note || otherTokens(linked, trace)].filter(Boolean).join(" ");
+      this.run.note = note;
+    }
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     let sentence =
       problem ?? (end === "stopped" ? `Stopped after ${trace.race.done}.` : (branching?.parted ?? note ?? ""));
