@@ -38,7 +38,7 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     locks = "(p) => p > 16 && surelock.stage.trace.lanes[1].lockStep(p, 127) >= 0"
     page.evaluate(
         f"""() => {{ const {{ stage }} = surelock;
-            for (const p of [16, [...Array(128).keys()].find({locks})]) stage.cells.pin(p); }}"""
+            for (const p of [16, [...Array(128).keys()].find({locks})]) stage.cells.compare(stage.sides[1], p); }}"""
     )
     until(page, "document.querySelector('.sl-plot')?.data?.filter(({ mode }) => mode === 'markers').length >= 2")
     assert "A diamond is where" in page.inner_text(".sl-figure >> nth=0")

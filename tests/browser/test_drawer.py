@@ -67,7 +67,7 @@ def press(page: Page, lane: int, cell: int) -> None:
 
 def race_epsilon(page: Page) -> None:
     """Make another ε a lane."""
-    until(page, "surelock.stage.drawer.epsilon")
+    until(page, "surelock.stage.drawer?.epsilon")
     page.evaluate("surelock.stage.drawer.epsilon.put(0.1)")
     page.click(".sl-epsilon-actions >> text=Race it")
 
