@@ -195,7 +195,7 @@ def routes() -> list[BaseRoute]:
 
 def first_parts() -> list[str]:
     """Return the names of the files that page.js imports at once; the other parts come when they are needed."""
-    return re.findall(rf'from"\./({PART}[\w-]+\.js)"', (ASSETS / "scripts" / "page.js").read_text("utf-8"))
+    return re.findall(rf'(?:from|import)"\./({PART}[\w-]+\.js)"', (ASSETS / "scripts" / "page.js").read_text("utf-8"))
 
 
 def page_head() -> str:
