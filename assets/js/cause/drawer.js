@@ -68,6 +68,7 @@ export class Drawer {
     const moves = !this.isOpen || this.from !== side.lane;
     Object.assign(this, { cell, from: side.lane });
     this.turnTo(side.lane);
+    this.inspector.turnTo(cell);
     if (moves) {
       this.node.hidden = false;
       this.#stand();
@@ -117,7 +118,7 @@ export class Drawer {
     if (!this.isOpen) return;
     if (epsilon.lane) epsilon.moveTo(trace.race.reached(epsilon.lane, step));
     this.curve.draw(cell, step);
-    this.inspector.draw(cell, step);
+    this.inspector.draw(step);
   }
 
   /** Starts a lane. Its progress is told here, where it was asked for, and has the focus: the button pressed is gone. */

@@ -59,10 +59,14 @@ export class Inspector {
     setText(this.note, text);
   }
 
-  /** A position at the cursor's step: each lane's own step is said beside its name. */
-  draw(cell, step) {
+  turnTo(cell) {
     if (cell !== this.cell) this.say("");
     this.cell = cell;
+  }
+
+  /** The position at the cursor's step: each lane's own step is said beside its name. */
+  draw(step) {
+    const { cell } = this;
     setText(this.title, `Position ${cell}${this.trace.given[cell] ? " (prompt)" : ""}`);
     this.#namePins(step);
     setText(this.pinButton, page.now.pins.has(cell) ? "Unpin" : "Pin");
