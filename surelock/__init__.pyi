@@ -1,4 +1,4 @@
-from .decoding.choices import Decoder as Decoder
+from .decoding.algorithm import NonFiniteLogits as NonFiniteLogits
 from .decoding.compute import BlockCache as BlockCache
 from .decoding.compute import BudgetRule as BudgetRule
 from .decoding.compute import ComputeRule as ComputeRule
@@ -6,6 +6,7 @@ from .decoding.compute import DelayedCache as DelayedCache
 from .decoding.compute import EntropyCache as EntropyCache
 from .decoding.compute import Everything as Everything
 from .decoding.compute import SelectRule as SelectRule
+from .decoding.decoder import Decoder as Decoder
 from .decoding.ends import filled as filled
 from .decoding.events import Event as Event
 from .decoding.locking import LockByAge as LockByAge
@@ -14,7 +15,6 @@ from .decoding.locking import UnlockRule as UnlockRule
 from .decoding.loop import decode as decode
 from .decoding.loop import generate as generate
 from .decoding.rules import register as register
-from .decoding.run import NonFiniteLogits as NonFiniteLogits
 from .decoding.settings import DecodeSettings as DecodeSettings
 from .decoding.step import Step as Step
 from .decoding.stream import stream as stream

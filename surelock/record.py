@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from surelock.decoding.choices import check_owners
+from surelock.decoding.decoder import check_owners
 from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.presets import PRESETS, preset_of
 from surelock.decoding.recommended import recommended

@@ -817,16 +817,15 @@ class Run:
 
     def candidate(self, i: int, logits: Tensor, noise: np.ndarray | None) -> int:
         """argmax, or Gumbel-max: argmax of exp(logit) / (-log u)^T; never the mask token, nothing that says an n-gram
-        again unless nothing else is left.
+        again.
         """
         scores = logits.numpy().copy()
         scores[list(self.never(i))] = -math.inf
         self.meet("no end before given words", int(np.argmax(logits.numpy())) in self.never(i) - {self.mask_id})
         fresh = scores.copy()
         fresh[list(self.said(i))] = -math.inf
-        if np.isfinite(fresh).any():
-            self.trace.forbidden += int(fresh.argmax() != scores.argmax())
-            scores = fresh
+        self.trace.forbidden += int(fresh.argmax() != scores.argmax())
+        scores = fresh
         if noise is not None and self.plan.by_span:
             return self.from_a_span(scores / self.plan.temperature, -np.log(-np.log(noise)))
         if noise is not None:

@@ -14,7 +14,7 @@ from surelock import BudgetRule, DecodeSettings, Everything, LockRule
 from surelock.__main__ import main
 from surelock.bench.random_weights import SHAPES, write_random
 from surelock.bench.timing import refusal
-from surelock.decoding.choices import Decoder
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode
 from surelock.engines import onnx
 from surelock.research.bench import llada

@@ -19,7 +19,7 @@ import surelock
 from surelock import loading
 from surelock.__main__ import main
 from surelock.decoding import loop, rules
-from surelock.decoding.choices import from_flat
+from surelock.decoding.decoder import from_flat
 from surelock.decoding.described import presets_for
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE

@@ -11,8 +11,8 @@ import torch
 
 import surelock
 from surelock import DecodeSettings, Everything, LanguageModel, LockByAge, LockRule, SelectRule
-from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import ComputeRule
+from surelock.decoding.decoder import Decoder
 from surelock.quality import commit_error as module
 from surelock.quality.commit_error import CommitError, Shadow, commit_error
 from surelock.record import record_run

@@ -16,8 +16,8 @@ from test_training import options, write_corpora
 import surelock
 from surelock import DecodeSettings, Everything, LockRule, SelectRule
 from surelock.config import LLADA_8B
-from surelock.decoding.choices import Decoder
-from surelock.decoding.run import Run
+from surelock.decoding.algorithm import Run
+from surelock.decoding.decoder import Decoder
 from surelock.engines import attention, fused, posterior
 from surelock.engines import torch as torch_engine
 from surelock.engines.captured import Graph

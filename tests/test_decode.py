@@ -258,11 +258,19 @@ def test_two_runs_at_a_time_do_not_meet(lm: LanguageModel) -> None:
     assert all(same(a, b) and same(a, c) for a, (b, c) in zip(alone, pairs, strict=True))
 
 
-def test_without_another_choice_a_token_comes_again(lm: LanguageModel) -> None:
-    """More positions than tokens: repeating is better than committing the mask."""
-    settings = DecodeSettings(gen_length=60, no_repeat_ngram_size=1, suppress_eos=True)
+def test_more_positions_than_words_cannot_be_without_repeats(lm: LanguageModel) -> None:
+    words = lm.config.vocab_size - len({MASK, *lm.ends})
+    for size in (1, 2):
+        settings = DecodeSettings(gen_length=words, no_repeat_ngram_size=size)
+        said = (
+            f"no_repeat_ngram_size must be 0 for this model: of {words} words some must come twice in {words + 1} pos"
+        )
+        with pytest.raises(ValueError, match=said):
+            surelock.decode(lm, [[5]], settings)
+    settings = DecodeSettings(gen_length=words - 1, no_repeat_ngram_size=1)
     tokens = list(surelock.decode(lm, [[5]], settings, compute=Everything()))[-1].tokens[0].tolist()
-    assert set(tokens) == set(range(lm.config.vocab_size)) - {MASK, EOS}
+    said = [token for token in tokens if token not in lm.ends]
+    assert len(said) == len(set(said)) and MASK not in said
 
 
 def test_generate_cuts_at_the_first_eos(stories: LanguageModel) -> None:

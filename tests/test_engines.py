@@ -208,9 +208,9 @@ WITHOUT_TORCH = """
 import pickle, sys
 for name in ("torch", "transformers", "safetensors"):
     sys.modules[name] = None
-from surelock.decoding.choices import Decoder
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.locking import LockRule
-from surelock.decoding.run import Run
+from surelock.decoding.algorithm import Run
 from surelock.decoding.settings import DecodeSettings
 from surelock.engines import onnx
 from surelock.engines.onnx import OnnxEngine

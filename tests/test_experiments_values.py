@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import surelock
 from surelock import DecodeSettings, Entropy, Everything, LockRule, Margin, SelectRule
-from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Both
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.locking import UnlockRule
 from surelock.model.bound import conditional_bound
 from surelock.research import estimates, theory

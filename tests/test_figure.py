@@ -12,7 +12,7 @@ import pytest
 
 import surelock
 from surelock.__main__ import main
-from surelock.decoding.choices import from_flat
+from surelock.decoding.decoder import from_flat
 from surelock.decoding.rules import COMPUTE, UNMASK
 from surelock.places import ASSETS
 from surelock.record import record_run

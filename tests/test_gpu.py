@@ -21,7 +21,7 @@ import surelock
 from surelock import DecodeSettings, LockRule, Replay
 from surelock.__main__ import main
 from surelock.config import LLADA_8B
-from surelock.decoding.choices import Decoder
+from surelock.decoding.decoder import Decoder
 from surelock.engines import attention, break_even, captured, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.inputs import pack, unpack

@@ -24,7 +24,7 @@ from tokenizers import Tokenizer, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 
 import surelock
-from surelock.decoding.run import NonFiniteLogits
+from surelock.decoding.algorithm import NonFiniteLogits
 from surelock.harness import __main__ as harness
 from surelock.harness import model as module
 from surelock.harness.arguments import read_request

@@ -24,8 +24,8 @@ from test_oracle import ADDED, MODELS, Case, agree, make_model
 import surelock
 from surelock import DecodeSettings, Everything, LockRule
 from surelock.config import LLADA_8B
-from surelock.decoding.choices import Decoder
-from surelock.decoding.run import Run
+from surelock.decoding.algorithm import Run
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.step import Layout, lent
 from surelock.engines import captured, inputs, lending, posterior
 from surelock.engines import onnx as onnx_engine

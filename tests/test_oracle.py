@@ -582,6 +582,8 @@ def cases(
     if canvases:
         prompts = [punched(rng, prompt, ordered) if rng.random() < 0.9 else prompt for prompt in prompts]
         values |= draw(canvas_sizes(prompts, size))
+    if vocab - 3 < max(map(len, prompts)) + values["gen_length"]:  # so few words must come again
+        values["no_repeat_ngram_size"] = 0
     case = Case(model, prompts, values, draw(computes(pair)), observe=draw(st.booleans()))
     steps = values["steps"] or max(len(masks_of(prompt, values)) for prompt in prompts)
     wish = wishes(steps, len(lengths), vocab)

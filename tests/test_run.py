@@ -15,8 +15,8 @@ from surelock import (
     UnlockRule,
 )  # fmt: skip
 from surelock.config import NetworkConfig, Shape
+from surelock.decoding.algorithm import NonFiniteLogits, Run
 from surelock.decoding.compute import Changes
-from surelock.decoding.run import NonFiniteLogits, Run
 from surelock.decoding.state import Slots, State
 from surelock.decoding.step import Plan, Reading, Step
 

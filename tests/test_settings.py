@@ -34,8 +34,8 @@ from surelock import (
     decode,
 )
 from surelock.__main__ import _parser
-from surelock.decoding.choices import from_flat, plain_choice, read_compute, read_unmask
 from surelock.decoding.compute import Both
+from surelock.decoding.decoder import from_flat, plain_choice, read_compute, read_unmask
 from surelock.decoding.flags import given_settings
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE, UNMASK, flat_settings

@@ -8,7 +8,7 @@ import pytest
 
 import surelock
 from surelock.decoding import snapshots as module
-from surelock.decoding.choices import Decoder
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.events import Event
 from surelock.decoding.snapshots import EVERY, Allowance, Snapshots
 from surelock.quality.commit_error import Shadow

@@ -12,7 +12,7 @@ import surelock
 from surelock import DecodeSettings, Everything, LockRule
 from surelock.bench import decode as bench
 from surelock.decoding import loop
-from surelock.decoding.choices import Decoder
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode
 from surelock.engines import stopwatch
 from surelock.engines.posterior import Reader

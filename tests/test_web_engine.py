@@ -21,7 +21,7 @@ import surelock
 from surelock.browser_parts import FILE, browser_parts
 from surelock.browser_parts import main as write_parts
 from surelock.config import Shape
-from surelock.decoding.choices import Decoder, plain_event
+from surelock.decoding.decoder import Decoder, plain_event
 from surelock.decoding.unmasking import Replay
 from surelock.engines.graph import graphs
 from surelock.places import ASSETS

@@ -15,7 +15,7 @@ from test_javascript import needs_node, node
 from vectors import packed, packed_fields, packed_plan
 
 import surelock
-from surelock.decoding.choices import Decoder
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.decoding.unmasking import Replay
 from surelock.quality import commit_error

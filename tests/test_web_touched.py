@@ -10,7 +10,7 @@ from test_javascript import needs_node, needs_packages, node
 
 import surelock
 from surelock.config import Shape
-from surelock.decoding.choices import Decoder, plain_event
+from surelock.decoding.decoder import Decoder, plain_event
 from surelock.decoding.events import Event
 from surelock.engines.graph import graphs
 from surelock.places import ASSETS

@@ -27,9 +27,9 @@ from test_oracle import (
 
 import surelock
 from surelock.config import NetworkConfig, Shape
-from surelock.decoding.choices import Decoder, plain_event
+from surelock.decoding.algorithm import Run
+from surelock.decoding.decoder import Decoder, plain_event
 from surelock.decoding.noise import Draws
-from surelock.decoding.run import Run
 from surelock.decoding.step import Plan, Reading, Step
 
 # Browsers decode one prompt at a time, and no block-causal network, whose rows alone rest.

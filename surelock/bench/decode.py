@@ -13,8 +13,8 @@ from tqdm import tqdm
 
 from surelock.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
 from surelock.bench.timing import Figures, load_of_cores, summary, timed
-from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.compute import Everything
+from surelock.decoding.decoder import Decoder, from_flat
 from surelock.decoding.flags import add_choice_flags, read_choices
 from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode

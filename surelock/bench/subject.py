@@ -13,7 +13,7 @@ import torch
 
 from surelock.bench.random_weights import SHAPES, random_model, write_random
 from surelock.bench.timing import Figures
-from surelock.decoding.choices import Decoder
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
 from surelock.engines.flags import add_model_flags

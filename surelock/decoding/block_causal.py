@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from surelock.decoding.state import Canvas, Schedule, Slots
+from surelock.decoding.state import Slots, State
 
 
 class BlockCausal:
@@ -12,35 +12,35 @@ class BlockCausal:
     rows *settle*: the next step computes them once more, locked ones too. Their keys and values are then exact, since
     no later token changes them. Rows of later blocks rest until their block begins, since no row sees them.
 
-    size: positions of a block; None is a network in which every row sees all others, where no row rests.
-    rests, settles: [total] bool, rows that no rule decides about in this step, and those that it makes exact.
+    state: of the run, whose `rests` and `settles` are set before each step.
+    size: positions of a block.
     """
 
-    def __init__(self, canvas: Canvas, schedule: Schedule, size: int | None) -> None:
-        self._canvas, self._schedule, self._size = canvas, schedule, size
-        self.rests, self.settles, self._exact = np.zeros((3, canvas.total), dtype=bool)
+    def __init__(self, state: State, size: int) -> None:
+        self._state, self._size = state, size
+        self._exact = np.zeros(state.canvas.total, dtype=bool)
 
     def change(self, slots: Slots) -> None:
         """Changed tokens change the keys and values of their block and of all later ones."""
-        if self._size is not None:
-            for slot in slots.tolist():
-                part = self._canvas.parts[self._canvas.sequence[slot]]
-                self._exact[self._block_of(slot, self._size).start : part.stop] = False
+        canvas = self._state.canvas
+        for slot in slots.tolist():
+            part = canvas.parts[canvas.sequence[slot]]
+            self._exact[self._block_of(slot).start : part.stop] = False
 
     def begin_step(self) -> None:
         """Find the rows that rest and those that settle in the next step, which makes them exact."""
-        if self._size is None:
-            return
-        self.rests[:], self.settles[:] = True, False
-        for b in np.flatnonzero(self._schedule.running).tolist():
-            part = self._canvas.parts[b]
-            masked = np.flatnonzero(self._canvas.masked[part])
-            finished = self._block_of(part.start + int(masked[0]), self._size).start if len(masked) else part.stop
-            self.rests[finished : self._block_of(int(self._schedule.starts[b]), self._size).stop] = False
-            self.settles[part.start : finished] = ~self._exact[part.start : finished]
+        state, canvas, schedule = self._state, self._state.canvas, self._state.schedule
+        state.rests[:] = True
+        state.settles[:] = False
+        for b in np.flatnonzero(schedule.running).tolist():
+            part = canvas.parts[b]
+            masked = np.flatnonzero(canvas.masked[part])
+            finished = self._block_of(part.start + int(masked[0])).start if len(masked) else part.stop
+            state.rests[finished : self._block_of(int(schedule.starts[b])).stop] = False
+            state.settles[part.start : finished] = ~self._exact[part.start : finished]
             self._exact[part.start : finished] = True
 
-    def _block_of(self, slot: int, size: int) -> slice:
-        part = self._canvas.parts[self._canvas.sequence[slot]]
-        begin = part.start + (slot - part.start) // size * size
-        return slice(begin, min(begin + size, part.stop))
+    def _block_of(self, slot: int) -> slice:
+        part = self._state.canvas.parts[self._state.canvas.sequence[slot]]
+        begin = part.start + (slot - part.start) // self._size * self._size
+        return slice(begin, min(begin + self._size, part.stop))

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from surelock.decoding.choices import plain_choice
 from surelock.decoding.compute import ComputeRule
+from surelock.decoding.decoder import plain_choice
 from surelock.decoding.presets import PRESETS, preset_of
 from surelock.decoding.rules import COMPUTE, TYPED, UNMASK, find_installed, outside
 from surelock.decoding.settings import DecodeSettings, Setting, described

@@ -90,6 +90,13 @@ def in_order(events: Sequence[Event], canvas: Canvas, steps: int, vocab_size: in
     return sorted(events, key=lambda event: (event.step, _ORDER.index(event.kind)))
 
 
+def refuse_later(events: Sequence[Event], step: int) -> None:
+    """Raise ValueError for an event of a run that has ended before a step."""
+    for event in events:
+        if event.step >= step:
+            raise ValueError(f"{event.where}: there is no such step, the run ended before step {step}")
+
+
 def _check_place(event: Event, canvas: Canvas, vocab_size: int, policy: UnmaskPolicy) -> None:
     assert event.position is not None
     if event.sequence >= canvas.batch:

@@ -9,16 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from surelock.decoding.algorithm import converged, lock_candidates, percentile
 from surelock.decoding.compute import Changes, ComputeRule
 from surelock.decoding.settings import Described, check, setting
 from surelock.decoding.state import NONE, Slots, State
 from surelock.decoding.step import Flags, Reading
-
-
-def percentile(values: NDArray, m: float) -> float:
-    """The m-th percentile as the lower order statistic: as a gate it admits what linear interpolation does."""
-    k = int(m * (len(values) - 1) / 100)
-    return float(np.partition(values, k)[k])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +56,10 @@ class LockingRule(ComputeRule):
     locks = True
 
     def locked(self, state: State, reading: Reading, wait: int) -> Slots:
-        """Return the slots that lock: the candidates Z (line 20) that have converged.
-
-        A candidate is active, unmasked, and was computed with its token by at least `wait` forward passes.
-        """
-        # Rows of locked slots may be computed, for a probe or where they settle; they are no candidates.
-        # By the paper a position may lock in the step that unmasks it, before any other position has seen its token.
-        # Therefore it must also have been visible for some steps.
-        slots = reading.slots
-        z = np.flatnonzero(~state.masked[slots] & ~state.locked[slots] & (state.visible[slots] >= wait))
-        parts = [z[part] for part in state.split(slots[z])]
-        new = [each[self.converged(state, reading, each)] for each in parts if len(each)]
-        return slots[np.concatenate(new)] if new else slots[:0]
+        """Return the slots that lock: of the `lock_candidates` of each sequence those that have converged."""
+        of_sequences = lock_candidates(state, reading, wait)
+        rows = [z[self.converged(state, reading, z)] for z in of_sequences if len(z)]
+        return reading.slots[np.concatenate(rows)] if rows else NONE
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
         """Return which candidates of one sequence lock, bool in the shape of `z`.
@@ -178,15 +165,9 @@ class LockRule(LockingRule):
         return Changes(self.locked(state, reading, self.visible_steps), unlocked)
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
-        """Return [len(z)] bool (lines 21-23): KL at most epsilon and, with a percentile, uncertainty at most theta.
-
-        theta is that percentile of the uncertainties, 1 - confidence, of all of `z`.
-        """
+        """Return [len(z)] bool: what has `converged`, and has cooled since it was unlocked."""
         kl = reading.kl[z]
-        passes = kl <= self.epsilon
-        if self.percentile is not None:
-            uncertainty = 1 - reading.confidence[z]  # line 18
-            passes &= uncertainty <= percentile(uncertainty, self.percentile)
+        passes = converged(kl, reading.confidence[z], self.epsilon, self.percentile)
         if self.unlock is not None:
             unlocked_at = state.unlocked_at[reading.slots[z]]
             again, cooled = unlocked_at >= 0, state.step > unlocked_at + self.unlock.cooldown

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from surelock.decoding.choices import Decoder
+from surelock.decoding.algorithm import Run
 from surelock.decoding.compute import ComputeRule
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.ends import written
 from surelock.decoding.events import Event
 from surelock.decoding.locking import LockRule
-from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Engine, Plan, Step
 from surelock.decoding.unmasking import LowConfidence, Replay, UnmaskPolicy

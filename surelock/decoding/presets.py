@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from surelock.decoding.choices import Decoder, chosen_kinds
 from surelock.decoding.compute import Everything
+from surelock.decoding.decoder import Decoder, chosen_kinds
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE, TABLES, UNMASK, flat_settings, read_choice, resolved
 from surelock.errors import nearest

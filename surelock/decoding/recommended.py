@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, from_flat
+from surelock.decoding.decoder import Decoder, check_owners, chosen_kinds, from_flat
 from surelock.decoding.rules import flat_settings
 from surelock.decoding.settings import DecodeSettings
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.decoding.choices import Decoder
-from surelock.decoding.run import Run
+from surelock.decoding.algorithm import Run
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.step import Choice, Engine, Plan
 
 if TYPE_CHECKING:

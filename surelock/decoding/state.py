@@ -26,6 +26,7 @@ class Canvas:
     lengths, starts: [B] int64, the number of positions and the first slot of each sequence.
     generated_from: [B] int64, the first slot of each sequence that is masked at the start.
     given_until: [B] int64, the slot behind the last one that is not.
+    has_blanks: whether a mask stands before a given word.
     sequence, position: [total] int64, the sequence of a slot and its position there.
     is_prompt: [total] bool, what is not masked at the start.
     tokens: [total] int64, changed by commits.
@@ -56,6 +57,7 @@ class Canvas:
                 raise ValueError(f"prompt {b} has no mask and gen_length is 0: there is nothing to write")
             self.generated_from[b] += masked[0]
             self.given_until[b] += given[-1] + 1 if len(given) else 0
+        self.has_blanks = bool((self.given_until > self.generated_from).any())
         width = int(self.lengths.max())
         self._shape = (self.batch, width)
         self._cells = self.sequence * width + (width - self.lengths)[self.sequence] + self.position
@@ -208,11 +210,13 @@ class State:
     alive: bool, whether the sequence of the slot has not ended.
     open: bool, whether the present step may commit the slot: masked, in the present block or before it.
     rests: bool, in a block-causal network the slots of finished and of later blocks, which no rule decides about.
+    settles: bool, those of them that the step computes a last time.
     """
 
-    def __init__(self, canvas: Canvas, schedule: Schedule, rests: Flags) -> None:
-        self.canvas, self.schedule, self.rests = canvas, schedule, rests
+    def __init__(self, canvas: Canvas, schedule: Schedule) -> None:
+        self.canvas, self.schedule = canvas, schedule
         self.step = 0
+        self.rests, self.settles = np.zeros((2, canvas.total), dtype=bool)
         self.tokens, self.masked, self.split = canvas.tokens, canvas.masked, canvas.split
         self.locked = np.zeros(canvas.total, dtype=bool)
         self.visible = np.zeros(canvas.total, dtype=int)
@@ -225,6 +229,17 @@ class State:
         self.alive = np.ones(canvas.total, dtype=bool)
         self.open = np.zeros(canvas.total, dtype=bool)
         self._memories: dict[Callable[[int], Any], Any] = {}
+
+    def open_masks(self) -> Slots:
+        """Say which masks the step may commit. Returns those that it must: of blocks in their last step."""
+        due = [NONE]
+        self.open[:] = False
+        for b in np.flatnonzero(self.schedule.running).tolist():
+            part = slice(int(self.canvas.generated_from[b]), int(self.schedule.stops[b]))
+            self.open[part] = self.masked[part]
+            if self.schedule.closing[b]:
+                due.append(np.flatnonzero(self.masked[part]) + part.start)
+        return np.concatenate(due)
 
     def memory(self, kind: Callable[[int], T]) -> T:
         """Return what a rule or a policy remembers from step to step: an instance of its class `kind`.

@@ -10,13 +10,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surelock.config import NetworkConfig
 from surelock.decoding.noise import Draws
+
+if TYPE_CHECKING:
+    from surelock.decoding.algorithm import Run
+    from surelock.decoding.compute import Changes
 
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -60,12 +64,6 @@ class Choice:
             for (start, stop), quota in zip(edges, self.quotas or candidates, strict=True)
         ]
         return np.sort(np.concatenate(found))
-
-
-def barred_ends(inner: Flags, ends: Sequence[int]) -> Whole:
-    """Return `Choice.barred` for candidates that must not become an end. inner: [C] bool, which of them."""
-    rows = np.flatnonzero(inner)
-    return np.stack((np.repeat(rows, len(ends)), np.tile(np.array(ends, dtype=np.int64), len(rows))))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,6 +185,42 @@ class Step:
     baseline_flops: NDArray
     seconds: float
     commit_logits: NDArray | None = None
+
+
+def report(run: Run, plan: Plan, reading: Reading, unmasked: Whole, changes: Changes) -> Step:
+    """Return what a run reports of a step. unmasked: the slots that it committed. changes: those that it (un)locked."""
+    canvas, state, done = run.canvas, run.state, run.interventions
+    computed = ~plan.probed
+    slots = plan.slots[computed]
+    resting = state.rests & ~state.settles
+    flops = np.zeros(canvas.total)
+    flops[plan.slots] = np.where(plan.probed, run.probe_flops[plan.slots], run.row_flops[plan.slots])
+    present = run.row_flops * (state.alive & ~resting)
+    return Step(
+        index=state.step,
+        tokens=canvas.grid(canvas.tokens, canvas.pad_id),
+        given=canvas.grid(canvas.is_prompt, False),
+        open=canvas.grid(state.open, False) | canvas.flags(unmasked),
+        scores=None if run.policy.scores == "noise" else run.policy.scores,
+        masked=canvas.grid(canvas.masked, False),
+        locked=canvas.grid(state.locked, False),
+        newly_unmasked=canvas.flags(unmasked),
+        newly_masked=canvas.flags(done.masked),
+        taken_back=canvas.flags(done.taken_back),
+        written=canvas.flags(done.written),
+        newly_locked=canvas.flags(done.locked, changes.locked),
+        newly_unlocked=canvas.flags(done.unlocked, changes.unlocked),
+        computed=canvas.flags(slots),
+        probed=canvas.flags(plan.slots[plan.probed]),
+        resting=canvas.grid(resting, False),
+        kl=canvas.grid(reading.kl[computed], np.nan, slots),
+        confidence=canvas.grid(reading.confidence[computed], np.nan, slots),
+        top_ids=canvas.grid(reading.top_ids[computed], -1, slots) if run.top_k else None,
+        top_probs=canvas.grid(reading.top_probs[computed], np.nan, slots) if run.top_k else None,
+        flops=np.bincount(canvas.sequence, flops, canvas.batch),
+        baseline_flops=np.bincount(canvas.sequence, present, canvas.batch),
+        seconds=reading.seconds,
+    )
 
 
 class Rows(Protocol):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.decoding.choices import Decoder
+from surelock.decoding.algorithm import Run
 from surelock.decoding.compute import ComputeRule
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode, encode_prompts
-from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Plan, Reading
 from surelock.decoding.unmasking import Candidates, UnmaskPolicy

@@ -16,12 +16,12 @@ from lm_eval.api.model import TemplateLM  # pyright: ignore[reportMissingImports
 from lm_eval.api.registry import register_model  # pyright: ignore[reportMissingImports]
 from tqdm import tqdm
 
-from surelock.decoding.choices import Decoder
+from surelock.decoding.algorithm import NonFiniteLogits
 from surelock.decoding.compute import Everything
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.ends import before_stops, shared_length, text_of
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
-from surelock.decoding.run import NonFiniteLogits
 from surelock.decoding.settings import DecodeSettings
 from surelock.errors import shown
 from surelock.harness.arguments import read_arguments, read_request

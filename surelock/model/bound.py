@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from surelock.decoding.run import NonFiniteLogits
+from surelock.decoding.algorithm import NonFiniteLogits
 from surelock.model.network import Network
 
 

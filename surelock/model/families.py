@@ -108,44 +108,23 @@ def shape_of(family: Family, config: Mapping[str, Any], name: str) -> NetworkCon
 
     Raises CheckpointError.
     """
-    shape = _whole(family, config)
+    shape = family.read_config(config)
     kinds = re.findall("|".join(("mdlm", *family.named)), name.lower()) if family.named else []
     if shape.block_size is None and kinds and kinds[-1] in family.named:
         return replace(shape, block_size=family.named[kinds[-1]])
     return shape
 
 
-class _Missing(CheckpointError):
-    """config.json lacks a key, which is the message."""
-
-
-def _whole(family: Family, config: Mapping[str, Any]) -> NetworkConfig:
-    """The shape of a config.json. Raises CheckpointError, which names all missing keys."""
-    missing, filled, shape = [], dict(config), None
-    while True:
-        try:
-            shape = family.read_config(filled)
-        except _Missing as error:
-            missing.append(str(error))
-            filled[missing[-1]] = 2  # the next one is looked for
-            continue
-        except CheckpointError:
-            if not missing:
-                raise
-        if missing or shape is None:
-            raise CheckpointError(f"{CONFIG} has no {', '.join(map(repr, missing))}")
-        return shape
-
-
-def _require(config: Mapping[str, Any], key: str) -> Any:
-    if config.get(key) is None:
-        raise _Missing(key)
-    return config[key]
+def _require(config: Mapping[str, Any], *keys: str) -> None:
+    """Raise CheckpointError, which names the first ten, for keys that a config.json lacks."""
+    if missing := [key for key in keys if config.get(key) is None]:
+        raise CheckpointError(f"{CONFIG} has no {', '.join(map(repr, missing[:10]))}")
 
 
 def _number(config: Mapping[str, Any], key: str, kind: type = int) -> Any:
     """A required number above 0: whole, or with kind=float any."""
-    value = _require(config, key)
+    _require(config, key)
+    value = config[key]
     wanted = int if kind is int else (int, float)
     if isinstance(value, bool) or not isinstance(value, wanted) or not 0 < value <= sys.float_info.max:
         raise CheckpointError(f"config.json sets {key} to {value!r:.40}, which is no number above 0")
@@ -199,8 +178,9 @@ def _refuse_scaling(key: str, rope: Mapping[str, Any]) -> None:
 
 def _read(config: Mapping[str, Any], keys: Mapping[str, str], **fields: Any) -> NetworkConfig:
     """The shape of a configuration. keys: the required key of each field; fields: those that are known otherwise."""
-    d_model, n_heads = _number(config, keys["d_model"]), _number(config, keys["n_heads"])
-    shape = {name: _require(config, key) for name, key in keys.items()} | fields
+    d_model = _number(config, keys["d_model"])
+    n_heads = _number(config, keys["n_heads"])
+    shape = {name: config[key] for name, key in keys.items()} | fields
     shape["tied"] = bool(shape["tied"])
     shape["n_kv_heads"] = fields.get("n_kv_heads") or n_heads
     shape["head_size"] = fields.get("head_size") or d_model // n_heads
@@ -216,15 +196,17 @@ LLADA_FIXED = {"layer_norm_type": "rms", "activation_type": "silu", "block_type"
 
 
 def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
+    _require(config, *LLADA_KEYS.values(), "rms_norm_eps")
     off = "alibi include_bias attention_layer_norm input_emb_norm scale_logits"
     _refuse_unless(config, off, clip_qkv=(None,), **{key: (value,) for key, value in LLADA_FIXED.items()})
-    d_model, n_heads = _number(config, "d_model"), _number(config, "n_heads")
+    d_model = _number(config, "d_model")
+    n_heads = _number(config, "n_heads")
     if d_model % n_heads:
         raise CheckpointError(f"config.json: n_heads ({n_heads}) must divide d_model ({d_model})")
     return _read(
         config,
         LLADA_KEYS,
-        vocab_size=config.get("embedding_size") or _require(config, "vocab_size"),
+        vocab_size=config.get("embedding_size") or _number(config, "vocab_size"),
         n_kv_heads=config.get("n_kv_heads"),
         rope_theta=_rope_theta(config),
         norm_eps=_number(config, "rms_norm_eps", float),
@@ -255,6 +237,7 @@ QWEN_KEYS |= {"tied": "tie_word_embeddings"}
 
 
 def _read_qwen(config: Mapping[str, Any], **more: Any) -> NetworkConfig:
+    _require(config, *QWEN_KEYS.values(), "rms_norm_eps")
     _refuse_unless(config, "attention_bias mlp_bias use_sliding_window", hidden_act=("silu",))
     theta, eps = _rope_theta(config), _number(config, "rms_norm_eps", float)
     more |= {"n_kv_heads": config.get("num_key_value_heads"), "head_size": config.get("head_dim")}
@@ -267,18 +250,21 @@ def _read_mdlm(config: Mapping[str, Any]) -> NetworkConfig:
         raise CheckpointError(f"config.json sets time_conditioning, which is not supported: {_TIMED}")
     _refuse_unless(config, "causal")
     keys = {"vocab_size": "vocab_size", "d_model": "hidden_dim", "n_layers": "n_blocks", "n_heads": "n_heads"}
+    keys["max_length"] = "model_length"
+    _require(config, *keys.values())
     block_size = config.get("block_size") if config.get("cross_attn", True) else None
     fixed = {"rope_theta": 10_000.0, "norm_eps": 1e-5, "tied": False, "d_ff": 4 * _number(config, "hidden_dim")}
     fixed |= dict.fromkeys(("layer_norm", "gelu", "head_bias"), True)
-    return _read(config, keys | {"max_length": "model_length"}, block_size=block_size, **fixed)
+    return _read(config, keys, block_size=block_size, **fixed)
 
 
 def _read_lfm2(config: Mapping[str, Any]) -> NetworkConfig:
     """The shape of LFM2, whose convolutions are centred here. Ids above the trained ones are left out."""
     _refuse_unless(config, "conv_bias", conv_L_cache=(3,))
-    kinds, vocab = _require(config, "layer_types"), _number(config, "vocab_size")
+    _require(config, "layer_types", "num_hidden_layers")
+    kinds, vocab = config["layer_types"], _number(config, "vocab_size")
     known = isinstance(kinds, list) and all(kind in ("conv", "full_attention") for kind in kinds)
-    if not known or len(kinds) != _require(config, "num_hidden_layers"):
+    if not known or len(kinds) != config["num_hidden_layers"]:
         raise CheckpointError("config.json must name each layer 'conv' or 'full_attention' in its layer_types")
     width = _number({"intermediate_size": config.get("block_ff_dim"), **config}, "intermediate_size")
     if config.get("block_auto_adjust_ff_dim", True):

@@ -1,8 +1,8 @@
 """One network for every checkpoint family: a pre-norm Transformer with two forward passes.
 
 `Network.forward` is the dense forward pass. `PackedForward` (in `surelock.engines.torch`) computes the rows that it is
-given and lets them attend to the cached keys and values of all others (Algorithm 1, lines 9-14). Both run the same
-layers and differ in one function, `attend`.
+given and lets them attend to the cached keys and values of all others: lines 9 to 15 of Algorithm 1, whose numbers
+stand in the comments here. Both run the same layers and differ in one function, `attend`.
 """
 
 from collections.abc import Callable, Iterable
@@ -78,13 +78,16 @@ class Block(nn.Module):
     ) -> Tensor:
         """Compute the layer for all rows of x, or for those that `only` picks. The others get keys and values alone."""
         if self.conv is None:
-            (q, k, v), out = self._project(self.attn_norm(x), rotary, elementwise), self.attn_out
+            q, k, v = self._project(self.attn_norm(x), rotary, elementwise)  # line 10: Q, K, V of the active rows
+            out = self.attn_out
         else:
             b, q, inner = self.conv_in(self.attn_norm(x)).unsqueeze(-2).chunk(3, dim=-1)
             k, v, out = b * inner, self.conv.weight, self.conv_out
         if only is not None:
             x, q = only(x), only(q)
-        x = add_product(x, out, attend(q, k, v).flatten(-2))
+        # Line 11: `attend` writes K and V of the rows into the cache, which holds those of all others. A row that locks
+        # has its own there: that is all of line 24's cache.
+        x = add_product(x, out, attend(q, k, v).flatten(-2))  # line 12: attention, then the feed-forward
         h = self.gate_up(self.ff_norm(x))
         plain = self.gate_up.bias is not None
         return add_product(x, self.ff_out, F.gelu(h, approximate="tanh") if plain else elementwise.gated(h))
@@ -181,7 +184,10 @@ class Network(nn.Module):
         return self.run(tokens, rotary, lambda layer: convolve if layer in self.config.conv_layers else attend)
 
     def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """The head: hidden states [..., d_model] -> logits [..., vocab_size], written to `out` if given (2-D)."""
+        """The head: hidden states [..., d_model] -> logits [..., vocab_size], written to `out` if given (2-D).
+
+        Line 15: the posteriors are their softmax, at temperature 1.
+        """
         x, bias = x.to(self.head_weight.device), None if self.head is None else self.head.bias
         if out is None:
             return F.linear(x, self.head_weight, bias)
@@ -199,7 +205,7 @@ class Network(nn.Module):
         """Run all layers: tokens [...] int64 -> hidden states [..., d_model]. only: picks rows of the last layer."""
         x = self.embed(tokens.to(self.embed.weight.device))
         factors, device, last = None, None, len(self.blocks) - 1
-        for number, block in enumerate(cast("Iterable[Block]", self.blocks)):
+        for number, block in enumerate(cast("Iterable[Block]", self.blocks)):  # line 9. Line 13: no locked row is here
             here = block.ff_out.weight.device
             if factors is None or here != device:
                 x, factors, device = x.to(here), rotary(here), here

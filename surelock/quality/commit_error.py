@@ -20,9 +20,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from surelock.decoding.bans import barred_ends
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Step, Whole, barred_ends, lent
+from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Step, Whole, lent
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import free_memory
 from surelock.trace.format import load_document

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from surelock.bench.timing import load_of_cores
-from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.compute import BlockCache, Changes, ComputeRule, DelayedCache
+from surelock.decoding.decoder import Decoder, from_flat
 from surelock.decoding.locking import LockingRule
 from surelock.decoding.loop import decode
 from surelock.decoding.rules import COMPUTE

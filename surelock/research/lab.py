@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from surelock.decoding.choices import Decoder, from_flat
+from surelock.decoding.decoder import Decoder, from_flat
 from surelock.decoding.loop import decode
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel

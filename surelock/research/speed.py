@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from surelock.bench.timing import load_of_cores, summary
-from surelock.decoding.choices import Decoder
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode
 from surelock.model.machine import device_name
 from surelock.research.experiment import Experiment, row

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Everything
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.presets import PRESETS
 from surelock.errors import shown
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from surelock.decoding.choices import Decoder, to_flat
+from surelock.decoding.decoder import Decoder, to_flat
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.step import Step

@@ -21,7 +21,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.types import Scope
 
-from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, from_flat, read_event
+from surelock.decoding.decoder import Decoder, check_owners, chosen_kinds, from_flat, read_event
 from surelock.decoding.ends import written
 from surelock.decoding.rules import CHOICES, flat_settings
 from surelock.errors import reason_of, shown

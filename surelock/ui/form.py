@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 from gradio.context import LocalContext
 
-from surelock.decoding.choices import Decoder, plain_choice
+from surelock.decoding.decoder import Decoder, plain_choice
 from surelock.decoding.described import presets_for
 from surelock.decoding.settings import DecodeSettings, to_plain
 from surelock.errors import first_line, without_paths

@@ -10,8 +10,8 @@ from hashlib import sha256
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from surelock.decoding.algorithm import Run
 from surelock.decoding.rules import TYPED
-from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings, described, from_plain, to_plain
 from surelock.errors import shown
 from surelock.trace.lanes import MOST, Lane, check_field

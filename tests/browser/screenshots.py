@@ -13,7 +13,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import surelock
-from surelock.decoding.choices import Decoder
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.settings import DecodeSettings
 from surelock.record import record_run

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page
 
 import surelock
-from surelock.decoding.choices import Decoder
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.described import describe
 from surelock.places import ASSETS
 from surelock.trace.lanes import Lane

@@ -5,10 +5,10 @@ import { readFileSync } from "node:fs";
 import test, { mock } from "node:test";
 import variant from "@jitl/quickjs-wasmfile-release-sync";
 import { newQuickJSWASMModuleFromVariant, newVariant } from "quickjs-emscripten-core";
-import { readDecoder } from "../../assets/js/decode/choices.js";
+import { Run } from "../../assets/js/decode/algorithm.js";
+import { readDecoder } from "../../assets/js/decode/decoder.js";
 import { OwnRule } from "../../assets/js/decode/own.js";
 import { race } from "../../assets/js/decode/race.js";
-import { Run } from "../../assets/js/decode/run.js";
 import { emptyReading } from "../../assets/js/decode/step.js";
 
 let now = 0; // of a clock that the tests move: what is fast enough here need not be elsewhere

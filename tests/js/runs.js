@@ -4,9 +4,9 @@
 import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import * as ort from "onnxruntime-web/wasm";
-import { readDecoder } from "../../assets/js/decode/choices.js";
+import { Run } from "../../assets/js/decode/algorithm.js";
+import { readDecoder } from "../../assets/js/decode/decoder.js";
 import { OnnxEngine } from "../../assets/js/decode/engine.js";
-import { Run } from "../../assets/js/decode/run.js";
 
 const [folder, ...weights] = process.argv.slice(2);
 const bytes = (file) => new Uint8Array(readFileSync(file));

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { Run } from "../../assets/js/decode/algorithm.js";
 import { find } from "../../assets/js/decode/arrays.js";
-import { readDecoder } from "../../assets/js/decode/choices.js";
-import { Run } from "../../assets/js/decode/run.js";
+import { readDecoder } from "../../assets/js/decode/decoder.js";
 import { bestOf } from "../../assets/js/decode/step.js";
 import { unpacked } from "./packed.js";
 

@@ -1,9 +1,9 @@
 // Lanes in lockstep: one step of each in turn, each timed on its own. It mirrors surelock/trace/race.py.
 
+import { Run } from "./algorithm.js";
 import { find } from "./arrays.js";
-import { readDecoder } from "./choices.js";
 import { Shadow } from "./commit_error.js";
-import { Run } from "./run.js";
+import { readDecoder } from "./decoder.js";
 
 /** How many likely tokens of a position a trace tells. */
 export const TOP_K = 5;

@@ -6,12 +6,12 @@ import * as ort from "onnxruntime-web/wasm";
 import { newQuickJSWASMModuleFromVariant, newVariant } from "quickjs-emscripten-core";
 import { Pieces } from "../trace/pieces.js";
 import { codesOf } from "../trace/typed.js";
-import { readDecoder } from "./choices.js";
+import { NonFiniteLogits, Run } from "./algorithm.js";
+import { readDecoder } from "./decoder.js";
 import { OwnRule } from "./own.js";
 import { assemble } from "./parts.js";
 import { race } from "./race.js";
 import { Recorder } from "./recorder.js";
-import { NonFiniteLogits, Run } from "./run.js";
 import { Allowance, Snapshots } from "./snapshots.js";
 
 const MOST_ATTENDED = 6;

@@ -26,10 +26,10 @@ import torch.nn.functional as F
 from surelock.bench.random_weights import SHAPES, random_model
 from surelock.bench.subject import prompts_for, setup_of
 from surelock.bench.timing import Figures
-from surelock.decoding.choices import Decoder
+from surelock.decoding.algorithm import Run
 from surelock.decoding.compute import Everything
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.locking import LockRule
-from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Layout, Plan, lent
 from surelock.engines.attention import has_varlen

@@ -30,8 +30,8 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from surelock.bench.random_weights import random_model
 from surelock.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
 from surelock.bench.timing import Figures, load_of_cores, summary, timed
-from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import BudgetRule, Everything
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings

@@ -3,7 +3,7 @@
 //   const run = new Run(shape, prompt, decoder);
 //   for (let plan = run.plan(); plan; plan = run.plan()) step = run.take(await engine.read(memory, plan));
 //
-// One turn of this loop is one turn of Algorithm 1's. On equal readings it decides as surelock/decoding/run.py does.
+// One turn of this loop is one turn of Algorithm 1's. On equal readings it decides as surelock/decoding/algorithm.py does.
 
 import { either, find, flags, join, NONE, place, put, rowsOf, take, union } from "./arrays.js";
 import { apply, inOrder, refused } from "./events.js";
@@ -34,6 +34,7 @@ export class Run {
     this.canvas = new Canvas(prompt, settings, shape.mask_id);
     this.schedule = new Schedule(this.canvas, settings, policy);
     this.events = inOrder(decoder.events, this.canvas, this.schedule.steps, shape.network.vocab_size);
+    this.#checkVocabulary();
     this.state = new State(this.canvas, this.schedule);
     [this.observe, this.top_k] = [observe || top_k > 0, top_k];
     this.layout = { length: this.canvas.total, passes: settings.cfg_scale > 0 ? 2 : 1 };
@@ -43,6 +44,14 @@ export class Run {
     const { length, passes } = this.layout;
     const flopsOf = (probed) => passes * rowFlops(shape.network, length, probed);
     this.#rowFlops = [false, true].map(flopsOf); // of a row, and of one that is only probed
+  }
+
+  #checkVocabulary() {
+    const { network, mask_id, ends } = this.shape;
+    const words = network.vocab_size - new Set([mask_id, ...ends]).size;
+    if (!this.settings.no_repeat_ngram_size || words >= this.canvas.total) return;
+    const why = `of ${words} words some must come twice in ${this.canvas.total} positions`;
+    throw new RangeError(`no_repeat_ngram_size must be 0 for this model: ${why}`);
   }
 
   get nextStep() {
@@ -204,26 +213,21 @@ export class Run {
     const inner = place(choosers, this.canvas.given_until);
     const pairs = Array.from({ length: inner }, (_, row) => this.#ends.map((token) => [row, token])).flat();
     if (this.settings.no_repeat_ngram_size) {
-      pairs.push(...this.#repeats(choosers, inner));
+      pairs.push(...this.#repeats(choosers));
       pairs.sort(([p, t], [q, u]) => p - q || t - u);
     }
     return [0, 1].map((side) => Int32Array.from(pairs, (pair) => pair[side]));
   }
 
-  /** What `no_repeat_ngram_size` forbids: [number among the choosers, token], .... inner: so many must not become an end. */
-  #repeats(choosers, inner) {
-    const { canvas, settings, shape } = this;
+  /** What `no_repeat_ngram_size` forbids: [number among the choosers, token], .... */
+  #repeats(choosers) {
+    const { canvas, settings } = this;
     const pairs = [];
     for (const [position, token] of repeatingTokens(canvas.tokens, canvas.masked, settings.no_repeat_ngram_size)) {
       const row = place(choosers, position);
       if (choosers[row] === position && !this.#ends.includes(token)) pairs.push([row, token]);
     }
-    // Where nothing else is left to choose (a tiny vocabulary), repeating is better than committing a mask.
-    const counts = new Int32Array(choosers.length);
-    for (const [row] of pairs) counts[row] += 1;
-    const left = shape.network.vocab_size - this.#banned.length;
-    const ends = this.#ends.filter((token) => !this.#banned.includes(token)).length;
-    return pairs.filter(([row]) => counts[row] < left - (row < inner ? ends : 0));
+    return pairs;
   }
 
   /** Commit what the policy takes, and move the schedule on. Returns the slots committed. */

@@ -1,4 +1,4 @@
-// The tables of rules and policies, and the plain forms of decoders, as surelock/decoding/choices.py has them.
+// The tables of rules and policies, and the plain forms of decoders, as surelock/decoding/decoder.py has them.
 
 import * as rules from "./compute.js";
 import * as locking from "./locking.js";
