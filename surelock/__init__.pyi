@@ -14,7 +14,6 @@ from .decoding.locking import LockRule as LockRule
 from .decoding.locking import UnlockRule as UnlockRule
 from .decoding.loop import decode as decode
 from .decoding.loop import generate as generate
-from .decoding.rules import register as register
 from .decoding.settings import DecodeSettings as DecodeSettings
 from .decoding.step import Step as Step
 from .decoding.stream import stream as stream

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from surelock.decoding.decoder import check_owners
 from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.presets import PRESETS, preset_of
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import CHOICES, COMPUTE, UNMASK
+from surelock.decoding.spelling import check_owners
 from surelock.engines.flags import add_model_flags
 from surelock.files import write_text
 from surelock.loading import load_by
@@ -53,7 +53,7 @@ def field_of(lm: LanguageModel, names: Sequence[str], given: dict[str, Any]) -> 
     """Return the lanes of a race.
 
     names: of presets, rules and policies, as `preset_of` reads them. Empty is the given decoder beside the baseline.
-    given: settings in the flat form.
+    given: a short spelling.
 
     Raises ValueError for an unknown name, and beside names for a rule, a policy and a setting that no lane has.
     """

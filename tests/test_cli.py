@@ -5,8 +5,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import make_dataclass
-from types import SimpleNamespace
 from unittest.mock import create_autospec
 from urllib.parse import quote
 
@@ -17,13 +15,12 @@ from tqdm import tqdm
 
 import surelock
 from surelock import loading
-from surelock.__main__ import main
-from surelock.decoding import loop, rules
-from surelock.decoding.decoder import from_flat
-from surelock.decoding.described import presets_for
+from surelock.__main__ import _parser, main
+from surelock.decoding import loop
+from surelock.decoding.decoder import Decoder, plain_choice, read_compute, read_decoder, read_unmask
+from surelock.decoding.flags import given_settings
 from surelock.decoding.recommended import recommended
-from surelock.decoding.rules import COMPUTE
-from surelock.decoding.settings import setting
+from surelock.harness.arguments import read_arguments
 from surelock.record import field_of
 from surelock.trace.lanes import Lane
 from tests.browser.server import ROOT, free_port
@@ -92,10 +89,10 @@ def test_decode_prints_text_and_totals(capsys):
     result = last_json(out)
     assert status == 0 and out.startswith("Tom had a red ball. He")
     settings = result["settings"]
-    assert (
-        settings["compute"] == "lock" and result["steps"] == result["tokens"] == 12 and 0 < result["flops_ratio"] <= 1
-    )
-    assert (settings["temperature"], settings["no_repeat_ngram_size"]) == (0, 5)
+    assert settings["compute"]["kind"] == "lock" and 0 < result["flops_ratio"] <= 1
+    assert result["steps"] == result["tokens"] == 12
+    shared = settings["settings"]
+    assert (shared["temperature"], shared["no_repeat_ngram_size"]) == (0, 5)
     assert last_json(run(capsys, *argv, "--compute", "everything")[1])["flops_ratio"] == 1
     guided = last_json(run(capsys, *argv, "--cfg-scale", "1")[1])
     assert guided["baseline_flops"] == pytest.approx(2 * result["baseline_flops"]), "two forward passes a step"
@@ -148,47 +145,74 @@ def test_a_percentile_below_one_is_warned_of_and_a_dtype_has_to_be_known():
         surelock.load("stories", dtype="bfloat61")
 
 
-def rule(**attributes):
-    """A rule of one setting, whose class has these attributes."""
-    text = {"kind": "odd", "label": "Odd", "sentence": "Odd."} | attributes
-    field = setting("whole", 3, "Gap", "Steps.", low=1)
-    return make_dataclass(
-        "Odd", [(text.pop("name", "gap"), int, field)], bases=(surelock.ComputeRule,), namespace=text, frozen=True
-    )
+RULES = """
+from dataclasses import dataclass
+
+import surelock
+from surelock.decoding.settings import setting
+
+
+@dataclass(frozen=True)
+class Odd(surelock.ComputeRule):
+    kind = "odd"
+    label = "Odd"
+    sentence = "Odd."
+    gap: int = setting("whole", 3, "Gap", "Steps.", low=1)
+
+
+class Unlabelled(Odd):
+    label = None
+
+
+@dataclass(frozen=True)
+class Bare(surelock.ComputeRule):
+    kind = label = sentence = "bare"
+    more: int
+"""
+
+
+@pytest.fixture
+def odd_rules(tmp_path, monkeypatch):
+    """A module of rules in the current folder."""
+    (tmp_path / "odd_rules.py").write_text(RULES, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    yield
+    sys.modules.pop("odd_rules", None)
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("named", "said"),
     [
-        (int, "int is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy"),
-        (rule(label=None), "Odd needs a label: a text"),
-        (rule(kind="an odd one"), "Odd has the kind 'an odd one', which must be a word"),
-        (rule(kind="lock"), "Odd has the kind 'lock' of surelock.decoding.locking.LockRule: give it another"),
-        (rule(name="steps"), """as another kind has: add flat="odd_steps" to its setting(...)"""),
+        ("surelock:decode", "decode is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy"),
+        ("odd_rules:Unlabelled", "Unlabelled needs a label: a text"),
+        ("odd_rules:Bare", "Bare cannot be made without arguments: each setting needs a default"),
+        ("odd_rules:Od", "the module odd_rules has no 'Od': did you mean 'Odd'?"),
+        (
+            "odd_rules:Odd,gab=2",
+            "'gab' is no setting of compute 'odd_rules:Odd' in the form key=value: it has gap",
+        ),
     ],
 )
-def test_a_rule_from_outside_says_what_it_lacks(made, said):
+def test_a_rule_from_outside_says_what_it_lacks(odd_rules, named, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        surelock.register(made)
-    assert "odd" not in COMPUTE
+        given = given_settings(_parser().parse_args(["decode", "Once", "--compute", named]))
+        recommended({}, given)
 
 
-def test_an_entry_point_registers_its_rule(monkeypatch, stories):
-    """It is then a kind of flags, decoders, lanes and the page, once more after its module is read again."""
-    points = [SimpleNamespace(name="odd", value="a:Odd", load=rule)]
-    monkeypatch.setattr(rules, "entry_points", lambda group: points if group == "surelock.rules" else [])
-    for cached in (rules.find_installed, rules.flat_settings):
-        cached.cache_clear()
-    try:
-        assert recommended({}, {"compute": "lock+odd", "gap": 2}).compute.select == COMPUTE["odd"](gap=2)
-        assert surelock.register(rule()) is COMPUTE["odd"]
-        (lane,) = field_of(stories, ["odd,gap=5"], {})
-        assert (lane.name, lane.decoder.compute) == ("Odd (gap=5)", COMPUTE["odd"](gap=5))
-        assert Lane.from_plain(lane.to_plain()) == lane and presets_for({})[-1]["compute"] == {"kind": "odd", "gap": 3}
-    finally:
-        COMPUTE.pop("odd", None)
-        rules.flat_settings.cache_clear()
-        monkeypatch.undo()
+def test_a_rule_from_outside_is_a_kind_once_it_is_imported(odd_rules, stories):
+    """A command imports what its flags name; nothing that is read does. Its nested form has its module and class."""
+    with pytest.raises(ValueError, match="compute must be one of everything, lock"):
+        read_compute({"kind": "odd_rules:Odd"})
+    assert "odd_rules" not in sys.modules
+    words = ["decode", "Once", "--compute", "lock+odd_rules:Odd,gap=2"]
+    select = recommended({}, given_settings(_parser().parse_args(words))).compute.select
+    assert plain_choice(select) == {"kind": "odd_rules:Odd", "gap": 2}
+    assert recommended({}, read_arguments({"compute": "odd_rules:Odd", "gap": "5"})).compute.gap == 5
+    (lane,) = field_of(stories, ["odd_rules:Odd,gap=5"], {})
+    assert (lane.name, lane.decoder.compute) == ("Odd (gap=5)", sys.modules["odd_rules"].Odd(gap=5))
+    assert Lane.from_plain(lane.to_plain()) == lane
+    with pytest.raises(ValueError, match="unmask must be one of"):
+        read_unmask({"kind": "odd_rules:Odd"})
 
 
 def test_a_model_that_cannot_load_ends_the_page_with_the_missing_keys(llada):
@@ -231,8 +255,8 @@ def test_a_file_of_prompts_is_decoded_in_batches_and_goes_on_after_a_kill(capsys
     assert sorted(map(str, [line["id"] for line in whole])) == ["3", "5", "9", "a", "a/b"]
     for line in whole:
         (given,) = (each for each in PROMPTS if each["prompt"] == line["prompt"])
-        assert line | line["settings"] == line | line["settings"] | given
-        decoder = from_flat(line["settings"])
+        decoder = Decoder.from_plain(line["settings"])
+        assert read_decoder(decoder.to_plain() | given) == decoder and line["id"] in (given.get("id"), line["id"])
         steps = list(surelock.decode(stories, [line["prompt"]], **decoder.keywords(), observe=True))
         assert line["text"] == surelock.generate(stories, [line["prompt"]], **decoder.keywords())[0]
         assert line["rows"] == sum(int(step.computed.sum()) for step in steps)

@@ -10,7 +10,7 @@ import pytest
 from checkpoints import write_chat_model
 
 from surelock.current_folder import module_path
-from surelock.decoding.rules import read_choice
+from surelock.decoding.rules import import_rules
 from surelock.model import trial
 from surelock.model.trial import check_tokenizer
 from tests.browser.server import ROOT
@@ -42,9 +42,6 @@ def hostile(tmp_path: Path) -> Path:
     for name in MODULES:
         (folder / f"{name}.py").write_text(text)
     (folder / "evil.py").write_text(text)
-    (folder / "evil-1.0.dist-info").mkdir()
-    (folder / "evil-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
-    (folder / "evil-1.0.dist-info" / "entry_points.txt").write_text("[surelock.rules]\nevil = evil:Rule\n")
     return folder
 
 
@@ -132,5 +129,5 @@ def test_a_rule_is_imported_from_the_current_folder_and_nothing_after_it(
     monkeypatch.chdir(tmp_path)
     before = [each for each in sys.path if each]
     monkeypatch.setattr(sys, "path", list(before))
-    assert read_choice("compute", "rules_of_mine:Mine") == {"compute": "everything"}
+    import_rules("rules_of_mine:Mine")
     assert "rules_of_mine" in sys.modules and sys.path == before

@@ -12,7 +12,7 @@ import pytest
 
 import surelock
 from surelock.__main__ import main
-from surelock.decoding.decoder import from_flat
+from surelock.decoding.decoder import read_decoder
 from surelock.decoding.rules import COMPUTE, UNMASK
 from surelock.places import ASSETS
 from surelock.record import record_run
@@ -155,7 +155,7 @@ def test_a_header_times_each_lane_once_and_knows_it() -> None:
 def test_a_run_by_itself_is_named_after_its_choices() -> None:
     for compute in (*COMPUTE, "lock+block_cache"):
         for unmask in UNMASK:
-            own = alone(from_flat({"compute": compute, "unmask": unmask}))
+            own = alone(read_decoder({"compute": compute, "unmask": unmask}))
             assert Lane.from_plain(own.to_plain()) == own
     assert alone(surelock.Decoder(compute=surelock.Everything())).name == "Every token; most confident first"
 

@@ -26,6 +26,8 @@ from many import PROMPTS, Disk, Stopped, contents, load_once, run, words_of
 from test_javascript import needs_node, node
 
 import surelock
+from surelock.decoding.decoder import read_decoder
+from surelock.trace.results import Results
 
 TABLES = ("t.csv", "t.parquet", "")  # none: a folder of traces
 
@@ -433,3 +435,18 @@ def test_a_standard_output_of_another_encoding_gets_utf_8(flags, monkeypatch, st
     assert "Caf\u00e9 \u4e2d" in text
     if flags:
         assert json.loads(text.splitlines()[-1])["prompt"] == "Caf\u00e9 \u4e2d"
+
+
+def test_results_of_version_4_go_on(tmp_path: Path) -> None:
+    """Their lines hold settings by their short names; a difference is named as before."""
+    short = {"compute": "lock+select", "epsilon": 1e-3, "percentile": None, "select_fraction": 0.5, "unlock": True}
+    short |= {"unlock_period": 3, "unmask": "threshold", "threshold": 0.5, "gen_length": 8, "temperature": 0.5}
+    same = {"model": "m", "prompt": "p", "chat": False, "blanks": True}
+    file = tmp_path / "out.jsonl"
+    file.write_text(json.dumps({"id": "a", **same, "settings": short}) + "\n", "utf-8")
+    results, decoder = Results(file), read_decoder(short)
+    head = {"id": "a", **same, "settings": decoder.to_plain()}
+    results.check("prompt a", head)
+    head["settings"]["settings"]["temperature"] = 0.25
+    with pytest.raises(ValueError, match=r"has prompt a with temperature 0\.5, and now it is 0\.25: choose another"):
+        results.check("prompt a", head)

@@ -35,14 +35,15 @@ from surelock import (
 )
 from surelock.__main__ import _parser
 from surelock.decoding.compute import Both
-from surelock.decoding.decoder import from_flat, plain_choice, read_compute, read_unmask
+from surelock.decoding.decoder import plain_choice, read_compute, read_decoder, read_unmask
 from surelock.decoding.flags import given_settings
 from surelock.decoding.recommended import recommended
-from surelock.decoding.rules import COMPUTE, UNMASK, flat_settings
+from surelock.decoding.rules import COMPUTE, UNMASK
 from surelock.decoding.settings import described, to_plain
+from surelock.decoding.spelling import flat_settings
 from surelock.harness.arguments import read_arguments, read_request
 from surelock.record import field_of
-from surelock.ui.endpoint import read_decoder
+from surelock.ui.endpoint import decoder_of
 from surelock.ui.parameters import parameters
 
 NAN, INF = math.nan, math.inf
@@ -150,15 +151,17 @@ def test_what_a_model_recommends() -> None:
     assert recommended(generation, {"compute": "everything"}).compute == Everything()  # its epsilon is passed over
 
 
-def test_the_flat_form_chooses_kinds_by_name() -> None:
-    assert from_flat({"select_fraction": 0.5, "compute": "lock+select"}).compute == LockRule() & SelectRule(0.5)
-    assert from_flat({"select_fraction": 0.5}).compute == LockRule()  # a setting of a rule that was not chosen
-    assert from_flat({"compute": "age+delayed_cache", "age": 3, "refresh": 2}).compute == LockByAge(3) & DelayedCache(2)
-    assert from_flat({"unmask": "threshold", "threshold": 0.5}).unmask == Threshold(0.5)
+def test_a_short_spelling_chooses_kinds_by_name() -> None:
+    assert read_decoder({"select_fraction": 0.5, "compute": "lock+select"}).compute == LockRule() & SelectRule(0.5)
+    assert read_decoder({"select_fraction": 0.5}).compute == LockRule()  # a setting of a rule that was not chosen
+    assert read_decoder({"compute": "age+delayed_cache", "age": 3, "refresh": 2}).compute == LockByAge(
+        3
+    ) & DelayedCache(2)
+    assert read_decoder({"unmask": "threshold", "threshold": 0.5}).unmask == Threshold(0.5)
     for period in (3, 9):  # below and above the default
-        assert from_flat({"unlock_period": period}).compute == LockRule(unlock=UnlockRule(period=period))
-    assert from_flat({"unlock": False, "unlock_period": 8}).compute == LockRule()
-    assert from_flat({"gen_length": 64.0, "epsilon": "inf"}) == Decoder(
+        assert read_decoder({"unlock_period": period}).compute == LockRule(unlock=UnlockRule(period=period))
+    assert read_decoder({"unlock": False, "unlock_period": 8}).compute == LockRule()
+    assert read_decoder({"gen_length": 64.0, "epsilon": "inf"}) == Decoder(
         settings=DecodeSettings(gen_length=64), compute=LockRule(epsilon=INF)
     )
 
@@ -179,9 +182,9 @@ def test_the_flat_form_chooses_kinds_by_name() -> None:
         ({"unlock": "sometimes"}, "unlock must be"),
     ],
 )
-def test_flat_forms_that_cannot_be(values: dict, said: str) -> None:
+def test_short_spellings_that_cannot_be(values: dict, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
-        from_flat(values)
+        read_decoder(values)
 
 
 @pytest.mark.parametrize(
@@ -238,19 +241,19 @@ def test_every_decoder_comes_back_from_its_plain_form() -> None:
     assert [rule.kinds for rule in (LockRule(), LockByAge() & SelectRule())] == ["lock", "age+select"]
 
 
-def test_flat_names_are_unique_and_found() -> None:
-    """Of all kinds together: no two settings share a name, and each finds its way from the flat form to its field."""
+def test_short_names_are_unique_and_found() -> None:
+    """Of all kinds together: no two settings share a name, and each finds its way to its field."""
     total = sum(
         len(list(described(kind))) for kind in (DecodeSettings, UnlockRule, *COMPUTE.values(), *UNMASK.values())
     )
     assert len(flat_settings()) == total
     other = {"flag": lambda v: not v, "whole": lambda v: (v or 6) + 2, "number": lambda v: (v or 1) / 2}
     for flat, each in flat_settings().items():
-        if each.setting.group is not None:
+        if each.setting.kind == "group":
             continue
         value = other[each.setting.kind](each.default)
         chosen = {"compute": each.kind} if each.kind in COMPUTE else {"unmask": each.kind} if each.kind else {}
-        decoder = from_flat({**chosen, flat: value} | ({"gen_length": 8} if flat == "block_length" else {}))
+        decoder = read_decoder({**chosen, flat: value} | ({"gen_length": 8} if flat == "block_length" else {}))
         owner = decoder.settings if not each.kind else decoder.compute if each.kind in COMPUTE else decoder.unmask
         owner = getattr(owner, each.group) if each.group else owner
         assert getattr(owner, each.name) == value, flat
@@ -263,7 +266,7 @@ def test_every_way_in_has_the_same_default_decoder() -> None:
         Decoder(),
         recommended({}, given_settings(_parser().parse_args(["decode", "Once"]))),
         recommended({}, read_request({}) | read_arguments({})),
-        read_decoder(endpoint),
+        decoder_of(endpoint),
     ):
         assert (decoder.compute, decoder.unmask) == (LockRule(), LowConfidence())
 
@@ -287,7 +290,7 @@ WAYS: dict[str, Callable[[dict[str, Any]], Decoder]] = {
     "command line": given_on_the_command_line,
     "model_args": given_to_lm_eval,
     "request of lm-eval": lambda values: recommended({}, read_request(values)),
-    "/decode": lambda values: read_decoder(
+    "/decode": lambda values: decoder_of(
         {each.name: each.default for each in parameters()} | {"prompt": "Once", **values}
     ),
 }
@@ -367,4 +370,4 @@ def test_a_typed_rule_is_held_and_not_run(lm: LanguageModel) -> None:
     with pytest.raises(ValueError, match="runs in a browser alone"):
         list(decode(lm, [[3, 4]], DecodeSettings(gen_length=4), compute=rule))
     with pytest.raises(ValueError, match="compute must be one of everything"):
-        from_flat({"compute": "own"})
+        read_decoder({"compute": "own"})

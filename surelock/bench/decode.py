@@ -14,11 +14,10 @@ from tqdm import tqdm
 from surelock.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
 from surelock.bench.timing import Figures, load_of_cores, summary, timed
 from surelock.decoding.compute import Everything
-from surelock.decoding.decoder import Decoder, from_flat
-from surelock.decoding.flags import add_choice_flags, read_choices
-from surelock.decoding.locking import LockRule
+from surelock.decoding.decoder import Decoder, read_decoder
+from surelock.decoding.flags import add_choice_flags
 from surelock.decoding.loop import decode
-from surelock.decoding.rules import CHOICES
+from surelock.decoding.rules import CHOICES, import_rules
 from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
@@ -35,11 +34,10 @@ def run(arguments: argparse.Namespace) -> Figures:
     """Run the benchmark and return its JSON object. Raises ValueError for flags that cannot be met."""
     load_at_start = load_of_cores()
     lm, seconds = subject(arguments)
-    chosen = read_choices({name: getattr(arguments, name) for name in CHOICES if hasattr(arguments, name)})
-    given = {"gen_length": arguments.gen_length, "steps": arguments.steps, "compute": LockRule.kind} | chosen
-    if "lock" in given["compute"].split("+"):
-        given.setdefault("epsilon", arguments.epsilon)
-    locked = from_flat(given)
+    given = vars(arguments)
+    for name in CHOICES.keys() & given.keys():
+        import_rules(given[name])
+    locked = read_decoder(given)
     settings = locked.settings
     bench = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked)
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):

@@ -146,91 +146,6 @@ class SelectRule(ComputeRule):
         return every, every
 
 
-@dataclass(frozen=True, slots=True)
-class BlockCache(ComputeRule):
-    """Compute every row when a block begins, then the block alone (Fast-dLLM).
-
-    dual: True computes the block (`generate_with_dual_cache`), False the block and all that follows it
-    (`generate_with_prefix_cache`).
-    """
-
-    kind = "block_cache"
-    label = "Block cache"
-    sentence = "Computes every position when a block begins, then only the block (Fast-dLLM)."
-
-    dual: bool = setting(
-        "flag", True, "Dual cache", "Compute only the block; off: the block and what follows it (prefix cache)."
-    )
-
-    def rows(self, state: State, active: Slots) -> Slots:
-        kept = np.zeros(state.canvas.total, dtype=bool)
-        for b, step in enumerate(state.schedule.steps_in_block.tolist()):
-            start, stop, part = state.schedule.starts[b], state.schedule.stops[b], state.canvas.parts[b]
-            kept[part if step == 0 else slice(start, stop if self.dual else part.stop)] = True
-        return active[kept[active]]
-
-
-@dataclass(frozen=True, slots=True)
-class DelayedCache(ComputeRule):
-    """Compute masked positions and those committed in the step before, and now and then every row (dKV-Cache-Decode).
-
-    refresh: every so many steps of a block, a step computes every row.
-
-    As in dKV-Cache's `llada_dkv_cache_decode.py`, steps are counted within a block, and the first two steps of a block
-    compute every row.
-    """
-
-    kind = "delayed_cache"
-    label = "Delayed cache"
-    sentence = "Computes masked and just written positions, and every position now and then (dKV-Cache)."
-
-    refresh: int = setting(
-        "whole", 8, "Refresh every", "Every so many steps, all positions are computed.", low=1, offered=(1, 64, 1)
-    )
-
-    def rows(self, state: State, active: Slots) -> Slots:
-        steps = state.schedule.steps_in_block
-        whole = (steps < 2) | (steps % self.refresh == 0)
-        unseen = state.masked[active] | (state.visible[active] == 0)
-        return active[unseen | whole[state.canvas.sequence[active]]]
-
-
-@dataclass(frozen=True, slots=True)
-class EntropyCache(ComputeRule):
-    """Compute masked positions and the latest commits, and every row after an uncertain commit (arXiv 2603.18489).
-
-    recent: so many of the latest commits of a sequence are computed.
-    threshold: nats. If the entropy of a posterior from which the step before committed is above it, a step computes
-    every row of the sequence.
-
-    Ours: of the commits of one step the lower positions count as later. What an event writes is a commit without
-    entropy. The first step under the rule computes every row. The paper's code is not public.
-    """
-
-    kind = "entropy_cache"
-    label = "Entropy cache"
-    sentence = "Computes masked and the latest positions, and every position after an uncertain token (EntropyCache)."
-    measures = ("entropy",)
-
-    recent: int = setting(
-        "whole", 16, "Latest computed", "So many of the tokens written last are computed.", low=0, offered=(0, 64, 1)
-    )
-    threshold: float = setting(
-        "number", 1.0, "Entropy", "Entropy (nats) of a written token above which all positions are computed.", low=0,
-        offered=(0, 8, 0.1), flat="entropy_threshold",
-    )  # fmt: skip
-
-    def rows(self, state: State, active: Slots) -> Slots:
-        if "entropy" not in state.measures:
-            return active
-        kept = state.masked.copy()
-        uncertain = -state.measures["entropy"] > self.threshold
-        for part in state.canvas.parts:
-            latest = np.argsort(-state.committed_at[part], kind="stable")[: self.recent] + part.start
-            kept[part if uncertain[part].any() else latest[state.committed_at[latest] >= 0]] = True
-        return active[kept[active]]
-
-
 class _Debts:
     """What `BudgetRule` remembers: the debt of each slot [total], and tokens and number of its last step."""
 
@@ -315,6 +230,91 @@ class BudgetRule(ComputeRule):
             distance = np.abs(slots[:, None] - slots[masks[:CANDIDATES]]).min(axis=1)
             worth *= FLOOR + np.exp(-distance / self.near)
         return np.sort(slots[np.lexsort((slots, -worth, rank))][:count])
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCache(ComputeRule):
+    """Compute every row when a block begins, then the block alone (Fast-dLLM).
+
+    dual: True computes the block (`generate_with_dual_cache`), False the block and all that follows it
+    (`generate_with_prefix_cache`).
+    """
+
+    kind = "block_cache"
+    label = "Block cache"
+    sentence = "Computes every position when a block begins, then only the block (Fast-dLLM)."
+
+    dual: bool = setting(
+        "flag", True, "Dual cache", "Compute only the block; off: the block and what follows it (prefix cache)."
+    )
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        kept = np.zeros(state.canvas.total, dtype=bool)
+        for b, step in enumerate(state.schedule.steps_in_block.tolist()):
+            start, stop, part = state.schedule.starts[b], state.schedule.stops[b], state.canvas.parts[b]
+            kept[part if step == 0 else slice(start, stop if self.dual else part.stop)] = True
+        return active[kept[active]]
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedCache(ComputeRule):
+    """Compute masked positions and those committed in the step before, and now and then every row (dKV-Cache-Decode).
+
+    refresh: every so many steps of a block, a step computes every row.
+
+    As in dKV-Cache's `llada_dkv_cache_decode.py`, steps are counted within a block, and the first two steps of a block
+    compute every row.
+    """
+
+    kind = "delayed_cache"
+    label = "Delayed cache"
+    sentence = "Computes masked and just written positions, and every position now and then (dKV-Cache)."
+
+    refresh: int = setting(
+        "whole", 8, "Refresh every", "Every so many steps, all positions are computed.", low=1, offered=(1, 64, 1)
+    )
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        steps = state.schedule.steps_in_block
+        whole = (steps < 2) | (steps % self.refresh == 0)
+        unseen = state.masked[active] | (state.visible[active] == 0)
+        return active[unseen | whole[state.canvas.sequence[active]]]
+
+
+@dataclass(frozen=True, slots=True)
+class EntropyCache(ComputeRule):
+    """Compute masked positions and the latest commits, and every row after an uncertain commit (arXiv 2603.18489).
+
+    recent: so many of the latest commits of a sequence are computed.
+    threshold: nats. If the entropy of a posterior from which the step before committed is above it, a step computes
+    every row of the sequence.
+
+    Ours: of the commits of one step the lower positions count as later. What an event writes is a commit without
+    entropy. The first step under the rule computes every row. The paper's code is not public.
+    """
+
+    kind = "entropy_cache"
+    label = "Entropy cache"
+    sentence = "Computes masked and the latest positions, and every position after an uncertain token (EntropyCache)."
+    measures = ("entropy",)
+
+    recent: int = setting(
+        "whole", 16, "Latest computed", "So many of the tokens written last are computed.", low=0, offered=(0, 64, 1)
+    )
+    threshold: float = setting(
+        "number", 1.0, "Entropy", "Entropy (nats) of a written token above which all positions are computed.", low=0,
+        offered=(0, 8, 0.1), flat="entropy_threshold",
+    )  # fmt: skip
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        if "entropy" not in state.measures:
+            return active
+        kept = state.masked.copy()
+        uncertain = -state.measures["entropy"] > self.threshold
+        for part in state.canvas.parts:
+            latest = np.argsort(-state.committed_at[part], kind="stable")[: self.recent] + part.start
+            kept[part if uncertain[part].any() else latest[state.committed_at[latest] >= 0]] = True
+        return active[kept[active]]
 
 
 @dataclass(frozen=True, slots=True)

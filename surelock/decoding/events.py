@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from surelock.decoding.compute import ComputeRule
-from surelock.decoding.settings import Setting
+from surelock.decoding.settings import Whole
 from surelock.decoding.state import Canvas, State
 from surelock.decoding.unmasking import UnmaskPolicy
 from surelock.errors import shown
 
 KINDS = ("lock", "unlock", "write", "mask", "rule")
-_WHOLE = Setting(kind="whole", label="", help="", low=0)
+_WHOLE = Whole(label="", help="", low=0)
 #: The order in which the events of a step are applied.
 _ORDER = ("unlock", "mask", "write", "lock", "rule")
 #: Pairs of kinds that exclude each other at one position in one step.

@@ -1,10 +1,11 @@
-"""The command-line flags of the decoder, derived from the descriptions of the settings (the flat form)."""
+"""The command-line flags of the decoder, derived from the descriptions of the settings."""
 
 import argparse
-from collections.abc import Mapping
 from typing import Any
 
-from surelock.decoding.rules import CHOICES, COMPUTE, FlatSetting, flat_settings, read_choice
+from surelock.decoding.rules import CHOICES, COMPUTE, class_of, import_rules
+from surelock.decoding.settings import Flag, Group, Whole
+from surelock.decoding.spelling import FlatSetting, flat_names, flat_settings, parts_of
 
 
 def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
@@ -27,34 +28,36 @@ def add_choice_flags(parser: Any) -> None:
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the flags of the decoder that were given, in the flat form. Raises ValueError for a wrong choice."""
-    values = vars(arguments)
-    given = read_choices({name: values[name] for name in CHOICES if name in values})
-    found = {name: value for name, value in values.items() if name in flat_settings()}
-    if twice := found.keys() & given.keys():
-        raise ValueError(f"{min(twice)} is given twice, as a flag and behind its kind")
-    return given | found
+    """Return the flags of the decoder that were given, a short spelling.
+
+    Modules of the rules that they name are imported. Raises ValueError for a wrong choice or value.
+    """
+    known = flat_settings()
+    given = {name: value for name, value in vars(arguments).items() if name in known or name in CHOICES}
+    for name, value in given.items():
+        if name in CHOICES:
+            import_rules(value)
+            _check_once(name, given)
+        elif not isinstance(known[name].setting, Group):
+            given[name] = known[name].setting.read(name, value)
+    return given
 
 
-def read_choices(named: Mapping[str, str]) -> dict[str, Any]:
-    """Return the flat form of --compute and --unmask, as `read_choice` reads them."""
-    return {key: value for name, text in named.items() for key, value in read_choice(name, text).items()}
+def _check_once(choice: str, given: dict[str, Any]) -> None:
+    """Raise ValueError for a setting that is given as a flag and behind its kind."""
+    for part in parts_of(choice, given):
+        for short, each in flat_names(class_of(choice, part["kind"])):
+            if short in given and part.keys() & {short, each.name}:
+                raise ValueError(f"{short} is given twice, as a flag and behind its kind")
 
 
 def _add(group: Any, flat: str, each: FlatSetting) -> None:
     setting, flag = each.setting, f"--{flat.replace('_', '-')}"
     default = setting.none if each.default is None else each.default
     sentence = f"{setting.help.rstrip('.')} (default: {default})".replace("%", "%%")
-    how: dict[str, Any] = {
-        "default": argparse.SUPPRESS,
-        "help": sentence[0].lower() + sentence[1:] if sentence[1].islower() else sentence,
-    }
-    if setting.kind in ("flag", "group"):
-        return group.add_argument(flag, action=argparse.BooleanOptionalAction, **how)
-    kind = int if setting.kind == "whole" else float
-
-    def read(text: str) -> Any:
-        return None if setting.spells_none(text) else kind(text)
-
-    read.__name__ = "whole number" if setting.kind == "whole" else "number"  # what argparse calls it
-    group.add_argument(flag, type=read, metavar="N" if setting.kind == "whole" else "X", **how)
+    sentence = sentence[0].lower() + sentence[1:] if sentence[1].islower() else sentence
+    if isinstance(setting, Flag | Group):
+        how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+    else:
+        how = {"metavar": "N" if isinstance(setting, Whole) else "X"}
+    group.add_argument(flag, default=argparse.SUPPRESS, help=sentence, **how)

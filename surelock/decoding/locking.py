@@ -120,7 +120,7 @@ class LockRule(LockingRule):
         "Unlock again",
         "Probe locked positions now and then, and unlock those whose posterior has moved.",
         none="never",
-        group=UnlockRule,
+        of=UnlockRule,
         advanced=True,
     )
     future: bool = setting(

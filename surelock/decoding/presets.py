@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from surelock.decoding.compute import Everything
-from surelock.decoding.decoder import Decoder, chosen_kinds
-from surelock.decoding.recommended import recommended
-from surelock.decoding.rules import COMPUTE, TABLES, UNMASK, flat_settings, read_choice, resolved
+from surelock.decoding.decoder import Decoder, read_decoder
+from surelock.decoding.recommended import over_recommended
+from surelock.decoding.rules import COMPUTE, UNMASK, class_of, find_class, import_rules
+from surelock.decoding.spelling import parts_of
 from surelock.errors import nearest
 
 
@@ -19,49 +20,43 @@ class Preset:
     id: str
     name: str
     sentence: str
-    given: dict[str, Any]  # in the flat form; the model's generation_config.json sets the rest, else the defaults
+    given: dict[str, str]  # a short spelling; the model's generation_config.json sets the rest, else the defaults
 
     def decoder(self, generation: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> Decoder:
         """Return the decoder for a model.
 
-        generation: the model's generation_config.json, in the flat form.
-        shared: settings in the flat form that override it; those of rules that the decoder does not use are ignored.
+        generation: the model's generation_config.json, a short spelling.
+        shared: one that overrides it; settings of rules that the decoder does not use are ignored.
         """
         values = {name: value for name, value in generation.items() if name != "compute"}
-        rules, policy = chosen_kinds(values | self.given)
-        owners = {name: each.kind for name, each in flat_settings().items()}
-        used = {name: value for name, value in (shared or {}).items() if owners.get(name) in ("", policy, *rules)}
-        return recommended(values, used | self.given)
+        return read_decoder(over_recommended(values, {**(shared or {}), **self.given}))
 
 
 def preset_of(name: str) -> Preset:
-    """Return the preset of a name: one of PRESETS, or one made for a rule or a policy, as `read_choice` reads it.
+    """Return the preset of a name: one of PRESETS, or one made for a rule or a policy, as `--compute` spells them.
 
     A policy's computes every position. Raises ValueError for any other name.
     """
     if name in PRESETS:
         return PRESETS[name]
-    text, base = resolved(name), {}
-    kinds, pairs = re.findall(r"(?:^|\+)([a-z]\w*)", text), re.findall(r"\w+=[^,]*?(?=,|\+[a-z]|$)", text)
-    if kinds and kinds[0] in UNMASK:
-        choice, base = "unmask", {"compute": Everything.kind}
-    elif kinds and kinds[0] in COMPUTE:
-        choice = "compute"
-    else:
-        known = [*(PRESETS | COMPUTE | UNMASK)]
-        every = f"one of {', '.join(known)}, or package.module:Class"
-        raise ValueError(f"--lane must be {every}, not {name!r}{nearest(name, known)}")
-    given = read_choice(choice, text)
-    chosen = [TABLES[choice][kind] for kind in kinds]
-    label = " and ".join(each.label for each in chosen) + (f" ({', '.join(pairs)})" if pairs else "")
-    return Preset(name, label[:80], " ".join(each.sentence for each in chosen), base | given)
+    import_rules(name)
+    kind = re.split("[,+]", name)[0]
+    if find_class("compute", kind):
+        return _preset(name, "", compute=name)
+    if find_class("unmask", kind):
+        return _preset(name, "", compute=Everything.kind, unmask=name)
+    known = [*(PRESETS | COMPUTE | UNMASK)]
+    every = f"one of {', '.join(known)}, or package.module:Class"
+    raise ValueError(f"--lane must be {every}, not {name!r}{nearest(name, known)}")
 
 
-def _preset(id: str, name: str, sentence: str = "", **given: Any) -> Preset:
-    """Without a sentence it has those of its rules and its policy."""
-    kinds = [(choice, kind) for choice in TABLES for kind in given.get(choice, "").split("+") if kind]
-    others = [each for each in kinds if each[1] != Everything.kind] or kinds
-    return Preset(id, name, sentence or " ".join(TABLES[choice][kind].sentence for choice, kind in others), given)
+def _preset(id: str, name: str, sentence: str = "", **given: str) -> Preset:
+    """Without a name it has the labels of its rules and its policy, without a sentence theirs."""
+    parts = [(class_of(choice, part["kind"]), part) for choice in given for part in parts_of(choice, given)]
+    parts = [each for each in parts if each[0] is not Everything] or parts
+    values = [f"{key}={value}" for _, part in parts for key, value in part.items() if key != "kind"]
+    label = " and ".join(kind.label for kind, _ in parts) + (f" ({', '.join(values)})" if values else "")
+    return Preset(id, name or label[:80], sentence or " ".join(kind.sentence for kind, _ in parts), given)
 
 
 _LITERAL = "Algorithm 1 as printed: a position may lock in the step that writes it."
@@ -70,7 +65,7 @@ PRESETS: dict[str, Preset] = {
     for preset in (
         _preset("everything", "Every token", compute="everything"),
         _preset("surelock", "SureLock", compute="lock"),
-        _preset("literal", "Algorithm 1 to the letter", _LITERAL, compute="lock", visible_steps=0),
+        _preset("literal", "Algorithm 1 to the letter", _LITERAL, compute="lock,visible_steps=0"),
         _preset("selection", "Selection", compute="select"),
         _preset("surelock-selection", "SureLock and selection", compute="lock+select"),
         _preset("age", "Lock by age", compute="age"),

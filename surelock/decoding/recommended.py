@@ -3,31 +3,30 @@
 from collections.abc import Mapping
 from typing import Any
 
-from surelock.decoding.decoder import Decoder, check_owners, chosen_kinds, from_flat
-from surelock.decoding.rules import flat_settings
+from surelock.decoding.decoder import Decoder, read_decoder
 from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.spelling import check_owners, flat_settings, kinds_of
 
 
 def recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> Decoder:
     """Return the decoder that a model recommends.
 
-    generation: the model's generation_config.json, in the flat form.
-    given: settings in the flat form that override it.
+    generation: the model's generation_config.json, a short spelling.
+    given: one that overrides it.
 
     Raises ValueError, which begins with the setting's name, also for a given setting of a kind that is not chosen,
     whatever its value.
     """
     values = over_recommended(generation, given)
-    rules, policy = chosen_kinds(values)
-    check_owners(given, (*rules, policy))
+    check_owners(given, kinds_of(values))
     for name in given.keys() & flat_settings().keys():
         if group := flat_settings()[name].group:  # a setting of a group asks for the group
             values[group] = values.get(group) or True
-    return from_flat(values)
+    return read_decoder(values)
 
 
 def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a model, overridden by the given ones, in the flat form.
+    """Return the settings of a model, overridden by the given ones. Both are short spellings.
 
     A given gen_length or steps drops the model's steps, and changes its block_length to `nearest_block`.
     """

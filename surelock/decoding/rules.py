@@ -1,58 +1,44 @@
-"""The tables of compute rules and unmask policies by their kinds, and of their settings.
+"""The tables of compute rules and unmask policies by their kinds, and the classes of kinds.
 
-Rules from outside the package join them by `register`: as `package.module:Class` on the command line, or by an entry
-point of the group `surelock.rules`. Nothing in a checkpoint, a trace, a link or a request makes a module be imported.
+A rule from outside the package is `package.module:Class`. A command imports what its own flags name. Nothing in a
+checkpoint, a trace, a link or a request makes a module be imported: there such a kind is known once a program has
+imported its module.
 """
 
 import os
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, is_dataclass
-from functools import cache
+from dataclasses import is_dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any
 
-from surelock.decoding.compute import (
-    BlockCache,
-    BudgetRule,
-    ComputeRule,
-    DelayedCache,
-    EntropyCache,
-    Everything,
-    SelectRule,
-)
-from surelock.decoding.locking import LockByAge, LockRule
+from surelock.decoding import compute, locking, unmasking
+from surelock.decoding.compute import Both, ComputeRule, Everything
+from surelock.decoding.locking import LockRule
 from surelock.decoding.own import OwnRule
-from surelock.decoding.settings import DecodeSettings, Setting, described
-from surelock.decoding.unmasking import (
-    EarlyFinish,
-    Entropy,
-    EntropyBound,
-    Klass,
-    LowConfidence,
-    Margin,
-    Random,
-    Remask,
-    Threshold,
-    UnmaskPolicy,
-)
+from surelock.decoding.unmasking import LowConfidence, Replay, UnmaskPolicy
 from surelock.errors import nearest, shown
 
-#: Every compute rule and every unmask policy by its kind. A new one is a class in its file and a line here.
-COMPUTE: dict[str, type[ComputeRule]] = {
-    rule.kind: rule
-    for rule in (Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache, EntropyCache)
-}
-#: Further rules of plain forms, which only a browser runs.
+Tables = dict[str, dict[str, Any]]
+
+
+def _by_kind(module: ModuleType) -> dict[str, Any]:
+    """The rules or policies that a module defines, in its order. A new one is a class there."""
+    classes = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
+    return {each.__dict__["kind"]: each for each in classes if "kind" in each.__dict__}
+
+
+COMPUTE: dict[str, type[ComputeRule]] = {Everything.kind: Everything} | _by_kind(locking) | _by_kind(compute)
+del COMPUTE[Both.kind]
+UNMASK: dict[str, type[UnmaskPolicy]] = _by_kind(unmasking)
+del UNMASK[Replay.kind]
+#: Further rules of nested forms, which only a browser runs.
 TYPED: dict[str, type[ComputeRule]] = {OwnRule.kind: OwnRule}
-UNMASK: dict[str, type[UnmaskPolicy]] = {
-    policy.kind: policy
-    for policy in (LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound, EarlyFinish, Remask)
-}
-TABLES: dict[str, dict[str, Any]] = {"compute": COMPUTE, "unmask": UNMASK}
-#: The two choices of a flat form: what flags, `/decode` and agents say of them.
+TABLES: Tables = {"compute": COMPUTE, "unmask": UNMASK}
+HELD: Tables = {"compute": COMPUTE | TYPED, "unmask": UNMASK}
+BASES: dict[str, type] = {"compute": ComputeRule, "unmask": UnmaskPolicy}
+#: The two choices of a decoder: what flags, `/decode` and agents say of them.
 CHOICES: dict[str, str] = {
     "compute": f"Which rows a step computes: {', '.join(COMPUTE)}, or a locking and a selecting rule together as in "
     f"lock+select (default: {LockRule.kind}).",
@@ -60,140 +46,53 @@ CHOICES: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FlatSetting:
-    """A setting in the flat form."""
-
-    name: str
-    setting: Setting
-    default: Any
-    kind: str = ""  # the kind of the rule or policy that it belongs to; "" for DecodeSettings
-    group: str = ""  # the field that holds its group; "" for none
+def kind_of(choice: ComputeRule | UnmaskPolicy) -> str:
+    """Return the kind of a rule or a policy in nested forms: of one from outside its module and class."""
+    of = type(choice)
+    return choice.kind if of.__module__.startswith("surelock.") else f"{of.__module__}:{of.__qualname__}"
 
 
-def flat_names(kind: type, kind_name: str = "", group: str = "") -> Iterator[tuple[str, FlatSetting]]:
-    """Yield (flat name, setting) of each setting of a class; a nested group comes before its own settings."""
-    defaults = kind()
-    for name, description in described(kind):
-        yield description.flat or name, FlatSetting(name, description, getattr(defaults, name), kind_name, group)
-        if description.group is not None:
-            yield from flat_names(description.group, kind_name, name)
+def find_class(name: str, kind: Any, tables: Tables = TABLES) -> Any:
+    """Return the class of a kind, None if there is none. name: "compute" or "unmask"."""
+    if not isinstance(kind, str) or kind.startswith("surelock."):
+        return None
+    if kind in tables[name]:
+        return tables[name][kind]
+    module, _, named = kind.partition(":")
+    outside = vars(sys.modules[module]).get(named) if module in sys.modules else None
+    is_rule = isinstance(outside, type) and issubclass(outside, BASES[name]) and is_dataclass(outside)
+    return outside if is_rule else None
 
 
-@cache
-def flat_settings() -> dict[str, FlatSetting]:
-    """Return the settings of DecodeSettings, of all rules and of all policies by their flat names."""
-    find_installed()
-    found = dict(flat_names(DecodeSettings))
-    for choice in (*COMPUTE.values(), *UNMASK.values()):
-        found |= dict(flat_names(choice, choice.kind))
+def class_of(name: str, kind: Any, tables: Tables = TABLES) -> Any:
+    """Return what `find_class` does. Raises ValueError, which names the known kinds, if there is none."""
+    if name == "unmask" and kind == Replay.kind:
+        raise ValueError("unmask 'replay' needs the tokens themselves: it is for `surelock.decode` only")
+    found = find_class(name, kind, tables)
+    if found is None:
+        table = tables[name]
+        raise ValueError(f"{name} must be one of {', '.join(table)}, not {shown(kind)}{nearest(kind, table)}")
     return found
 
 
-# --- rules from outside -----------------------------------------------------------------------------------------------
-
-
-def register(kind: Any) -> Any:
-    """Add a compute rule or an unmask policy to the tables, and return it: a decorator, too.
-
-    From then on its kind is known to flags, traces, links, `/decode` and the form, as those of the package are. A class
-    of the same module and name is replaced. Raises ValueError, which names the class and what it lacks.
-    """
-    what = getattr(kind, "__name__", None) or shown(kind)
-    if not (isinstance(kind, type) and issubclass(kind, ComputeRule | UnmaskPolicy) and is_dataclass(kind)):
-        raise ValueError(f"{what} is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy")
-    if missing := [name for name in ("kind", "label", "sentence") if not isinstance(getattr(kind, name, None), str)]:
-        raise ValueError(f"{what} needs a {missing[0]}: a text")
-    if not re.fullmatch(r"[a-z]\w*", kind.kind):
-        raise ValueError(f"{what} has the kind {kind.kind!r}, which must be a word such as 'now_and_then'")
-    table, name = TABLES["compute" if issubclass(kind, ComputeRule) else "unmask"], kind.kind
-    before = (COMPUTE | UNMASK | TYPED).get(name)
-    if before is not None and (before.__module__, before.__qualname__) != (kind.__module__, kind.__qualname__):
-        raise ValueError(f"{what} has the kind {name!r} of {before.__module__}.{before.__qualname__}: give it another")
-    try:
-        names = dict(flat_names(kind, name))
-    except TypeError as error:
-        raise ValueError(f"{what} cannot be made without arguments: each setting needs a default ({error})") from error
-    if before is None:
-        others = (DecodeSettings, *COMPUTE.values(), *UNMASK.values())
-        if twice := sorted(names.keys() & {flat for choice in others for flat, _ in flat_names(choice)}):
-            flat = f'flat="{name}_{twice[0]}"'
-            raise ValueError(f"{what} has a setting {twice[0]!r} as another kind has: add {flat} to its setting(...)")
-    table[name] = kind
-    flat_settings.cache_clear()
-    return kind
-
-
-@cache
-def find_installed() -> None:
-    """Register the entry points `surelock.rules` of installed packages. Raises ValueError for one that cannot be."""
-    for each in entry_points(group="surelock.rules"):
+def import_rules(text: str) -> None:
+    """Import the modules of the classes that a flag names. Raises ValueError, which names what a class lacks."""
+    for name, kind in re.findall(r"([\w.]+):(\w+)", text):
+        module = _imported(name)
+        made = getattr(module, kind, None)
+        if made is None:
+            raise ValueError(f"the module {name} has no {kind!r}{nearest(kind, vars(module))}")
+        if not (isinstance(made, type) and issubclass(made, ComputeRule | UnmaskPolicy) and is_dataclass(made)):
+            raise ValueError(f"{kind} is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy")
+        if lacks := [each for each in ("kind", "label", "sentence") if not isinstance(getattr(made, each, None), str)]:
+            raise ValueError(f"{kind} needs a {lacks[0]}: a text")
         try:
-            register(each.load())
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"the entry point {each.name} = {each.value} cannot be loaded: {error}") from error
+            made()
+        except TypeError as error:
+            raise ValueError(f"{kind} cannot be made without arguments: each setting needs a default") from error
 
 
-def register_all(name: str) -> None:
-    """Import a module and register its rules and policies. Raises ValueError without one."""
-    module = _imported(name)
-    kinds = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
-    if not (rules := [each for each in kinds if issubclass(each, ComputeRule | UnmaskPolicy)]):
-        raise ValueError(f"{name} holds no rule and no policy: a class under surelock.ComputeRule or UnmaskPolicy")
-    for each in rules:
-        register(each)
-
-
-def outside() -> list[str]:
-    """Return the kinds that are not the package's own."""
-    find_installed()
-    return [kind for kind, each in (COMPUTE | UNMASK).items() if not each.__module__.startswith("surelock.")]
-
-
-def resolved(text: str) -> str:
-    """Return a choice with the kind of each class in place of `package.module:Class`, which is then registered."""
-
-    def kind_of(found: re.Match[str]) -> str:
-        module = _imported(found[1])
-        if not hasattr(module, found[2]):
-            raise ValueError(f"the module {found[1]} has no {found[2]!r}{nearest(found[2], vars(module))}")
-        return register(getattr(module, found[2])).kind
-
-    return re.sub(r"([\w.]+):(\w+)", kind_of, text)
-
-
-def read_choice(name: str, text: str) -> dict[str, Any]:
-    """Return the flat form of a choice as it is named on the command line.
-
-    name: "compute" or "unmask".
-    text: a kind, a pair ("lock+select") or a class (`package.module:Class`), each with settings: "age,steps=12".
-
-    Raises ValueError, which names what is wrong.
-    """
-    kinds, given = [], {}
-    for part in re.split(r"\+(?=[^\W\d])", resolved(text)):
-        kind, *pairs = part.split(",")
-        check_kind(name, kind)
-        kinds.append(kind)
-        known = {key: (flat, each) for flat, each in flat_names(TABLES[name][kind]) for key in (flat, each.name)}
-        for key, equals, value in (pair.partition("=") for pair in pairs):
-            if key not in known or not equals:
-                has = f"it has {', '.join(known) or 'none'}{nearest(key, known)}"
-                raise ValueError(f"{key!r} is no setting of {name} {kind!r} in the form key=value: {has}")
-            flat, each = known[key]
-            given[flat] = each.setting.from_text(key, value)
-    return {name: "+".join(kinds), **given}
-
-
-def check_kind(name: str, kind: Any, table: dict[str, Any] | None = None) -> None:
-    """Raise ValueError for a kind that the table of `name` does not have. table: a wider one."""
-    find_installed()
-    table = TABLES[name] if table is None else table
-    if not isinstance(kind, str) or kind not in table:
-        raise ValueError(f"{name} must be one of {', '.join(table)}, not {shown(kind)}{nearest(kind, table)}")
-
-
-def _imported(name: str) -> Any:
+def _imported(name: str) -> ModuleType:
     """The module of a name, which may lie in the current folder. No other module is taken from there."""
     folder = os.getcwd()
     added = folder not in sys.path

@@ -1,103 +1,209 @@
-"""Settings, each described once: the dataclass field of a setting holds its label, help, range and plain form.
+"""Settings, each described once: the dataclass field of a setting holds its label, help, range and default.
 
-The flags of the command line, the form of the page, the parameters of `/decode`, links, and the check of traces are
-derived from these descriptions. So is the check of a value when the dataclass is made.
+A description is an object of one of the types below. It checks a value, reads JSON and text, and says its range in
+words. The flags of the command line, the form of the page, the parameters of `/decode`, links, and the check of traces
+are derived from these descriptions.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from functools import cache
 from numbers import Integral, Real
 from operator import index
-from typing import Any
+from typing import Any, ClassVar
 
 from surelock.errors import cut, nearest, shown
 
 _KEY = "setting"
 _MOST_WHOLE = 2**53  # JSON readers that use float64 round larger numbers
+_SWITCHES = {"true": True, "1": True, "false": False, "0": False, "none": None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Setting:
-    """The description of one setting."""
+    """The description of one setting. Its subclasses are the types of settings."""
 
-    kind: str  # "whole", "number", "flag", "code" (a text of at most `high` characters) or "group" (a nested class)
+    kind: ClassVar[str]  # the name of the type in JSON
     label: str
     help: str  # one sentence for the page, the command line and `/decode`
-    low: float = -math.inf
-    high: float = math.inf  # both ends are included
-    above: bool = False  # True excludes `low`
     none: str | None = None  # the meaning of None, in words; None where the setting cannot be None
-    several: bool = False  # whether a list of one value per sequence is accepted
     flat: str = ""  # its name where the settings of all kinds share one namespace; "" is the field's name
     offered: tuple[float, float, float] | None = None  # low, high and step of the slider on the page
     log: bool = False  # whether the slider is logarithmic; its lowest place then stands for -1, "never"
     advanced: bool = False  # whether the page folds it away at first
-    group: type | None = None
 
     def checked(self, name: str, value: Any) -> Any:
         """Return the value in the setting's type. Raises ValueError, which begins with `name`, for any other value."""
         if value is None and self.none is not None:
             return None
-        if self.several and isinstance(value, Sequence) and not isinstance(value, str) and len(value):
-            one = replace(self, several=False, none=None)
-            return tuple(one.checked(name, item) for item in value)
-        if (self.kind == "flag" and isinstance(value, bool)) or (self.group and isinstance(value, self.group)):
-            return value
-        if self.kind == "code":
-            if isinstance(value, str) and len(value) <= self.high:
-                return value
-            raise ValueError(f"{name} must be {self.range}, not {shown(value)}")
-        kind: Any = {"whole": Integral, "number": Real}.get(self.kind, ())
-        given: Any = value
-        if isinstance(given, kind) and not isinstance(given, bool):
-            try:
-                number = float(given)
-            except OverflowError:  # an integer or a fraction that no float can hold
-                number = math.nan
-            above_low = self.low < number if self.above else self.low <= number
-            if above_low and number <= self.high and (self.kind == "number" or abs(number) <= _MOST_WHOLE):
-                return index(given) if self.kind == "whole" else float(given)
-        raise ValueError(f"{name} must be {self.range}, not {shown(value)}")
-
-    def from_text(self, name: str, text: str) -> Any:
-        """Return the value that a text spells. Raises ValueError, which begins with `name`, for any other text."""
-        if self.spells_none(text):
-            return None
-        spelled = {"true": True, "1": True, "false": False, "0": False}.get(text.lower())
-        if self.kind in ("flag", "group") and spelled is not None:
-            return spelled
         try:
-            return {"whole": int, "number": float}[self.kind](text)
-        except (KeyError, ValueError):
-            raise ValueError(f"{name} must be {self.range}, not {shown(text)}") from None
+            return self.converted(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"{name} must be {self.range}, not {shown(value)}") from None
 
-    def spells_none(self, value: Any) -> bool:
-        return bool(self.none) and isinstance(value, str) and value.lower() == "none"
+    def read(self, name: str, value: Any) -> Any:
+        """Return the value of a JSON value, or of a text that spells it. Raises what `checked` raises."""
+        if isinstance(value, str):
+            if self.none is not None and value.lower() == "none":
+                return None
+            with suppress(KeyError, ValueError):
+                value = self.parsed(value)
+        return self.checked(name, value)
+
+    def converted(self, value: Any) -> Any:
+        """Return a value in the setting's type. Raises TypeError, ValueError or OverflowError for any other value."""
+        raise NotImplementedError
+
+    def parsed(self, text: str) -> Any:
+        """Return what a text spells. Raises KeyError or ValueError."""
+        return text
+
+    @property
+    def words(self) -> str:
+        """The allowed values but None, such as "a whole number of at least 1"."""
+        return "True or False"
 
     @property
     def range(self) -> str:
-        """The allowed values in words, such as "a whole number of at least 1"."""
-        if self.kind == "flag":
-            return "True or False"
-        if self.kind == "code":
-            return f"a text of at most {self.high:,} characters"
-        noun = f"of {self.group.__name__}" if self.group else {"whole": "a whole number"}.get(self.kind, "a number")
+        """The allowed values in words."""
+        return self.words if self.none is None else f"{self.words}, or None for {self.none}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Setting):
+    """A number, which may be infinite."""
+
+    kind = "number"
+    noun: ClassVar[str] = "a number"
+    low: float = -math.inf
+    high: float = math.inf  # both ends are included
+    above: bool = False  # True excludes `low`
+
+    def converted(self, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TypeError
+        number = float(value)
+        above_low = self.low < number if self.above else self.low <= number
+        if not (above_low and number <= self.high):
+            raise ValueError
+        return number
+
+    def parsed(self, text: str) -> float:
+        return float(text)
+
+    @property
+    def words(self) -> str:
         if self.low == -math.inf:
-            words = noun
-        elif self.high < math.inf and not self.above:
-            words = f"{noun} from {self.low:g} to {self.high:g}"
-        else:
-            words = f"{noun} {'above' if self.above else 'of at least'} {self.low:g}"
-            words += f" and at most {self.high:g}" if self.high < math.inf else ""
-        words += ", or one per sequence" if self.several else ""
-        return words if self.none is None else f"{words}, or None for {self.none}"
+            return self.noun
+        if self.high < math.inf and not self.above:
+            return f"{self.noun} from {self.low:g} to {self.high:g}"
+        words = f"{self.noun} {'above' if self.above else 'of at least'} {self.low:g}"
+        return words if self.high == math.inf else f"{words} and at most {self.high:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(Number):
+    """A whole number. JSON may have it as a float."""
+
+    kind = "whole"
+    noun = "a whole number"
+
+    def converted(self, value: Any) -> Any:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, Integral) or abs(super().converted(value)) > _MOST_WHOLE:
+            raise TypeError
+        return index(value)
+
+    def parsed(self, text: str) -> int:
+        return int(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeds(Whole):
+    """A whole number, or one for each sequence of a batch."""
+
+    def converted(self, value: Any) -> Any:
+        convert = super().converted
+        if isinstance(value, Sequence) and not isinstance(value, str) and value:
+            return tuple(convert(seed) for seed in value)
+        return convert(value)
+
+    @property
+    def words(self) -> str:
+        return f"{super().words}, or one per sequence"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag(Setting):
+    """True or False."""
+
+    kind = "flag"
+
+    def converted(self, value: Any) -> Any:
+        if not isinstance(value, bool):
+            raise TypeError
+        return value
+
+    def parsed(self, text: str) -> Any:
+        return _SWITCHES[text.lower()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code(Setting):
+    """A text. high: its most characters."""
+
+    kind = "code"
+    high: int
+
+    def converted(self, value: Any) -> Any:
+        if not isinstance(value, str) or len(value) > self.high:
+            raise TypeError
+        return value
+
+    @property
+    def words(self) -> str:
+        return f"a text of at most {self.high:,} characters"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group(Setting):
+    """Settings of their own, or None. of: their class."""
+
+    kind = "group"
+    of: type
+
+    def converted(self, value: Any) -> Any:
+        if not isinstance(value, self.of):
+            raise TypeError
+        return value
+
+    def switched(self, value: Any) -> Any:
+        """Return the settings that a switch stands for: True is a mapping of none, which are all defaults."""
+        if isinstance(value, str):
+            value = _SWITCHES.get(value.lower(), value)
+        if value is True:
+            return {}
+        return None if value is False else value
+
+    def read(self, name: str, value: Any) -> Any:
+        value = self.switched(value)
+        return from_plain(self.of, value) if isinstance(value, Mapping) else self.checked(name, value)
+
+    @property
+    def words(self) -> str:
+        return f"of {self.of.__name__}"
+
+
+TYPES: dict[str, type[Setting]] = {"whole": Whole, "number": Number, "seeds": Seeds}
+TYPES |= {"flag": Flag, "code": Code, "group": Group}
 
 
 def setting(kind: str, default: Any, label: str, help: str, **more: Any) -> Any:
-    """Return a dataclass field with its description. more: further arguments of `Setting`."""
-    return field(default=default, metadata={_KEY: Setting(kind=kind, label=label, help=help, **more)})
+    """Return a dataclass field with its description. kind: of TYPES. more: further arguments of the type."""
+    return field(default=default, metadata={_KEY: TYPES[kind](label=label, help=help, **more)})
 
 
 @cache
@@ -133,27 +239,16 @@ def _plain(value: Any) -> Any:
 
 
 def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
-    """Return the settings object of a mapping that `to_plain` has made; whole numbers may be floats.
+    """Return the settings object of a mapping as of `to_plain`. Texts may spell values, and a missing field has its
+    default.
 
-    A missing field has its default. Raises ValueError, which names the field, for an unknown name and for a value out
-    of range.
+    Raises ValueError, which names the field, for an unknown name and for a value out of range.
     """
     known = dict(described(kind))
     if unknown := [name for name in plain if name not in known]:
         has = f"it has {', '.join(known) or 'none'}{nearest(unknown[0], known)}"
         raise ValueError(f"{cut(unknown[0], 60)} is no setting of {kind.__name__}: {has}")
-    return kind(**{name: read_value(known[name], value) for name, value in plain.items()})
-
-
-def read_value(description: Setting, value: Any) -> Any:
-    """Return a JSON value in the setting's type: infinities from text, whole numbers from floats, nested groups."""
-    if description.group is not None and isinstance(value, Mapping):
-        return from_plain(description.group, value)
-    if description.kind == "number" and value in ("inf", "-inf"):
-        return float(value)
-    if description.kind == "whole" and isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+    return kind(**{name: known[name].read(name, value) for name, value in plain.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,9 +308,7 @@ class DecodeSettings(Described):
         offered=(0, 4, 0.1),
         advanced=True,
     )
-    seed: int | Sequence[int] = setting(
-        "whole", 0, "Seed", "The same seed gives the same run.", low=0, several=True, advanced=True
-    )
+    seed: int | Sequence[int] = setting("seeds", 0, "Seed", "The same seed gives the same run.", low=0, advanced=True)
     suppress_eos: bool = setting(
         "flag", False, "Never choose end of text", "The end-of-text token is never chosen.", advanced=True
     )

@@ -1,12 +1,12 @@
-"""Reads lm-eval's `--model_args` and a task's generation_kwargs into the flat form of a decoder."""
+"""Reads lm-eval's `--model_args` and a task's generation_kwargs as short spellings of a decoder."""
 
 import logging
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from surelock.decoding.flags import read_choices
-from surelock.decoding.rules import CHOICES, flat_settings
+from surelock.decoding.rules import CHOICES, import_rules
+from surelock.decoding.spelling import names_of
 from surelock.errors import nearest
 
 #: The names of the length in tasks; the first that is given counts, as in lm-eval.
@@ -15,20 +15,22 @@ _HARNESS = {"do_sample", "until", "temperature", *_LENGTHS}
 
 
 def read_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of `--model_args` in the flat form. Raises ValueError for a name that is no setting."""
-    named = {name: text for name, text in arguments.items() if name in CHOICES and isinstance(text, str) and text}
-    choices = read_choices(named)  # first: it registers rules from outside
-    settings = flat_settings().keys() | CHOICES.keys()
+    """Return the settings of `--model_args`, a short spelling. Modules of the rules that they name are imported.
+
+    Raises ValueError for a name that is no setting.
+    """
+    for name in CHOICES.keys() & arguments.keys():
+        import_rules(str(arguments[name]))
+    settings = names_of(arguments)
     if unknown := sorted(arguments.keys() - settings):
         hint = nearest(unknown[0], settings)
         raise ValueError(f"{unknown[0]} is no argument of the model surelock, nor a setting of a decoder{hint}")
-    return {name: _value(name, value) for name, value in arguments.items()} | choices
+    return dict(arguments)
 
 
 def read_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a request's generation_kwargs in the flat form. Other names are logged once."""
-    settings = flat_settings()
-    found = {name: _value(name, value) for name, value in request.items() if name in settings.keys() | CHOICES.keys()}
+    """Return the settings of a request's generation_kwargs, a short spelling. Other names are logged once."""
+    found = {name: value for name, value in request.items() if name in names_of({})}
     length = next((request[name] for name in _LENGTHS if request.get(name) is not None), None)
     samples, temperature = request.get("do_sample"), request.get("temperature")
     if not samples or temperature is not None:  # do_sample without a temperature leaves it to the model
@@ -43,9 +45,3 @@ def read_request(request: Mapping[str, Any]) -> dict[str, Any]:
 @cache  # once for each name
 def _log_unknown(name: str) -> None:
     logging.getLogger(__name__).warning("%s is nothing that this sampler knows: it is left out", name)
-
-
-def _value(name: str, value: Any) -> Any:
-    """The value, or None if it is spelled "none" and the setting can be None."""
-    each = flat_settings().get(name)
-    return None if each is not None and each.setting.spells_none(value) else value

@@ -46,7 +46,7 @@ class Family:
     tensors: Mapping[str, tuple[str, ...]]  # the tensor names of each parameter of the network
     read_config: Callable[[Mapping[str, Any]], NetworkConfig]  # reads the shape from config.json
     mask_id: int | None = None  # the id of the mask, if its files do not name one; -1 is the last of the vocabulary
-    generation: Mapping[str, Any] = field(default_factory=dict)  # recommended settings in the flat form
+    generation: Mapping[str, Any] = field(default_factory=dict)  # recommended settings, a short spelling
     named: Mapping[str, int] = field(default_factory=dict)  # by a word in the names of block-causal ones: their blocks
     modulated: bool = False  # whether a constant time condition is to be folded in, see `surelock.model.modulation`
     tokenizer: str = ""  # the hub id of the tokenizer, if the files of a checkpoint have none

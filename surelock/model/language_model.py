@@ -25,7 +25,7 @@ class LanguageModel:
     tokenizer: of transformers; None if the checkpoint has none, prompts are then token ids.
     mask_id, pad_id: the ids of the mask and of padding.
     ends: the ids that end a text. The first is EOS, which fills the rest of a text.
-    generation: the settings that the family and generation_config.json recommend, in the flat form. The library's
+    generation: the settings that the family and generation_config.json recommend, a short spelling. The library's
     defaults do not depend on it.
     stop: a text that ends an answer, where no id does; "" is none.
     weights: eight digits of the weights' files, see `digits_of_weights`; "" if unknown.

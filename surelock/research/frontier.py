@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from surelock.bench.timing import load_of_cores
 from surelock.decoding.compute import BlockCache, Changes, ComputeRule, DelayedCache
-from surelock.decoding.decoder import Decoder, from_flat
+from surelock.decoding.decoder import Decoder, read_decoder
 from surelock.decoding.locking import LockingRule
 from surelock.decoding.loop import decode
 from surelock.decoding.rules import COMPUTE
@@ -99,7 +99,7 @@ def _decoder(sampler: Record, compute: Record, seeds: Sequence[int]) -> Decoder:
     """sampler: in the flat form. compute: a rule in the plain form, of the package or the control, or with `unmask`."""
     values = dict(compute)
     policy = {"unmask": values.pop("unmask")} if "unmask" in values else {}
-    decoder = from_flat(sampler | {"compute": "everything"} | policy)
+    decoder = read_decoder(sampler | {"compute": "everything"} | policy)
     rule = (COMPUTE | {LockByChance.kind: LockByChance})[values.pop("kind")](**values)
     return replace(decoder, compute=rule, settings=replace(decoder.settings, seed=list(seeds)))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from surelock.decoding.decoder import Decoder, from_flat
+from surelock.decoding.decoder import Decoder, read_decoder
 from surelock.decoding.loop import decode
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
@@ -63,7 +63,7 @@ def decoder_of(cell: Cell, first: int = 0) -> Decoder:
     if cell["select_fraction"] < 1:
         rule = "select" if rule == "everything" else "lock+select"
     given = {name: value for name, value in cell.items() if value is not None or name == "percentile"}
-    return from_flat({"compute": rule, "unmask": cell["remasking"]} | given | {"seed": cell["seed"] + first})
+    return read_decoder({"compute": rule, "unmask": cell["remasking"]} | given | {"seed": cell["seed"] + first})
 
 
 @dataclass(frozen=True, slots=True)

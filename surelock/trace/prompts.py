@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surelock.decoding.rules import CHOICES, flat_settings
+from surelock.decoding.rules import CHOICES
+from surelock.decoding.spelling import flat_settings
 from surelock.errors import nearest, shown
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -22,7 +23,7 @@ class Prompt:
 
     id: int | str  # unique; the number of the line or of the argument, from 1, unless the file gives one
     text: str
-    given: dict[str, Any]  # settings of this prompt alone, in the flat form
+    given: dict[str, Any]  # settings of this prompt alone, a short spelling
     where: str = ""  # its file and line, as a sentence begins with them; empty for an argument
 
     @property
@@ -36,7 +37,7 @@ def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
     """Return the prompts of the arguments, or of a file.
 
     source: a file of texts, one a line (empty ones are left out), or of JSON objects with `prompt`, and optionally `id`
-    and settings in the flat form (.jsonl); "-" is the standard input, in either form.
+    and settings by their short names (.jsonl); "-" is the standard input, in either form.
 
     Raises ValueError, which names the line, and OSError.
     """

@@ -7,6 +7,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from surelock.decoding.decoder import read_decoder
 from surelock.errors import shown
 from surelock.files import append, replaced
 
@@ -48,9 +49,11 @@ class Results:
             return
         for name in _SAME:
             old, new = line.get(name), head[name]
+            if name == "settings" and isinstance(old, dict) and "compute" in old and "settings" not in old:
+                old = read_decoder(old).to_plain()  # a short spelling, as before version 5
             if old == new:
                 continue
-            if isinstance(old, dict) and isinstance(new, dict):
+            while isinstance(old, dict) and isinstance(new, dict):
                 name = next(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
                 old, new = old.get(name), new.get(name)
             change = f"{name} {shown(old)}, and now it is {shown(new)}"

@@ -1,12 +1,11 @@
 """Tasks: the prompts of a run over many, with their token ids and decoders."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from surelock.decoding.decoder import Decoder, to_flat
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.step import Step
@@ -42,7 +41,7 @@ def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: dict[str, Any
     """Return the task of a prompt.
 
     number: of the prompt, from 0, which is added to the seed.
-    given: settings of all prompts, in the flat form.
+    given: settings of all prompts, a short spelling.
     how: arguments of `LanguageModel.encode`.
 
     Raises ValueError, which names the prompt and its line, for what cannot be decoded.
@@ -59,7 +58,7 @@ def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: dict[str, Any
         if prompt.where and said != str(error):
             said = f"{prompt.where}: {said}"
         raise ValueError(said) from error
-    head = {"id": prompt.id, "model": lm.name, "prompt": prompt.text, **how, "settings": to_flat(decoder)}
+    head = {"id": prompt.id, "model": lm.name, "prompt": prompt.text, **how, "settings": decoder.to_plain()}
     return Task(prompt, tokens, decoder, head)
 
 
@@ -73,8 +72,9 @@ def _tokens(lm: LanguageModel, prompt: Prompt, how: dict[str, bool]) -> list[int
 
 def batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
     """Yield batches of tasks whose decoders differ in their seeds alone."""
-    kinds: dict[str, list[Task]] = {}
+    kinds: dict[Decoder, list[Task]] = {}
     for task in tasks:
-        kinds.setdefault(json.dumps(task.head["settings"] | {"seed": 0}), []).append(task)
+        settings = replace(task.decoder.settings, seed=0)
+        kinds.setdefault(replace(task.decoder, settings=settings), []).append(task)
     for same in kinds.values():
         yield from (same[at : at + size] for at in range(0, len(same), size))

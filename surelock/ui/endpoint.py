@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,9 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.types import Scope
 
-from surelock.decoding.decoder import Decoder, check_owners, chosen_kinds, from_flat, read_event
+from surelock.decoding.decoder import Decoder, read_decoder
 from surelock.decoding.ends import written
-from surelock.decoding.rules import CHOICES, flat_settings
+from surelock.decoding.spelling import check_owners, kinds_of
 from surelock.errors import reason_of, shown
 from surelock.trace.lanes import alone
 from surelock.ui.addresses import client_of
@@ -34,6 +33,7 @@ from surelock.ui.parameters import ENDPOINT, FLAGS, NONE_IS_ZERO, check_names, p
 from surelock.ui.queue import Queue, QueueFull
 from surelock.ui.race import DEVICE, Runner
 from surelock.ui.request import MOST_EVENTS, Job, read_job
+from surelock.ui.schedule import SHARED
 
 if TYPE_CHECKING:
     from surelock.quality.commit_error import CommitError
@@ -112,7 +112,7 @@ class Calls:
         for name in FLAGS:
             if given[name] not in (None, True, False):
                 raise ValueError(f"{name} must be true or false, not {shown(given[name])}")
-        lane, longest = alone(read_decoder(given)), min(self._most, lm.config.max_length)
+        lane, longest = alone(decoder_of(given)), min(self._most, lm.config.max_length)
         blanks = given["blanks"] in (None, True)
         job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest, blanks)
         if given["trace"]:
@@ -187,22 +187,18 @@ def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[dict[str, Any]]]
     return decode
 
 
-def read_decoder(given: Mapping[str, Any]) -> Decoder:
-    """Return the decoder of a call's parameters.
+def decoder_of(given: Mapping[str, Any]) -> Decoder:
+    """Return the decoder of a call's parameters, a short spelling in which null is not given.
 
     Raises ValueError, which begins with the setting's name.
     """
-    known, values = flat_settings(), {name: given[name] for name in CHOICES if name in given}
-    for name, value in given.items():
-        if name in known and not (value is None and known[name].kind):  # null: not given
-            spelled = known[name].setting.spells_none(value) or (name in NONE_IS_ZERO and value == 0)
-            values[name] = None if spelled else value
-    rules, policy = chosen_kinds(values)
-    check_owners(values, (*rules, policy))
-    events = [] if given["events"] is None else given["events"]
+    values = {name: value for name, value in given.items() if value is not None or name in SHARED}
+    values |= {name: None for name in NONE_IS_ZERO if values.get(name) == 0}
+    events = values.get("events", [])
     if not isinstance(events, list) or len(events) > MOST_EVENTS:
         raise ValueError(f"events must be a list of at most {MOST_EVENTS}")
-    return replace(from_flat(values), events=tuple(read_event(event) for event in events))
+    check_owners(values, kinds_of(values))
+    return read_decoder(values)
 
 
 def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from surelock.decoding.rules import flat_settings
+from surelock.decoding.settings import DecodeSettings
 from surelock.trace.lanes import MOST
 from surelock.ui.request import MOST_CHARACTERS
 from surelock.ui.schedule import SHARED, Fitted
@@ -85,7 +85,7 @@ def _read_settings(link: Link, query: Mapping[str, str], taken: Mapping[str, Any
             try:
                 link.settings[name] = read_text(name, text)
             except ValueError:
-                instead = taken.get(name, flat_settings()[name].default)
+                instead = taken.get(name, getattr(DecodeSettings(), name))
                 what = "the default" if instead is None else f"{instead:g}" if _number(instead) else str(instead)
                 link.problems.append(f"{SHARED[name].label} cannot be {_quoted(text)} ({what} taken instead)")
         elif name not in _OTHERS | BROWSERS and not name.startswith(("_", "utm")):
@@ -95,11 +95,7 @@ def _read_settings(link: Link, query: Mapping[str, str], taken: Mapping[str, Any
 def read_text(name: str, text: str) -> Any:
     """Return the value of a shared setting from its text in a link. Raises ValueError for a value out of range."""
     setting = SHARED[name]
-    if setting.kind == "flag":
-        if text not in ("true", "false"):
-            raise ValueError(f"{name} must be true or false")
-        return text == "true"
-    value = setting.checked(name, int(text) if setting.kind == "whole" else float(text))
+    value = setting.read(name, text)
     if setting.offered and value > setting.offered[1]:
         raise ValueError(f"{name} must be at most {setting.offered[1]:g}")
     return value

@@ -132,7 +132,7 @@ class Models:
         return self._failed.get(label, "loading")
 
     def recommended(self, label: str) -> dict[str, Any]:
-        """Return the settings that the model's files recommend, in the flat form. Local files are read before the
+        """Return the settings that the model's files recommend, a short spelling. Local files are read before the
         weights are loaded.
         """
         if label in self._loaded:

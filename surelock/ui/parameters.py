@@ -3,11 +3,12 @@
 import inspect
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from surelock.decoding.events import KINDS
-from surelock.decoding.rules import CHOICES, UNMASK, FlatSetting, flat_settings
+from surelock.decoding.rules import CHOICES, UNMASK
+from surelock.decoding.settings import Number
+from surelock.decoding.spelling import FlatSetting, flat_settings
 from surelock.errors import shown
 from surelock.ui.limits import MOST_CELLS
 
@@ -106,7 +107,7 @@ def _schema(parameter: inspect.Parameter) -> dict[str, Any]:
     if each is None:
         return made
     setting = each.setting
-    if setting.kind in ("whole", "number"):
+    if isinstance(setting, Number):
         if setting.low > -math.inf:
             made["exclusiveMinimum" if setting.above else "minimum"] = 0 if name in NONE_IS_ZERO else setting.low
         if setting.high < math.inf:
@@ -133,8 +134,8 @@ def _described(name: str, each: FlatSetting) -> str:
         return f"{setting.help} Its settings stand beside it."
     if name in NONE_IS_ZERO:
         return f"{setting.help} It is a whole number; 0 means {setting.none}."
-    words = replace(setting, none=None).range + (f', or "none" for {setting.none}' if setting.none else "")
-    return f"{setting.help} It is {words}{f' (default: {each.default})' if each.kind else ''}."
+    none = f', or "none" for {setting.none}' if setting.none else ""
+    return f"{setting.help} It is {setting.words}{none}{f' (default: {each.default})' if each.kind else ''}."
 
 
 def _owner(name: str) -> str:

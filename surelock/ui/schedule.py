@@ -13,7 +13,6 @@ from typing import Any
 
 from surelock.decoding.recommended import block_choices, nearest_block
 from surelock.decoding.settings import DecodeSettings, Setting, described
-from surelock.ui.request import digits
 
 SHARED: dict[str, Setting] = dict(described(DecodeSettings))
 NAMES: tuple[str, ...] = ("gen_length", "steps", "block_length")
@@ -64,6 +63,11 @@ class Fitted:
     values: dict[str, int]
     blocks: list[int]
     said: dict[str, str]
+
+
+def digits(value: Any) -> Any:
+    """Return a text of digits as a number, and any other value unchanged."""
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
 
 
 def not_whole(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import re
 
-from surelock.decoding.rules import flat_settings
+from surelock.decoding.spelling import flat_settings
 
 _LABELS = {"prompt": "Prompt", "lanes": "Lanes", "compute": "Computes", "unmask": "Writes"}
 _NONE = re.compile(r", or None for [^,;]*|, or one per sequence")
