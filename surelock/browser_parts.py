@@ -10,7 +10,6 @@ from base64 import b64encode
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
@@ -22,6 +21,7 @@ from surelock.loading import STORIES, load
 from surelock.model.families import read_json
 from surelock.model.language_model import LanguageModel
 from surelock.places import ASSETS
+from surelock.values import Json
 
 FILE = "browser.json"
 RUNTIME = ASSETS / "scripts" / "ort.wasm.gz"
@@ -31,7 +31,7 @@ CLASSES = ("L", "N")  # properties of Unicode
 _PROPERTY = re.compile(r"\\[pP]\{[^}]*\}|\\[wWdDbB]|\[:|\(\?i")
 
 
-def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
+def browser_parts(lm: LanguageModel, directory: Path) -> Json:
     """Return the content of browser.json.
 
     shape: the fields of `Shape`. graphs: {name: base64}. weights: file names. files: {name: {"bytes", "sha256"}} of the
@@ -82,7 +82,7 @@ def unicode_classes() -> dict[str, list[int]]:
     return found
 
 
-def check_tokenizer(name: str, tokenizer: dict[str, Any]) -> None:
+def check_tokenizer(name: str, tokenizer: Json) -> None:
     """Raise ValueError for a rule whose characters a browser would take from its edition of Unicode."""
     before = tokenizer.get("pre_tokenizer") or {}
     steps = before.get("pretokenizers", [before])
@@ -101,7 +101,7 @@ def check_tokenizer(name: str, tokenizer: dict[str, Any]) -> None:
         )
 
 
-def _fingerprint(file: Path) -> dict[str, Any]:
+def _fingerprint(file: Path) -> Json:
     content = file.read_bytes()
     return {"bytes": len(content), "sha256": sha256(content).hexdigest()}
 

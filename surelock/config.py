@@ -1,11 +1,11 @@
 """The shape of a network, as the forward pass and the FLOPs formulas need it."""
 
-from dataclasses import dataclass
+from surelock.values import frozen
 
 MOST = 2**24  # a larger size is taken for damage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NetworkConfig:
     """The shape of a pre-norm Transformer with bidirectional or block-causal attention, such as LLaDA-8B.
 
@@ -51,7 +51,7 @@ class NetworkConfig:
             raise ValueError("conv_layers cannot be set in a shifted or block-causal network")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """The shape of a model's network and the ids of its special tokens."""
 

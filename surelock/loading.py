@@ -10,7 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from accelerate import infer_auto_device_map
@@ -35,6 +35,7 @@ from surelock.model.special_ids import special_ids
 from surelock.model.stored import Stored
 from surelock.model.tokenizer import DESCRIBED, FILE, SLOW, has_tokenizer, load_tokenizer
 from surelock.places import ASSETS, is_hub_id
+from surelock.values import Fields, Json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -51,7 +52,7 @@ def load(
     *,
     device: str | torch.device | None = None,
     dtype: torch.dtype | str | None = None,
-    device_map: str | Mapping[str, Any] | None = None,
+    device_map: str | Fields | None = None,
     engine: str = "auto",
     weights: str | None = None,
     tokenizer: str | Path | None = None,
@@ -146,7 +147,7 @@ def _chosen(
     engine: str,
     device: torch.device,
     dtype: torch.dtype | None,
-    device_map: str | Mapping[str, Any] | None,
+    device_map: str | Fields | None,
     weights: str | None,
 ) -> str:
     """The engine to use: "auto" is resolved where it must be torch. Raises ValueError for one that is not possible."""
@@ -244,7 +245,7 @@ def _load_network(
     directory: Path,
     device: torch.device,
     dtype: torch.dtype | None,
-    device_map: str | Mapping[str, Any] | None,
+    device_map: str | Fields | None,
     weights: str | None,
 ) -> Network:
     network = empty_network(shape)
@@ -257,13 +258,13 @@ def _load_network(
 
 
 def _placement(
-    network: Network, device_map: str | Mapping[str, Any], dtype: torch.dtype | None, weights: str | None
+    network: Network, device_map: str | Fields, dtype: torch.dtype | None, weights: str | None
 ) -> dict[str, torch.device]:
     if isinstance(device_map, str):
         if device_map != "auto":
             raise ValueError(f"device_map must be 'auto' or a mapping, not {device_map!r}")
         small = [name for name, _ in network.named_parameters() if weights == "int8" and is_product(network, name)]
-        whole: dict[str, Any] = {"no_split_module_classes": ["Block"], "dtype": dtype or torch.bfloat16}
+        whole: Json = {"no_split_module_classes": ["Block"], "dtype": dtype or torch.bfloat16}
         whole["special_dtypes"] = dict.fromkeys(small, torch.int8)
         device_map = infer_auto_device_map(network, max_memory=get_balanced_memory(network, **whole), **whole)
     if not isinstance(device_map, Mapping):

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.presets import PRESETS, preset_of
@@ -22,6 +21,7 @@ from surelock.trace.outputs import target_file
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html
+from surelock.values import Json
 
 
 def record_run(
@@ -31,7 +31,7 @@ def record_run(
     *,
     name: str | None = None,
     exact: bool = True,
-) -> dict[str, Any]:
+) -> Json:
     """Run all lanes to the end and return the trace document, with commit errors.
 
     name: the model's name in the trace. None is its own.
@@ -49,7 +49,7 @@ def record_run(
 FORMS = {".json": compact_json, ".html": replay_html}
 
 
-def field_of(lm: LanguageModel, names: Sequence[str], given: dict[str, Any]) -> list[Lane]:
+def field_of(lm: LanguageModel, names: Sequence[str], given: Json) -> list[Lane]:
     """Return the lanes of a race.
 
     names: of presets, rules and policies, as `preset_of` reads them. Empty is the given decoder beside the baseline.

@@ -41,6 +41,7 @@ from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE, UNMASK
 from surelock.decoding.settings import described, to_plain
 from surelock.decoding.spelling import flat_settings
+from surelock.decoding.state import check_blocks
 from surelock.harness.arguments import read_arguments, read_request
 from surelock.record import field_of
 from surelock.ui.endpoint import decoder_of
@@ -110,7 +111,7 @@ def test_what_a_setting_cannot_be(kind: type, name: str, values: list[Any]) -> N
 def test_schedules_that_do_not_divide(name: str, gen_length: int, steps: int | None, block_length: int | None) -> None:
     settings = DecodeSettings(gen_length=gen_length, steps=steps, block_length=block_length)
     with pytest.raises(ValueError, match=f"^{name} [^\n]*$"):
-        settings.check_blocks()
+        check_blocks(settings)
 
 
 @pytest.mark.parametrize(

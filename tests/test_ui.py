@@ -21,6 +21,7 @@ from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
 from surelock.decoding.rules import COMPUTE
 from surelock.decoding.settings import to_plain
+from surelock.decoding.state import check_blocks
 from surelock.errors import without_paths
 from surelock.places import ASSETS
 from surelock.trace.lanes import Lane
@@ -168,7 +169,7 @@ def test_the_blocks_offered_are_all_that_are_valid(length: int, steps: int) -> N
     valid = []
     for block in range(1, length + 1):
         with contextlib.suppress(ValueError):
-            surelock.DecodeSettings(gen_length=length, steps=steps, block_length=block).check_blocks()
+            check_blocks(surelock.DecodeSettings(gen_length=length, steps=steps, block_length=block))
             valid.append(block)
     assert block_choices(length, steps) == valid != []
     assert block_choices(length, steps, 8) == [block for block in valid if block <= 8]

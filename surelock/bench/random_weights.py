@@ -2,9 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +14,13 @@ from surelock.model.families import LLADA, LLADA_FIXED, LLADA_KEYS, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.modulation import time_shapes
 from surelock.model.network import empty_network
+from surelock.values import Fields, Json
 
 _AT_ONCE = 2**20  # numbers that are drawn at once: the process keeps some of the memory that this takes
 _STD = 0.02  # as networks begin
 
 
-def write_random(described: Mapping[str, Any], directory: Path) -> None:
+def write_random(described: Fields, directory: Path) -> None:
     """Write a checkpoint of random weights in bfloat16. described: its config.json, without its special tokens."""
     family, header, stop = family_of(described), {}, 0
     config = family.read_config(described)
@@ -63,7 +62,7 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> Langua
     return LanguageModel(shape, TorchEngine(network), None, mask_id=1, pad_id=0, ends=(0,))
 
 
-def llada_config(config: NetworkConfig) -> dict[str, Any]:
+def llada_config(config: NetworkConfig) -> Json:
     """Return the config.json of a shape in the LLaDA layout, without the special tokens."""
     return {
         "architectures": [LLADA.architecture],
@@ -81,7 +80,7 @@ def llada_config(config: NetworkConfig) -> dict[str, Any]:
 
 _TINY = NetworkConfig(512, 32, 2, 2, 2, 16, 64, max_length=1024, rope_theta=1e4, norm_eps=1e-5, tied=True)
 #: The config.json of networks that can be timed without their weights.
-SHAPES: dict[str, dict[str, Any]] = {
+SHAPES: dict[str, Json] = {
     "llada-8b": llada_config(LLADA_8B),
     "qwen3-0.6b": {
         "architectures": ["A2DQwen3LMHeadModel"], "vocab_size": 151936, "hidden_size": 1024, "num_hidden_layers": 28,

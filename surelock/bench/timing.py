@@ -5,16 +5,17 @@ None, with a sentence why, if its spread is wider than its effect |ratio - 1|, o
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from surelock.engines.stopwatch import Stopwatch
+from surelock.values import Fields, Json
 
 LEAST = 3  # the fewest repeats with a spread
-Figures = dict[str, Any]
+Figures = Json
 
 
 def load_of_cores() -> float | None:
@@ -45,7 +46,7 @@ def refusal(ratio: float, repeats: Sequence[float]) -> str | None:
     return None
 
 
-def summary(measure: Callable[[Sequence[int]], Mapping[str, Any]], repeats: int, ratios: Iterable[str] = ()) -> Figures:
+def summary(measure: Callable[[Sequence[int]], Fields], repeats: int, ratios: Iterable[str] = ()) -> Figures:
     """Return the figures of all repeats, with their spread.
 
     measure: returns the figures of some repeats.

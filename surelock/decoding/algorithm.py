@@ -6,7 +6,7 @@
 
 `Run.plan` is lines 6 to 8. An engine computes the plan, lines 9 to 15 and 18 to 19: in torch `Network.run` and
 `Block.forward` (`surelock/model/network.py`). `Run.take` is lines 16 to 24, of which the rule decides lines 20 to 23:
-`candidates` and `converged` below are `LockRule`'s. A run uses no network, device or clock.
+`lock_candidates` and `converged` below are `LockRule`'s. A run uses no network, device or clock.
 
 What is not of the paper is called by name, and lies elsewhere: events and what a policy takes back (`interventions`),
 banned tokens (`bans`), block-causal networks (`block_causal`), blocks, blanks and early ends (`state`).
@@ -29,7 +29,7 @@ from surelock.decoding.interventions import NOTHING, intervene
 from surelock.decoding.noise import draws
 from surelock.decoding.state import NONE, Canvas, Flags, Schedule, Slots, State
 from surelock.decoding.step import NO_PAIRS, Choice, Layout, Plan, Reading, Step, report
-from surelock.decoding.unmasking import Candidates
+from surelock.decoding.unmasking import Candidates, UnmaskPolicy
 
 if TYPE_CHECKING:
     from surelock.decoding.compute import ComputeRule
@@ -68,7 +68,8 @@ class Run:
         events = decoder.events
         self.events = in_order(events, self.canvas, steps, network.vocab_size, policy) if events else []
         self.forgotten: list[Slots] = []  # slots whose kept posteriors are worthless from the next step on
-        check_vocabulary(self)
+        if settings.no_repeat_ngram_size:
+            check_vocabulary(self)
         self.layout = Layout(tuple(self.canvas.lengths.tolist()), 2 if settings.cfg_scale > 0 else 1)
         self._late = list(shape.ends) if settings.suppress_eos_confidence else []
         self._bars = settings.no_repeat_ngram_size > 0 or self.canvas.has_blanks
@@ -77,6 +78,7 @@ class Run:
         self.row_flops = self.layout.passes * row_flops(*rows)  # [total] float64, of each row
         self.probe_flops = self.layout.passes * row_flops(*rows, probed=True)
         self.interventions = NOTHING
+        self._intervenes = bool(events) or type(policy).takes_back is not UnmaskPolicy.takes_back
         self._next = 0
         self._plan: Plan | None = None
 
@@ -110,7 +112,8 @@ class Run:
         canvas, state, settings = self.canvas, self.state, self.settings
         state.step = self._next  # line 5: t
         state.alive = self.schedule.running[canvas.sequence]
-        self.interventions = intervene(self)
+        if self._intervenes:
+            self.interventions = intervene(self)
         due = state.open_masks()
         if self.blocks is not None:
             self.blocks.begin_step()

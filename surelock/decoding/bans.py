@@ -23,7 +23,7 @@ def check_vocabulary(run: Run) -> None:
     shape = run.shape
     words = shape.network.vocab_size - len({shape.mask_id, *shape.ends})
     length = int(run.canvas.lengths.max())
-    if run.settings.no_repeat_ngram_size and words < length:
+    if words < length:
         why = f"of {words} words some must come twice in {length} positions"
         raise ValueError(f"no_repeat_ngram_size must be 0 for this model: {why}")
 

@@ -19,7 +19,6 @@ so it cannot choose rows before the forward pass.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from surelock.decoding.settings import Described, setting
 from surelock.decoding.state import NONE, Slots, State
 from surelock.decoding.step import Flags, Reading
+from surelock.values import frozen
 
 #: nats. A smaller KL is rounding error, which depends on the batch: rows below it count as equally converged.
 ZERO_KL = 1e-9
@@ -95,7 +95,7 @@ class ComputeRule(Described):
         return Both(self, other)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Everything(ComputeRule):
     """Compute every position in every step: LLaDA's own sampler (`generate.py`)."""
 
@@ -104,7 +104,7 @@ class Everything(ComputeRule):
     sentence = "Computes every position in every step, as LLaDA does."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SelectRule(ComputeRule):
     """Compute a share of the active rows: those that were left out the longest (the paper's Experiment 5).
 
@@ -153,7 +153,7 @@ class _Debts:
         self.of, self.tokens, self.step = np.zeros(total), np.full(total, -1), -2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BudgetRule(ComputeRule):
     """Compute the same number of rows in every step but the first: those with most changes around them, near the next
     commits. Ours.
@@ -232,7 +232,7 @@ class BudgetRule(ComputeRule):
         return np.sort(slots[np.lexsort((slots, -worth, rank))][:count])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockCache(ComputeRule):
     """Compute every row when a block begins, then the block alone (Fast-dLLM).
 
@@ -256,7 +256,7 @@ class BlockCache(ComputeRule):
         return active[kept[active]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelayedCache(ComputeRule):
     """Compute masked positions and those committed in the step before, and now and then every row (dKV-Cache-Decode).
 
@@ -281,7 +281,7 @@ class DelayedCache(ComputeRule):
         return active[unseen | whole[state.canvas.sequence[active]]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntropyCache(ComputeRule):
     """Compute masked positions and the latest commits, and every row after an uncertain commit (arXiv 2603.18489).
 
@@ -317,7 +317,7 @@ class EntropyCache(ComputeRule):
         return active[kept[active]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Both(ComputeRule):
     """Two rules together: one locks positions, the other one selects from those that are not locked.
 

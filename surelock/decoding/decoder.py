@@ -8,7 +8,7 @@ and the page's lanes hold it. A missing setting has its default. `read_decoder` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from surelock.decoding.compute import Both, ComputeRule, Everything
@@ -19,9 +19,10 @@ from surelock.decoding.settings import DecodeSettings, from_plain, to_plain
 from surelock.decoding.spelling import nested
 from surelock.decoding.unmasking import LowConfidence, UnmaskPolicy
 from surelock.errors import cut, shown
+from surelock.values import Fields, Json, frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Decoder:
     """Everything that a run depends on besides its model and its prompt.
 
@@ -38,11 +39,11 @@ class Decoder:
         steps = self.settings.steps or self.settings.gen_length + blanks
         return len(self.unmask.quotas(steps, steps))
 
-    def keywords(self) -> dict[str, Any]:
+    def keywords(self) -> Json:
         """Return the fields as keyword arguments of `surelock.decode` and `surelock.generate`."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> Json:
         return {
             "compute": plain_choice(self.compute),
             "unmask": plain_choice(self.unmask),
@@ -51,7 +52,7 @@ class Decoder:
         }
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Decoder:
+    def from_plain(cls, plain: Fields) -> Decoder:
         """Return the decoder of a nested form.
 
         A missing field has its default, except `compute`: a trace or a link without it means `Everything()`. Raises
@@ -71,7 +72,7 @@ class Decoder:
         )
 
 
-def plain_choice(choice: ComputeRule | UnmaskPolicy) -> dict[str, Any]:
+def plain_choice(choice: ComputeRule | UnmaskPolicy) -> Json:
     if isinstance(choice, Both):
         return {"kind": Both.kind, "lock": plain_choice(choice.lock), "select": plain_choice(choice.select)}
     return {"kind": kind_of(choice), **to_plain(choice)}
@@ -95,21 +96,21 @@ def _read(name: str, plain: Any) -> Any:
     return from_plain(class_of(name, values.pop("kind", None), HELD), values)
 
 
-def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+def _mapping(name: str, value: Any) -> Fields:
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} must be an object, not {shown(value)}")
     return value
 
 
-def plain_event(event: Event) -> dict[str, Any]:
-    plain: dict[str, Any] = {"step": event.step, "kind": event.kind}
+def plain_event(event: Event) -> Json:
+    plain: Json = {"step": event.step, "kind": event.kind}
     plain |= {name: getattr(event, name) for name in ("position", "token") if getattr(event, name) is not None}
     return plain if event.compute is None else {**plain, "compute": plain_choice(event.compute)}
 
 
 def read_event(plain: Any) -> Event:
     """Return the event of a plain form. Raises ValueError for any other value."""
-    values: dict[str, Any] = {"step": None, "kind": None} | dict(_mapping("event", plain))
+    values: Json = {"step": None, "kind": None} | dict(_mapping("event", plain))
     if unknown := values.keys() - {"step", "kind", "position", "token", "compute"}:
         has = "it has step, kind, position, token and compute"
         raise ValueError(f"event {cut(min(unknown), 60)} does not exist: {has}")
@@ -118,7 +119,7 @@ def read_event(plain: Any) -> Event:
     return Event(**values)
 
 
-def read_decoder(values: Mapping[str, Any]) -> Decoder:
+def read_decoder(values: Fields) -> Decoder:
     """Return the decoder of a short spelling. Without `compute` it is LockRule, without `unmask` LowConfidence.
 
     Unknown names, and settings of kinds that are not chosen, are ignored. Raises ValueError, which names the setting.

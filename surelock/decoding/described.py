@@ -1,7 +1,6 @@
 """All settings, rules, policies and presets as JSON, for the page, the replay and agents."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from surelock.decoding.compute import ComputeRule
@@ -10,9 +9,10 @@ from surelock.decoding.presets import PRESETS
 from surelock.decoding.rules import HELD, UNMASK
 from surelock.decoding.settings import DecodeSettings, Group, Setting, described
 from surelock.decoding.unmasking import LowConfidence, UnmaskPolicy
+from surelock.values import Fields, Json
 
 
-def describe() -> dict[str, Any]:
+def describe() -> Json:
     """Return the descriptions of all settings.
 
     {"settings": {name: setting}, "compute": {kind: {"label", "sentence", "locks", "settings"}}, "unmask": {kind:
@@ -27,7 +27,7 @@ def describe() -> dict[str, Any]:
     }
 
 
-def presets_for(generation: Mapping[str, Any]) -> list[dict[str, Any]]:
+def presets_for(generation: Fields) -> list[Json]:
     """Return the presets for a model. generation: what it recommends, a short spelling."""
     found = []
     for preset in PRESETS.values():
@@ -37,16 +37,16 @@ def presets_for(generation: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _choice(kind: type[ComputeRule] | type[UnmaskPolicy]) -> dict[str, Any]:
+def _choice(kind: type[ComputeRule] | type[UnmaskPolicy]) -> Json:
     return {"label": kind.label, "sentence": kind.sentence, "settings": _settings(kind)}
 
 
-def _settings(kind: type) -> dict[str, Any]:
+def _settings(kind: type) -> Json:
     defaults = kind()
     return {name: _setting(setting, getattr(defaults, name)) for name, setting in described(kind)}
 
 
-def _setting(setting: Setting, default: Any) -> dict[str, Any]:
+def _setting(setting: Setting, default: Any) -> Json:
     plain = {name: getattr(setting, name) for name in ("kind", "label", "help", "range", "flat", "advanced")}
     plain["default"] = default
     plain |= {name: getattr(setting, name) for name in ("none", "offered", "log") if getattr(setting, name)}

@@ -5,7 +5,6 @@ first t steps equal those of the first run, bit for bit on one kind of machine.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from surelock.decoding.settings import Whole
 from surelock.decoding.state import Canvas, State
 from surelock.decoding.unmasking import UnmaskPolicy
 from surelock.errors import shown
+from surelock.values import frozen
 
 KINDS = ("lock", "unlock", "write", "mask", "rule")
 _WHOLE = Whole(label="", help="", low=0)
@@ -24,7 +24,7 @@ _ORDER = ("unlock", "mask", "write", "lock", "rule")
 _OPPOSED = ({"lock", "unlock"}, {"write", "mask"}, {"lock", "mask"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """One intervention.
 

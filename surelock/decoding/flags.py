@@ -6,12 +6,13 @@ from typing import Any
 from surelock.decoding.rules import CHOICES, COMPUTE, class_of, import_rules
 from surelock.decoding.settings import Flag, Group, Whole
 from surelock.decoding.spelling import FlatSetting, flat_names, flat_settings, parts_of
+from surelock.values import Json
 
 
 def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
     """Add a flag for each setting of every kind. A flag that is not given is absent from the parsed arguments."""
     about = "Defaults here and below: the model's generation_config.json overrides them."
-    groups: dict[str, Any] = {"": parser.add_argument_group("sampler", about)}
+    groups: Json = {"": parser.add_argument_group("sampler", about)}
     add_choice_flags(groups[""])
     for flat, each in flat_settings().items():
         if each.kind not in groups:
@@ -27,7 +28,7 @@ def add_choice_flags(parser: Any) -> None:
         parser.add_argument(f"--{name}", metavar=metavar, default=argparse.SUPPRESS, help=known)
 
 
-def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+def given_settings(arguments: argparse.Namespace) -> Json:
     """Return the flags of the decoder that were given, a short spelling.
 
     Modules of the rules that they name are imported. Raises ValueError for a wrong choice or value.
@@ -43,7 +44,7 @@ def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _check_once(choice: str, given: dict[str, Any]) -> None:
+def _check_once(choice: str, given: Json) -> None:
     """Raise ValueError for a setting that is given as a flag and behind its kind."""
     for part in parts_of(choice, given):
         for short, each in flat_names(class_of(choice, part["kind"])):
@@ -57,7 +58,7 @@ def _add(group: Any, flat: str, each: FlatSetting) -> None:
     sentence = f"{setting.help.rstrip('.')} (default: {default})".replace("%", "%%")
     sentence = sentence[0].lower() + sentence[1:] if sentence[1].islower() else sentence
     if isinstance(setting, Flag | Group):
-        how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        how: Json = {"action": argparse.BooleanOptionalAction}
     else:
         how = {"metavar": "N" if isinstance(setting, Whole) else "X"}
     group.add_argument(flag, default=argparse.SUPPRESS, help=sentence, **how)

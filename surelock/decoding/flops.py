@@ -7,15 +7,15 @@ import argparse
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surelock.config import NetworkConfig
+from surelock.values import Whole
 
 
 def row_flops(
     config: NetworkConfig,
-    length: int | NDArray[np.int64],
-    positions: NDArray[np.int64] | None = None,
+    length: int | Whole,
+    positions: Whole | None = None,
     *,
     probed: bool = False,
 ) -> Any:

@@ -4,19 +4,18 @@ Decisions are made in numpy, from the KL and the uncertainty of each row, for ea
 """
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surelock.decoding.algorithm import converged, lock_candidates, percentile
 from surelock.decoding.compute import Changes, ComputeRule
 from surelock.decoding.settings import Described, check, setting
 from surelock.decoding.state import NONE, Slots, State
 from surelock.decoding.step import Flags, Reading
+from surelock.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UnlockRule(Described):
     """Optional unlocking (the paper's appendix of that name).
 
@@ -61,7 +60,7 @@ class LockingRule(ComputeRule):
         rows = [z[self.converged(state, reading, z)] for z in of_sequences if len(z)]
         return reading.slots[np.concatenate(rows)] if rows else NONE
 
-    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+    def converged(self, state: State, reading: Reading, z: Slots) -> Flags:
         """Return which candidates of one sequence lock, bool in the shape of `z`.
 
         z: the candidates, as row numbers of the reading.
@@ -69,7 +68,7 @@ class LockingRule(ComputeRule):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LockRule(LockingRule):
     """SureLock: lock a position once its posterior has converged (Algorithm 1, lines 18-24).
 
@@ -164,7 +163,7 @@ class LockRule(LockingRule):
         unlocked = NONE if self.unlock is None else self._drifted(state, reading, self.unlock)
         return Changes(self.locked(state, reading, self.visible_steps), unlocked)
 
-    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+    def converged(self, state: State, reading: Reading, z: Slots) -> Flags:
         """Return [len(z)] bool: what has `converged`, and has cooled since it was unlocked."""
         kl = reading.kl[z]
         passes = converged(kl, reading.confidence[z], self.epsilon, self.percentile)
@@ -200,7 +199,7 @@ class LockRule(LockingRule):
         return slots[drifted]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LockByAge(LockingRule):
     """Lock a position a fixed number of steps after its token was written: a control for rules that look at posteriors.
 
@@ -224,5 +223,5 @@ class LockByAge(LockingRule):
     def after(self, state: State, reading: Reading) -> Changes:
         return Changes(locked=self.locked(state, reading, self.steps))
 
-    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+    def converged(self, state: State, reading: Reading, z: Slots) -> Flags:
         return np.ones(len(z), dtype=bool)

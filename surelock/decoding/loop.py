@@ -17,14 +17,16 @@ from surelock.decoding.compute import ComputeRule
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.ends import written
 from surelock.decoding.events import Event
-from surelock.decoding.locking import LockRule
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Engine, Plan, Step
-from surelock.decoding.unmasking import LowConfidence, Replay, UnmaskPolicy
+from surelock.decoding.unmasking import Replay, UnmaskPolicy
 from surelock.errors import shown
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
+
+
+_USUAL = Decoder()
 
 
 def decode(
@@ -57,7 +59,7 @@ def decode(
     differently. Raises ValueError at the call for what the model cannot decode. The iterator raises ValueError for an
     event that does not fit the state of the run, and NonFiniteLogits.
     """
-    vocab_size = lm.config.vocab_size
+    vocab_size = lm.engine.config.vocab_size
     if not isinstance(top_k, int) or not 0 <= top_k <= vocab_size:
         raise ValueError(f"top_k must be a whole number from 0 to the vocabulary's size, not {shown(top_k)}")
     decoder = _decoder(settings, compute, unmask, events)
@@ -131,11 +133,12 @@ def _decoder(
     settings: DecodeSettings | None, compute: ComputeRule | None, unmask: UnmaskPolicy | None, events: Iterable[Event]
 ) -> Decoder:
     """The decoder of the arguments of `decode`. Raises ValueError for what is no rule or no policy."""
-    compute, unmask = compute or LockRule(), unmask or LowConfidence()
+    compute = compute or _USUAL.compute
+    unmask = unmask or _USUAL.unmask
     for name, value, kind in (("compute", compute, ComputeRule), ("unmask", unmask, UnmaskPolicy)):
         if not isinstance(value, kind):
             raise ValueError(f"{name} must be a {kind.__name__} or None, not {shown(value)}")
-    return Decoder(settings=settings or DecodeSettings(), compute=compute, unmask=unmask, events=tuple(events))
+    return Decoder(settings=settings or _USUAL.settings, compute=compute, unmask=unmask, events=tuple(events))
 
 
 def encode_prompts(

@@ -2,10 +2,11 @@
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
+
+from surelock.values import Flags, Whole
 
 
-def repeating_tokens(tokens: NDArray[np.int64], masked: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
+def repeating_tokens(tokens: Whole, masked: Flags, size: int) -> Whole:
     """Return the (position, token) pairs that would complete an n-gram a second time: [2, K] int64, by position.
 
     tokens: [N] int64, one sequence, prompt included.

@@ -6,23 +6,22 @@ the rest of the batch change it. Positions before the block, which only an event
 are drawn.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.state import Canvas, Schedule
+from surelock.values import Whole, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Draws:
     """The random numbers of C candidates."""
 
     keys: list[tuple[int, ...]]  # the keys of the streams, (seed, step) or (seed, step, 1)
     lengths: list[int]  # the number of positions of each stream
-    stream: NDArray[np.int64]  # [C] int64, ascending, the stream of each candidate
-    row: NDArray[np.int64]  # [C] int64, the candidate's position in its stream
+    stream: Whole  # [C] int64, ascending, the stream of each candidate
+    row: Whole  # [C] int64, the candidate's position in its stream
     scored: bool  # whether each stream begins with one number per position, the scores of the policy `Random`
 
     def scores(self) -> NDArray:
@@ -30,7 +29,7 @@ class Draws:
         drawn = [_generator(key).random(length) for key, length in zip(self.keys, self.lengths, strict=True)]
         return np.array([drawn[stream][row] for stream, row in zip(self.stream, self.row, strict=True)])
 
-    def gumbel(self, candidates: NDArray[np.int64], width: int) -> NDArray:
+    def gumbel(self, candidates: Whole, width: int) -> NDArray:
         """Return `width` uniform numbers in [0, 1) for each of some candidates, ascending: [K, width] float64."""
         out, streams, rows = np.empty((len(candidates), width)), self.stream[candidates], self.row[candidates]
         for stream in np.unique(streams).tolist():
@@ -46,9 +45,7 @@ class Draws:
         return out
 
 
-def draws(
-    canvas: Canvas, schedule: Schedule, settings: DecodeSettings, step: int, slots: NDArray[np.int64], scored: bool
-) -> Draws:
+def draws(canvas: Canvas, schedule: Schedule, settings: DecodeSettings, step: int, slots: Whole, scored: bool) -> Draws:
     """Return the random numbers of masked slots [C], ascending, in or before the present blocks."""
     keys, lengths, streams, rows = [], [], [slots[:0]], [slots[:0]]
     for b, part in enumerate(canvas.split(slots)):

@@ -1,10 +1,9 @@
 """A typed rule: two functions in JavaScript that a visitor has written. The browser runs them in an interpreter."""
 
-from dataclasses import dataclass
-
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.settings import setting
 from surelock.decoding.state import Slots, State
+from surelock.values import frozen
 
 MOST_CODE = 4000  # characters
 #: The first text of the page's editor.
@@ -22,7 +21,7 @@ function after() {
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnRule(ComputeRule):
     """A rule in JavaScript, which Python reads and writes in traces but does not run: `rows` raises ValueError.
 

@@ -1,9 +1,6 @@
 """Presets: the named decoders that the page, the arena and `--lane` offer."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from surelock.decoding.compute import Everything
 from surelock.decoding.decoder import Decoder, read_decoder
@@ -11,9 +8,10 @@ from surelock.decoding.recommended import over_recommended
 from surelock.decoding.rules import COMPUTE, UNMASK, class_of, find_class, import_rules
 from surelock.decoding.spelling import parts_of
 from surelock.errors import nearest
+from surelock.values import Fields, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preset:
     """A named decoder."""
 
@@ -22,7 +20,7 @@ class Preset:
     sentence: str
     given: dict[str, str]  # a short spelling; the model's generation_config.json sets the rest, else the defaults
 
-    def decoder(self, generation: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> Decoder:
+    def decoder(self, generation: Fields, shared: Fields | None = None) -> Decoder:
         """Return the decoder for a model.
 
         generation: the model's generation_config.json, a short spelling.

@@ -1,14 +1,12 @@
 """The decoder that a model's generation_config.json recommends. The library's defaults do not depend on it."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from surelock.decoding.decoder import Decoder, read_decoder
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.spelling import check_owners, flat_settings, kinds_of
+from surelock.values import Fields, Json
 
 
-def recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> Decoder:
+def recommended(generation: Fields, given: Fields) -> Decoder:
     """Return the decoder that a model recommends.
 
     generation: the model's generation_config.json, a short spelling.
@@ -25,7 +23,7 @@ def recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> Deco
     return read_decoder(values)
 
 
-def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def over_recommended(generation: Fields, given: Fields) -> Json:
     """Return the settings of a model, overridden by the given ones. Both are short spellings.
 
     A given gen_length or steps drops the model's steps, and changes its block_length to `nearest_block`.

@@ -19,11 +19,12 @@ from surelock.decoding.locking import LockRule
 from surelock.decoding.own import OwnRule
 from surelock.decoding.unmasking import LowConfidence, Replay, UnmaskPolicy
 from surelock.errors import nearest, shown
+from surelock.values import Json
 
-Tables = dict[str, dict[str, Any]]
+Tables = dict[str, Json]
 
 
-def _by_kind(module: ModuleType) -> dict[str, Any]:
+def _by_kind(module: ModuleType) -> Json:
     """The rules or policies that a module defines, in its order. A new one is a class there."""
     classes = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
     return {each.__dict__["kind"]: each for each in classes if "kind" in each.__dict__}
@@ -54,12 +55,15 @@ def kind_of(choice: ComputeRule | UnmaskPolicy) -> str:
 
 def find_class(name: str, kind: Any, tables: Tables = TABLES) -> Any:
     """Return the class of a kind, None if there is none. name: "compute" or "unmask"."""
-    if not isinstance(kind, str) or kind.startswith("surelock."):
+    if not isinstance(kind, str):
         return None
     if kind in tables[name]:
         return tables[name][kind]
     module, _, named = kind.partition(":")
-    outside = vars(sys.modules[module]).get(named) if module in sys.modules else None
+    home = sys.modules.get(module)
+    if not isinstance(home, ModuleType) or module.partition(".")[0] == "surelock":
+        return None
+    outside = vars(home).get(named)  # getattr would import what a lazy module names
     is_rule = isinstance(outside, type) and issubclass(outside, BASES[name]) and is_dataclass(outside)
     return outside if is_rule else None
 

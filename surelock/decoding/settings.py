@@ -15,6 +15,7 @@ from operator import index
 from typing import Any, ClassVar
 
 from surelock.errors import cut, nearest, shown
+from surelock.values import frozen
 
 _KEY = "setting"
 _MOST_WHOLE = 2**53  # JSON readers that use float64 round larger numbers
@@ -251,7 +252,7 @@ def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
     return kind(**{name: known[name].read(name, value) for name, value in plain.items()})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DecodeSettings(Described):
     """The settings of every decoder, whatever its rule and its policy.
 
@@ -328,17 +329,6 @@ class DecodeSettings(Described):
         offered=(0, 12, 1),
         advanced=True,
     )
-
-    def check_blocks(self) -> None:
-        """Raise ValueError unless length, blocks and steps fit together behind a plain prompt."""
-        if self.block_length is not None and self.gen_length % self.block_length:
-            raise ValueError(f"block_length ({self.block_length}) must divide gen_length ({self.gen_length})")
-        if self.steps is not None:
-            if self.steps > self.gen_length:
-                raise ValueError(f"steps ({self.steps}) must be at most gen_length ({self.gen_length})")
-            blocks = self.gen_length // self.block_length if self.block_length else 1
-            if self.steps % blocks:
-                raise ValueError(f"steps ({self.steps}) must be a multiple of the number of blocks ({blocks})")
 
     @property
     def total_steps(self) -> int:

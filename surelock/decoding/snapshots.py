@@ -8,15 +8,15 @@ before are copied. Such a snapshot needs those before it, back to a step that co
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surelock.decoding.algorithm import Run
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.step import Choice, Engine, Plan
+from surelock.values import Flags, frozen
 
 if TYPE_CHECKING:
     from surelock.decoding.loop import Steps
@@ -39,7 +39,7 @@ class Allowance:
         return fits
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Snapshot:
     run: Run
     beside: Any  # what the caller keeps with it
@@ -61,7 +61,7 @@ class Snapshots:
     def __init__(self, decoder: Decoder, engine: Engine, allowance: Allowance) -> None:
         self._decoder, self._engine, self._allowance = decoder, engine, allowance
         self._taken: list[_Snapshot] = []
-        self._changed: NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        self._changed: Flags = np.zeros(0, dtype=bool)
         self._whole = False  # whether the snapshots reach back to a step that computed every row
 
     def add(self, steps: Steps, beside: Any = None) -> None:

@@ -8,7 +8,6 @@ A short spelling is a mapping of names. `compute` and `unmask` hold a kind with 
 
 import re
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -18,11 +17,12 @@ from surelock.decoding.rules import COMPUTE, UNMASK, class_of
 from surelock.decoding.settings import DecodeSettings, Group, Setting, described
 from surelock.decoding.unmasking import LowConfidence
 from surelock.errors import nearest, shown
+from surelock.values import Fields, Json, frozen
 
 DEFAULTS = {"compute": LockRule.kind, "unmask": LowConfidence.kind}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlatSetting:
     """The place of a short name in the nested form."""
 
@@ -51,7 +51,7 @@ def flat_settings() -> dict[str, FlatSetting]:
     return found
 
 
-def parts_of(name: str, values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def parts_of(name: str, values: Fields) -> list[Fields]:
     """Return {"kind": ..., setting: text or value} of each rule of `compute`, or of the policy of `unmask`.
 
     Raises ValueError, which begins with `name`, for what is neither a text nor an object.
@@ -69,18 +69,18 @@ def parts_of(name: str, values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return parts
 
 
-def kinds_of(values: Mapping[str, Any]) -> list[Any]:
+def kinds_of(values: Fields) -> list[Any]:
     """Return the kinds that a short spelling chooses."""
     return [part.get("kind") for name in DEFAULTS for part in parts_of(name, values)]
 
 
-def names_of(values: Mapping[str, Any]) -> set[str]:
+def names_of(values: Fields) -> set[str]:
     """Return all short names: also those of rules from outside that a short spelling chooses."""
     chosen = [class_of(name, part.get("kind")) for name in DEFAULTS for part in parts_of(name, values)]
     return {*DEFAULTS, *flat_settings(), *(short for kind in chosen for short, _ in flat_names(kind))}
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+def nested(values: Fields) -> Json:
     """Return the nested form of a short spelling, which `Decoder.from_plain` reads.
 
     Unknown names, and settings of kinds that are not chosen, are left out. Raises ValueError, which names the setting.
@@ -97,7 +97,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _filled(choice: str, part: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _filled(choice: str, part: Fields, values: Fields) -> Json:
     """The nested form of a part, with the settings behind its kind and those that short names give."""
     kind = part.get("kind")
     names = dict(flat_names(class_of(choice, kind)))
@@ -114,7 +114,7 @@ def _filled(choice: str, part: Mapping[str, Any], values: Mapping[str, Any]) -> 
     return _put({"kind": kind}, names, {**values, **behind})
 
 
-def _put(plain: dict[str, Any], names: Mapping[str, FlatSetting], values: Mapping[str, Any]) -> dict[str, Any]:
+def _put(plain: Json, names: Mapping[str, FlatSetting], values: Fields) -> Json:
     """Put values into a nested form by their short names. Settings of a group ask for it, unless it is switched off."""
     for short, each in names.items():
         if short not in values:
@@ -128,7 +128,7 @@ def _put(plain: dict[str, Any], names: Mapping[str, FlatSetting], values: Mappin
     return plain
 
 
-def check_owners(given: Mapping[str, Any], kinds: Container[str]) -> None:
+def check_owners(given: Fields, kinds: Container[str]) -> None:
     """Raise ValueError for a given setting of a kind that is not chosen or of a group that is switched off."""
     for flat, each in flat_settings().items():
         if flat not in given:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.settings import DecodeSettings
+from surelock.values import Flags, Whole
 
-Slots = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+Slots = Whole
 Quotas = Callable[[int, int], list[int]]
 T = TypeVar("T")
 NONE: Slots = np.empty(0, dtype=np.int64)
@@ -107,7 +107,7 @@ class Schedule:
     network's.
 
     Raises ValueError for blocks that would lie across the network's, for fewer steps than blocks, for more than masks,
-    and with a plain prompt for what `DecodeSettings.check_blocks` refuses.
+    and with a plain prompt for what `check_blocks` refuses.
 
     steps: [B] int64, the most steps of each sequence.
     running: [B] bool, whether the sequence has not ended.
@@ -155,6 +155,18 @@ class Schedule:
         self.closing[b] = step == len(block.quotas) - 1
 
 
+def check_blocks(settings: DecodeSettings) -> None:
+    """Raise ValueError unless length, blocks and steps fit together behind a plain prompt."""
+    if settings.block_length is not None and settings.gen_length % settings.block_length:
+        raise ValueError(f"block_length ({settings.block_length}) must divide gen_length ({settings.gen_length})")
+    if settings.steps is not None:
+        if settings.steps > settings.gen_length:
+            raise ValueError(f"steps ({settings.steps}) must be at most gen_length ({settings.gen_length})")
+        blocks = settings.gen_length // settings.block_length if settings.block_length else 1
+        if settings.steps % blocks:
+            raise ValueError(f"steps ({settings.steps}) must be a multiple of the number of blocks ({blocks})")
+
+
 def even_quotas(masks: int, steps: int) -> list[int]:
     """Return an even share of the masks for each step; the first steps share the remainder."""
     return [masks // steps + (step < masks % steps) for step in range(steps)]
@@ -164,7 +176,7 @@ def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, bl
     part, start = canvas.parts[b], int(canvas.generated_from[b])
     whole = part.stop - start
     if whole == settings.gen_length:  # a plain prompt
-        settings.check_blocks()
+        check_blocks(settings)
     length = settings.block_length or whole
     begun = start + length
     if block_size is not None:

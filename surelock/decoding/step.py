@@ -17,18 +17,17 @@ from numpy.typing import NDArray
 
 from surelock.config import NetworkConfig
 from surelock.decoding.noise import Draws
+from surelock.values import Flags, Whole, frozen
 
 if TYPE_CHECKING:
     from surelock.decoding.algorithm import Run
     from surelock.decoding.compute import Changes
 
-Whole = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 NO_ROWS: Whole = np.empty(0, dtype=np.int64)
 NO_PAIRS: Whole = np.empty((2, 0), dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """The shape of a run, for which an engine allocates memory."""
 
@@ -37,7 +36,7 @@ class Layout:
     once: bool = False  # every step computes all rows, so no keys and values need be kept for the next one
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Choice:
     """How the tokens of candidates are chosen in a step. C is the number of candidates."""
 
@@ -66,7 +65,7 @@ class Choice:
         return np.sort(np.concatenate(found))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Plan:
     """What an engine computes in one step."""
 
@@ -128,7 +127,7 @@ class Reading:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Step:
     """One denoising step of a batch. Arrays are [B, N]: sequences left-padded to the longest. Flags are False at pads.
 
@@ -185,6 +184,12 @@ class Step:
     baseline_flops: NDArray
     seconds: float
     commit_logits: NDArray | None = None
+
+
+def even(count: int, most: int) -> list[slice]:
+    """Divide `count` rows into parts of at most `most` and of about one size: a few rows alone are dear."""
+    parts = -(-count // most)
+    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
 def report(run: Run, plan: Plan, reading: Reading, unmasked: Whole, changes: Changes) -> Step:

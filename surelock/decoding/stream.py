@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Step
+from surelock.values import Whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,7 +61,7 @@ def _generated(start: int, count: int, length: int) -> slice:
     return slice(start - length, start - length + count or None)
 
 
-def _draft(step: Step) -> NDArray[np.int64]:
+def _draft(step: Step) -> Whole:
     if step.top_ids is None:
         return step.tokens
     return np.where(step.masked & step.computed, step.top_ids[..., 0], step.tokens)

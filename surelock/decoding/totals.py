@@ -1,7 +1,6 @@
 """Totals of a run: FLOPs, FLOPs per position, and the active ratio, also without the positions after EOS."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +10,10 @@ from surelock.config import NetworkConfig
 from surelock.decoding.ends import first_end
 from surelock.decoding.flops import baseline_flops
 from surelock.decoding.step import Step
+from surelock.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Totals:
     """Totals of a run of a batch. FLOPs are algorithmic (Sec. 2.4); guidance counts twice."""
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from surelock.decoding.settings import Described, setting
 from surelock.decoding.state import NONE, Canvas, Slots, State, even_quotas
 from surelock.decoding.step import Flags, Reading
+from surelock.values import Whole, frozen
 
 #: (step, position from the first mask on, token): what a replay commits.
 Commit = tuple[int, int, int]
@@ -30,10 +31,10 @@ class Candidates:
     state: State
     b: int
     slots: Slots  # [C] int64
-    tokens: NDArray[np.int64]  # [C] int64, the candidate token of each
+    tokens: Whole  # [C] int64, the candidate token of each
     score: NDArray  # [C] float64, the higher the better
-    late: NDArray[np.bool_]  # [C] bool: the token would end the text and is committed last
-    ranked: NDArray[np.int64]  # numbers of the open ones: high scores first, then low positions, late last
+    late: Flags  # [C] bool: the token would end the text and is committed last
+    ranked: Whole  # numbers of the open ones: high scores first, then low positions, late last
     quota: int  # the number of commits that the schedule asks for
 
 
@@ -80,18 +81,18 @@ class UnmaskPolicy(Described):
     def prepare(self, state: State, reading: Reading) -> None:
         """Update the policy's own arrays. Called once a step, before the sequences commit."""
 
-    def take(self, candidates: Candidates) -> NDArray[np.int64]:
+    def take(self, candidates: Candidates) -> Whole:
         """Return the candidate numbers to commit, int64. Default: the best, as many as the schedule asks for."""
         return candidates.ranked[: candidates.quota]
 
-    def commits(self, candidates: Candidates) -> tuple[Slots, NDArray[np.int64]]:
+    def commits(self, candidates: Candidates) -> tuple[Slots, Whole]:
         """Return the (slots, tokens) that the step commits in one sequence, slots ascending."""
         closing = candidates.state.schedule.closing[candidates.b]
         taken = np.union1d(self.take(candidates), candidates.ranked if closing else NONE)
         return candidates.slots[taken], candidates.tokens[taken]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LowConfidence(UnmaskPolicy):
     """Commit the most probable candidates first (LLaDA's `remasking="low_confidence"`)."""
 
@@ -100,7 +101,7 @@ class LowConfidence(UnmaskPolicy):
     sentence = "Writes the most certain positions first."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Random(UnmaskPolicy):
     """Commit positions in random order (LLaDA's `remasking="random"`)."""
 
@@ -110,7 +111,7 @@ class Random(UnmaskPolicy):
     scores = "noise"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entropy(UnmaskPolicy):
     """Commit the positions whose posterior has the least entropy first (Dream's `alg="entropy"`)."""
 
@@ -121,7 +122,7 @@ class Entropy(UnmaskPolicy):
     by_posterior = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Margin(UnmaskPolicy):
     """Commit the positions with the largest margin first (Dream's `alg="topk_margin"`).
 
@@ -135,7 +136,7 @@ class Margin(UnmaskPolicy):
     by_posterior = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Threshold(UnmaskPolicy):
     """Commit every candidate above a confidence, at least one: parallel decoding (Fast-dLLM's `threshold`).
 
@@ -158,17 +159,17 @@ class Threshold(UnmaskPolicy):
         flat="threshold",
     )
 
-    def take(self, candidates: Candidates) -> NDArray[np.int64]:
+    def take(self, candidates: Candidates) -> Whole:
         above = int(((candidates.score > self.p) & ~candidates.late).sum())
         return candidates.ranked[: max(1, above)]
 
 
-def _stable_steps(total: int) -> NDArray[np.int64]:
+def _stable_steps(total: int) -> Whole:
     """What `Klass` remembers: stable steps in a row of each slot."""
     return np.zeros(total, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Klass(UnmaskPolicy):
     """Commit every candidate that is confident and stable (KLASS, NeurIPS 2025, `stable_confident_decode`).
 
@@ -221,7 +222,7 @@ class Klass(UnmaskPolicy):
         still = state.memory(_stable_steps)
         still[reading.slots] = np.where(reading.kl < self.kl, still[reading.slots] + 1, 0)
 
-    def take(self, candidates: Candidates) -> NDArray[np.int64]:
+    def take(self, candidates: Candidates) -> Whole:
         state, b = candidates.state, candidates.b
         if state.schedule.steps_in_block[b] >= self.history - 1:
             still = state.memory(_stable_steps)[candidates.slots] >= self.history
@@ -231,7 +232,7 @@ class Klass(UnmaskPolicy):
         return candidates.ranked[: state.schedule.share[b]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntropyBound(UnmaskPolicy):
     """Commit the largest set of candidates whose joint entropy is bounded (EB-Sampler, Ben-Hamu et al. 2025).
 
@@ -257,7 +258,7 @@ class EntropyBound(UnmaskPolicy):
         flat="gamma",
     )
 
-    def take(self, candidates: Candidates) -> NDArray[np.int64]:
+    def take(self, candidates: Candidates) -> Whole:
         ranked = candidates.ranked
         entropy = np.maximum(-candidates.score[ranked], 0)
         ignored = np.concatenate(([0.0], np.cumsum(entropy)))[: len(ranked)]  # all but the largest, which comes last
@@ -270,7 +271,7 @@ def _gap(default: float, third: str) -> Any:
     return setting("number", default, label, help, low=0, offered=(0, 20, 0.5), flat=f"finish_{third}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EarlyFinish(UnmaskPolicy):
     """Commit all masked positions at once when the network is sure of its answer (Prophet, arXiv 2508.19982).
 
@@ -300,7 +301,7 @@ class EarlyFinish(UnmaskPolicy):
     def chooses(self, state: State, slots: Slots) -> Flags:
         return state.masked[slots]
 
-    def take(self, candidates: Candidates) -> NDArray[np.int64]:
+    def take(self, candidates: Candidates) -> Whole:
         state, b, slots = candidates.state, candidates.b, candidates.slots
         share = (state.step + 1) / state.schedule.steps[b]
         least = self.first if share < 0.33 else self.middle if share < 0.67 else self.last
@@ -313,7 +314,7 @@ class EarlyFinish(UnmaskPolicy):
         return candidates.ranked[: candidates.quota]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remask(UnmaskPolicy):
     """Mask the least confident positions again, and commit as many anew (ReMDM's sampler for LLaDA, arXiv 2503.00307).
 
@@ -354,7 +355,7 @@ class Remask(UnmaskPolicy):
         return math.floor(self.begins * steps + 1e-9)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replay(UnmaskPolicy):
     """Commit given tokens in given steps: teacher forcing, for comparing posteriors of several decoders.
 
@@ -371,12 +372,12 @@ class Replay(UnmaskPolicy):
 
     def __post_init__(self) -> None:
         try:
-            frozen = tuple(tuple((index(s), index(p), index(v)) for s, p, v in commits) for commits in self.replay)
+            triples = tuple(tuple((index(s), index(p), index(v)) for s, p, v in commits) for commits in self.replay)
         except (TypeError, ValueError):
             raise ValueError("replay must be (step, position, token) triples of whole numbers per sequence") from None
-        if not frozen:
+        if not triples:
             raise ValueError("replay must hold the triples of at least one sequence")
-        object.__setattr__(self, "replay", frozen)
+        object.__setattr__(self, "replay", triples)
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
         """Every masked row: any of them may be committed next, and lock one step later."""
@@ -391,7 +392,7 @@ class Replay(UnmaskPolicy):
         ]
         return state.open[slots] | np.isin(slots, due)
 
-    def commits(self, candidates: Candidates) -> tuple[Slots, NDArray[np.int64]]:
+    def commits(self, candidates: Candidates) -> tuple[Slots, Whole]:
         state, b = candidates.state, candidates.b
         due = sorted((position, token) for step, position, token in self.replay[b] if step == state.step)
         slots, tokens = np.array(due, dtype=np.int64).reshape(-1, 2).T

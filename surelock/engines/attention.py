@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
@@ -15,12 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.config import NetworkConfig
+from surelock.values import frozen
 
 _LEAST_CAPABILITY = (8, 0)  # of a GPU that has flash attention
 _LARGEST_HEAD = 256
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Segments:
     """Runs of rows that attend to the same positions: one a sequence, in a block-causal network one a block."""
 

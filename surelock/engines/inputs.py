@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 from surelock.config import NetworkConfig
 from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Whole
 from surelock.engines.attention import Segments, segment_arrays
+from surelock.values import frozen
 
 _ALIGNED = 16  # bytes
 _LEAST_STEP = 64  # slots
@@ -48,7 +49,7 @@ def _round_up(count: int) -> int:
     return -(-count // step) * step
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rows:
     """The rows of one step, for all passes, in the order of the flat axis.
 

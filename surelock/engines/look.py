@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.decoding.step import Plan, Whole
+from surelock.decoding.step import Plan, Whole, even
 
 _LEAST_READ = 4  # rows whose posteriors are read at once, however large the vocabulary
 _LEAST_ROWS = 55  # whose logits are made at once, at most 32 MiB at 150,000 tokens: each time reads the whole head
@@ -15,12 +15,6 @@ def chunk_rows(table_bytes: int, row_bytes: int) -> tuple[int, int]:
     """Return for how many rows at once logits are made, and posteriors read: about ten tables of `table_bytes`."""
     few = table_bytes // row_bytes
     return max(_LEAST_ROWS, few), max(_LEAST_READ, few)
-
-
-def even(count: int, most: int) -> list[slice]:
-    """Divide `count` rows into parts of at most `most` and of about one size: a few rows alone are dear."""
-    parts = -(-count // most)
-    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
 @dataclass(slots=True, eq=False)

@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from surelock.config import NetworkConfig
-from surelock.decoding.step import NO_ROWS, Flags, Layout, Plan, Reading, Whole
+from surelock.decoding.step import NO_ROWS, Flags, Layout, Plan, Reading, Whole, even
 from surelock.engines.graph import head_graph, head_name, posterior_graph, step_graph
 from surelock.engines.lending import Lender
-from surelock.engines.look import chunk_rows, even
+from surelock.engines.look import chunk_rows
 from surelock.memory import trim_memory
 from surelock.model.families import SHOW_PROGRESS_FROM
 from surelock.model.stored import Stored, Tensors
+from surelock.values import Floats32, Json, frozen
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -51,8 +52,8 @@ class Cache:
         # In a shifted network also hidden states: each position is predicted by the one before it.
         self._states = np.zeros((length, config.d_model), np.float32) if config.shifted else None
         self._masks = config.block_size is not None
-        self._tables: list[NDArray[np.float32]] = []  # whose memory the sessions read and write
-        self._convs: list[NDArray[np.float32]] = []  # those of them with a row of zeros at both ends
+        self._tables: list[Floats32] = []  # whose memory the sessions read and write
+        self._convs: list[Floats32] = []  # those of them with a row of zeros at both ends
         for part, (_, binding) in zip(parts, self._parts, strict=True):
             for name, value in part.given.items():
                 binding.bind_ortvalue_input(name, value)
@@ -69,7 +70,7 @@ class Cache:
                     binding.bind_ortvalue_output(f"present_{kind}.{layer}", value)
 
     @property
-    def tables(self) -> list[NDArray[np.float32]]:
+    def tables(self) -> list[Floats32]:
         """What is kept of each position from step to step, a row for each in every table."""
         return [*self._tables, *([] if self._states is None else [self._states])]
 
@@ -84,7 +85,7 @@ class Cache:
         for table in self._convs:
             table[[0, -1]] = 0
 
-    def forward(self, tokens: Whole, positions: Whole, probed: Flags, read: Whole) -> NDArray[np.float32]:
+    def forward(self, tokens: Whole, positions: Whole, probed: Flags, read: Whole) -> Floats32:
         """Compute rows [R]. Returns the hidden states [K, d_model] that the logits of the rows `read` are of."""
         written = np.flatnonzero(~probed)
         inputs = {"tokens": tokens, "positions": positions, "written": written, "targets": positions[written]}
@@ -148,14 +149,14 @@ class Memory:
         self.rows, self.hidden = NO_ROWS, self.hidden[:0]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class CopiedRows:
     """Rows of a memory's tables. slots: [K] int64. has: [K]. log_p: [M, V], of those that have one."""
 
     slots: Whole
-    tables: list[NDArray[np.float32]]
+    tables: list[Floats32]
     has: Flags
-    log_p: NDArray[np.float32]
+    log_p: Floats32
 
     @property
     def nbytes(self) -> int:
@@ -170,7 +171,7 @@ class Chunk:
     plan: Plan
     reading: Reading
     rows: Whole
-    logits: NDArray[np.float32]
+    logits: Floats32
 
 
 class OnnxEngine:
@@ -192,7 +193,7 @@ class OnnxEngine:
             parameter: tuple((name, each.resolved() if isinstance(each, Stored) else each) for name, each in parts)
             for parameter, parts in tensors.items()
         }
-        stored: dict[str, Any] = {name: real[name][0][1] for name in ("embed.weight", head_name(config))}
+        stored: Json = {name: real[name][0][1] for name in ("embed.weight", head_name(config))}
         # ONNX Runtime packs weights for speed. A large head stays as it is, so that a tied embedding is its memory.
         head, folder = head_name(config), stored["embed.weight"].file.parent
         large = 4 * config.vocab_size * config.d_model > _PART_BYTES
@@ -261,7 +262,7 @@ class OnnxEngine:
         memory.has[rows.slots] = rows.has
         memory.log_p[rows.slots[rows.has]] = rows.log_p
 
-    def logits(self, memory: Memory, rows: Whole) -> NDArray[np.float32]:
+    def logits(self, memory: Memory, rows: Whole) -> Floats32:
         known = np.isin(rows, memory.rows)
         found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
         if known.any():
@@ -270,7 +271,7 @@ class OnnxEngine:
             found[known] = logits
         return found
 
-    def _forward(self, memory: Memory, plan: Plan, read: Whole) -> NDArray[np.float32]:
+    def _forward(self, memory: Memory, plan: Plan, read: Whole) -> Floats32:
         """The hidden states [K, d_model] of the rows `read` after the last norm: the packed forward, by sequence."""
         passes = []
         for caches, tokens in zip(memory.caches, (plan.tokens, plan.blind), strict=False):
@@ -288,7 +289,7 @@ class OnnxEngine:
         hidden, blind = passes  # combined here, since the head is linear
         return (blind + (plan.cfg_scale + 1) * (hidden - blind)).astype(np.float32, copy=False)
 
-    def _put_logits(self, hidden: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    def _put_logits(self, hidden: Floats32, out: Floats32) -> None:
         """Write the logits of hidden states [K, d_model] to `out` [K, V], without a copy of them."""
         binding = self._head.io_binding()
         for name, value in {"hidden": hidden, **self._given}.items():
@@ -321,7 +322,7 @@ class OnnxEngine:
         if plan.choice.quotas is None:
             reading.tokens[candidates] = tokens
 
-    def _draw(self, memory: Memory, plan: Plan, reading: Reading, logits: NDArray[np.float32] | None) -> None:
+    def _draw(self, memory: Memory, plan: Plan, reading: Reading, logits: Floats32 | None) -> None:
         """Draw the tokens that `Choice.quotas` lets be committed. logits: of all rows read, if they were kept."""
         best, rows = plan.choice.best(reading.score, plan.counts), np.flatnonzero(plan.choice.rows)
         for part in even(len(best), self._few):
@@ -359,7 +360,7 @@ class OnnxEngine:
         return others
 
 
-def _places(memory: Memory, slots: Whole) -> Iterator[tuple[NDArray[np.float32], Whole]]:
+def _places(memory: Memory, slots: Whole) -> Iterator[tuple[Floats32, Whole]]:
     """Each table of the sequences of each pass, and the rows of it that ascending slots are."""
     for caches in memory.caches:
         start = 0
@@ -370,7 +371,7 @@ def _places(memory: Memory, slots: Whole) -> Iterator[tuple[NDArray[np.float32],
                 yield table, own
 
 
-def _bias(plan: Plan, candidates: Whole, size: int) -> NDArray[np.float32]:
+def _bias(plan: Plan, candidates: Whole, size: int) -> Floats32:
     """What is added to the logits of candidates [K]: noise as of `choose_tokens`, -inf if banned; [K, V] or [1, V]."""
     bias = _banned(tuple(plan.choice.banned), size)
     if plan.choice.draws is not None and plan.choice.temperature > 0:
@@ -386,13 +387,13 @@ def _bias(plan: Plan, candidates: Whole, size: int) -> NDArray[np.float32]:
 
 
 @lru_cache
-def _banned(tokens: tuple[int, ...], size: int) -> NDArray[np.float32]:
+def _banned(tokens: tuple[int, ...], size: int) -> Floats32:
     bias = np.zeros((1, size), np.float32)
     bias[:, tokens] = -np.inf
     return bias
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Part:
     """Some layers of the step's graph. given: inputs that are the same in every step."""
 
@@ -402,7 +403,7 @@ class Part:
 
 
 def _parts(
-    config: NetworkConfig, tensors: Tensors, threads: int, folder: Path, given: dict[str, NDArray[np.float32]]
+    config: NetworkConfig, tensors: Tensors, threads: int, folder: Path, given: dict[str, Floats32]
 ) -> list[Part]:
     """The step's graph in as many parts as keep the memory low while sessions are made; one for a small network."""
     sizes = {name: sum(math.prod(each.shape) for _, each in parts) for name, parts in tensors.items()}

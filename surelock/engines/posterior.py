@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.decoding.step import Plan, Reading
@@ -22,6 +21,7 @@ from surelock.engines.break_even import is_faster
 from surelock.engines.fused import Reads
 from surelock.engines.look import Look, chunk_rows, look_at
 from surelock.engines.stopwatch import Stopwatch
+from surelock.values import Flags, Whole, frozen
 
 # Of one table [rows, V] in the wide dtype.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
@@ -111,12 +111,12 @@ class _Found:
     before: dict[str, Tensor]  # by group, those of the posteriors that rows are compared with
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class KeptRows:
     """Kept posteriors of slots [K]: has [K] says of which; kept [M, V] and lse [M] are those."""
 
-    slots: NDArray[np.int64]
-    has: NDArray[np.bool_]
+    slots: Whole
+    has: Flags
     kept: Tensor
     lse: Tensor
 
@@ -159,7 +159,7 @@ class Reader:
         self._has[:] = False
         self._banned = None
 
-    def copy_rows(self, slots: NDArray[np.int64]) -> KeptRows:
+    def copy_rows(self, slots: Whole) -> KeptRows:
         has = self._has[slots]
         at = torch.from_numpy(slots[has]).to(self._kept_lse.device)
         kept = self._raw[:0] if self._kept is None else self._kept[at]

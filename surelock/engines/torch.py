@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -25,6 +24,7 @@ from surelock.engines.stopwatch import Stopwatch
 from surelock.environment import value_of
 from surelock.model.machine import free_memory, total_memory
 from surelock.model.network import PLAIN, Attend, Block, Elementwise, Network, Rotary, rotary_table
+from surelock.values import Whole, frozen
 
 _LEFT = 10  # idle memories leave a tenth of a GPU free
 
@@ -76,7 +76,7 @@ class PackedForward:
         return network.run(tokens, rotary, attend, only, elementwise)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """What runs need a memory to be equal in.
 
@@ -126,7 +126,7 @@ class Memory:
         self.layout = layout
         with torch.inference_mode(False):
             self.logits = None if self._logits is None else self._logits[: sum(layout.lengths)]
-        self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
+        self.rows: Whole = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
     @property
@@ -144,7 +144,7 @@ class Memory:
         if self._logits is not None:
             self._logits.zero_()
 
-    def places(self, slots: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor]]:
+    def places(self, slots: Whole) -> Iterator[tuple[Tensor, Tensor]]:
         """Each table of the cache, and the rows of it that slots are, in every pass."""
         length = sum(self.layout.lengths)
         rows = from_numpy(np.concatenate([slots + length * number for number in range(self.layout.passes)]))
@@ -177,11 +177,11 @@ def _graph_bytes(network: Network, kind: Kind) -> int:
     return network.dtype.itemsize * (sizes[0] * width + sum(sizes) * config.d_model)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class CopiedRows:
     """Rows of a memory's tables, on their devices. slots: [K] int64. kept: what the reader holds of them."""
 
-    slots: NDArray[np.int64]
+    slots: Whole
     tables: list[Tensor]
     kept: KeptRows
 
@@ -262,7 +262,7 @@ class TorchEngine:
         return reading
 
     @torch.inference_mode()
-    def copy_rows(self, memory: Memory, slots: NDArray[np.int64]) -> CopiedRows:
+    def copy_rows(self, memory: Memory, slots: Whole) -> CopiedRows:
         tables = [table[at] for table, at in memory.places(slots)]
         return CopiedRows(slots, tables, memory.reader.copy_rows(slots))
 
@@ -273,7 +273,7 @@ class TorchEngine:
         memory.reader.put_rows(rows.kept)
 
     @torch.inference_mode()
-    def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray:
+    def logits(self, memory: Memory, rows: Whole) -> NDArray:
         """See `Engine.logits`. They are in the dtype of the network, or in float32 if that is wider."""
         wide = torch.promote_types(self.network.dtype, torch.float32)
         found = torch.full((len(rows), self.network.config.vocab_size), torch.nan, dtype=wide)

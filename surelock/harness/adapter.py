@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surelock.decoding.algorithm import Run
 from surelock.decoding.compute import ComputeRule
@@ -18,6 +17,7 @@ from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Plan, Reading
 from surelock.decoding.unmasking import Candidates, UnmaskPolicy
 from surelock.errors import shown
+from surelock.values import Json, Whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,9 +34,9 @@ class _Host(UnmaskPolicy):
     kind = "host"
     scores = None
     early = True
-    tokens: NDArray[np.int64]
+    tokens: Whole
 
-    def commits(self, candidates: Candidates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def commits(self, candidates: Candidates) -> tuple[Whole, Whole]:
         state, part = candidates.state, candidates.state.canvas.parts[candidates.b]
         slots = np.flatnonzero(state.masked[part] & (self.tokens[part] != state.canvas.mask_id)) + part.start
         return slots, self.tokens[slots]
@@ -130,7 +130,7 @@ class Adapter:
             self._faded[fading] = True
         return logits
 
-    def _go_on(self, tokens: NDArray[np.int64]) -> Plan | None:
+    def _go_on(self, tokens: Whole) -> Plan | None:
         """The plan of the next step; None if more than masks changed since the last call, and if the run is over."""
         if self.run is None or self._read is None or tokens.shape != self._shape:
             return None
@@ -142,14 +142,14 @@ class Adapter:
         self._read = None
         return self.run.plan()
 
-    def _is_written(self, tokens: NDArray[np.int64]) -> bool:
+    def _is_written(self, tokens: Whole) -> bool:
         """Whether these are the tokens that the current run ended with, of which none is masked."""
         if self.run is None or tokens.shape != self._shape:
             return False
         canvas = self.run.canvas
         return bool(not canvas.masked.any() and (tokens.ravel() == canvas.tokens).all())
 
-    def _begin(self, tokens: NDArray[np.int64]) -> Plan:
+    def _begin(self, tokens: Whole) -> Plan:
         """The plan of the first step of a new run, on a canvas that may be partly written."""
         lm, masked = self.lm, tokens == self.lm.mask_id
         if not masked.any(axis=1).all():
@@ -242,7 +242,7 @@ def _settings_of(config: Any, prompt: int) -> DecodeSettings:
     length, most = (getattr(config, name, None) for name in ("max_new_tokens", "max_length"))
     if length is None and most is not None:
         length = most - prompt
-    given: dict[str, Any] = {} if length is None else {"gen_length": length}
+    given: Json = {} if length is None else {"gen_length": length}
     if getattr(config, "do_sample", None):
         temperature = getattr(config, "temperature", None)
         given["temperature"] = 1.0 if temperature is None else temperature

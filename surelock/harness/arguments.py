@@ -1,20 +1,19 @@
 """Reads lm-eval's `--model_args` and a task's generation_kwargs as short spellings of a decoder."""
 
 import logging
-from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from surelock.decoding.rules import CHOICES, import_rules
 from surelock.decoding.spelling import names_of
 from surelock.errors import nearest
+from surelock.values import Fields, Json
 
 #: The names of the length in tasks; the first that is given counts, as in lm-eval.
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _HARNESS = {"do_sample", "until", "temperature", *_LENGTHS}
 
 
-def read_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def read_arguments(arguments: Fields) -> Json:
     """Return the settings of `--model_args`, a short spelling. Modules of the rules that they name are imported.
 
     Raises ValueError for a name that is no setting.
@@ -28,7 +27,7 @@ def read_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return dict(arguments)
 
 
-def read_request(request: Mapping[str, Any]) -> dict[str, Any]:
+def read_request(request: Fields) -> Json:
     """Return the settings of a request's generation_kwargs, a short spelling. Other names are logged once."""
     found = {name: value for name, value in request.items() if name in names_of({})}
     length = next((request[name] for name in _LENGTHS if request.get(name) is not None), None)

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -29,6 +29,7 @@ from surelock.loading import load
 from surelock.model.bound import conditional_bound
 from surelock.model.encoding import Rendering
 from surelock.model.language_model import LanguageModel
+from surelock.values import Fields, Json
 
 _log = logging.getLogger(__name__)
 
@@ -175,11 +176,11 @@ class SureLockLM(TemplateLM):
                     progress.update(len(batch))
         return texts
 
-    def decoder_for(self, wanted: Mapping[str, Any]) -> Decoder:
+    def decoder_for(self, wanted: Fields) -> Decoder:
         """Return the decoder of a request's generation_kwargs. Raises ValueError, which names the setting."""
         return recommended(self.lm.generation, read_request(wanted) | self._given)
 
-    def get_model_info(self) -> dict[str, Any]:
+    def get_model_info(self) -> Json:
         """Return the cost of the texts so far, for the `config` of lm-eval's results."""
         work = self._work
         return {"surelock": work | {"flops_ratio": work["flops"] / work["baseline_flops"] if work["steps"] else None}}
@@ -310,7 +311,7 @@ def _stops(until: str | Sequence[str] | None) -> Sequence[str]:
     return [until] if isinstance(until, str) else until or ()
 
 
-def _kinds(pairs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[int, int]]]:
+def _kinds(pairs: Sequence[tuple[str, Fields]]) -> list[list[tuple[int, int]]]:
     """The requests of each decoder, the shortest first: (number, how often the same request came before)."""
     found: dict[str, list[tuple[int, int]]] = {}
     times: Counter[tuple[str, str]] = Counter()

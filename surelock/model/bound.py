@@ -1,27 +1,22 @@
 """A masked diffusion model's upper bound on -log p(text), by Monte Carlo over masks (LLaDA, Eq. 6)."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 
 from surelock.decoding.algorithm import NonFiniteLogits
 from surelock.model.network import Network
+from surelock.values import Flags, Floats, Json, Whole
 
 
-def stratified_counts(
-    rng: np.random.Generator, strata: NDArray[np.int64], total: int, length: int | NDArray[np.int64]
-) -> NDArray[np.int64]:
+def stratified_counts(rng: np.random.Generator, strata: Whole, total: int, length: int | Whole) -> Whole:
     """Return how many tokens to mask in each window [B]: uniform on 1..length, one draw in each stratum of `total`."""
     return 1 + np.floor((strata + rng.random(len(strata))) / total * length).astype(np.int64)
 
 
-def draw_masks(
-    rng: np.random.Generator, counts: NDArray[np.int64], length: int, prompts: NDArray[np.int64] | int = 0
-) -> NDArray[np.bool_]:
+def draw_masks(rng: np.random.Generator, counts: Whole, length: int, prompts: Whole | int = 0) -> Flags:
     """Return [B, length] bool: in row b a uniformly drawn set of counts[b] positions behind the first prompts[b]."""
     in_prompt = np.arange(length) < np.reshape(prompts, (-1, 1))
     keys = np.where(in_prompt, np.inf, rng.random((len(counts), length)))
@@ -31,14 +26,14 @@ def draw_masks(
 @torch.no_grad()
 def conditional_bound(
     network: Network,
-    tokens: NDArray[np.int64],
+    tokens: Whole,
     given: int,
     *,
     draws: int,
     rng: np.random.Generator,
     mask_id: int,
     batch: int | None = None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Estimate an upper bound on -log p(tokens[given:] | tokens[:given]). Returns [draws] float64 in nats, to average.
 
     tokens: [N] int64.
@@ -54,7 +49,7 @@ def conditional_bound(
     size = network.config.block_size
     if size is not None and len(tokens) > (given // size + 1) * size:
         edges = [given, *range((given // size + 1) * size, len(tokens), size), len(tokens)]
-        options: dict[str, Any] = {"draws": draws, "rng": rng, "mask_id": mask_id, "batch": batch}
+        options: Json = {"draws": draws, "rng": rng, "mask_id": mask_id, "batch": batch}
         parts = [conditional_bound(network, tokens[:stop], start, **options) for start, stop in pairwise(edges)]
         return np.sum(parts, axis=0)
     length = len(tokens) - given
@@ -72,9 +67,7 @@ def conditional_bound(
     return length * losses / counts
 
 
-def _masked_loss(
-    network: Network, tokens: NDArray[np.int64], masks: NDArray[np.bool_], mask_id: int
-) -> NDArray[np.float64]:
+def _masked_loss(network: Network, tokens: Whole, masks: Flags, mask_id: int) -> Floats:
     """The sum of the nats of the masked tokens, for each row."""
     texts = np.tile(tokens, (len(masks), 1))
     index = torch.from_numpy(np.flatnonzero(masks))

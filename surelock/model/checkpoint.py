@@ -8,12 +8,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from accelerate.utils import set_module_tensor_to_device
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from tqdm import tqdm
@@ -25,6 +23,7 @@ from surelock.model.int8 import is_product, quantize
 from surelock.model.modulation import folded, modulated, time_shapes
 from surelock.model.network import Network
 from surelock.model.stored import Stored, Tensors
+from surelock.values import Fields, Floats
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -119,7 +118,7 @@ def _weight_map(index: Path) -> dict[str, str]:
     return weight_map
 
 
-def check_tensors(shape: NetworkConfig, config: Mapping[str, Any], directory: Path) -> None:
+def check_tensors(shape: NetworkConfig, config: Fields, directory: Path) -> None:
     """Raise CheckpointError for a quantised checkpoint, or for fewer tensors than layers. Warn of the rest."""
     files, notes = list_tensors(directory)
     if how := _quantised(config, files):
@@ -132,7 +131,7 @@ def check_tensors(shape: NetworkConfig, config: Mapping[str, Any], directory: Pa
         warnings.warn(note, stacklevel=3)
 
 
-def _quantised(config: Mapping[str, Any], files: Mapping[str, Stored]) -> str:
+def _quantised(config: Fields, files: Mapping[str, Stored]) -> str:
     """How a checkpoint is quantised: by its config.json, by the names of its tensors, or by their dtypes; "" if not."""
     described = config.get("quantization_config") or {}
     if not isinstance(described, Mapping):
@@ -227,7 +226,7 @@ def load_weights(
             quantize(network, name)
 
 
-def _read(source: Stored | NDArray[np.float64]) -> Iterator[Tensor]:
+def _read(source: Stored | Floats) -> Iterator[Tensor]:
     if not isinstance(source, Stored):
         yield torch.from_numpy(source)
         return

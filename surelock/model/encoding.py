@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from surelock.errors import first_line, panics, shown
+from surelock.values import Fields, frozen
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -100,7 +100,7 @@ class Rendering(str):
         return Rendering(self[: len(self) - len(str(last)) + len(kept)], (*before, kept))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Encoder:
     """Encodes texts, and renders conversations."""
 
@@ -149,7 +149,7 @@ class Encoder:
         written = "".join(each if isinstance(each, str) else "_" for each in parts)
         return Rendering(written, parts) if len(parts) > 1 else text
 
-    def render(self, turns: Sequence[Mapping[str, Any]], **how: Any) -> Rendering:
+    def render(self, turns: Sequence[Fields], **how: Any) -> Rendering:
         """Return a conversation in the chat template, in which what its turns say stays text. Raises ValueError."""
         unusable = f"the chat template of {self.owner} cannot be used"
         with _using(self.owner, unusable):
@@ -277,7 +277,7 @@ class Encoder:
 class _StandIns:
     """Characters that stand for parts of texts while a template is rendered, and that it and the turns lack."""
 
-    def __init__(self, template: str, turns: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, template: str, turns: Sequence[Fields]) -> None:
         taken = {*template, *(character for turn in turns for character in str(turn["content"]))}
         self._free = (chr(code) for code in _PRIVATE if chr(code) not in taken)
         self._of: dict[str | int, str] = {}

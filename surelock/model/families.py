@@ -10,13 +10,14 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from surelock.config import NetworkConfig
 from surelock.errors import CheckpointError
+from surelock.values import Fields, Json, frozen
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 _MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
@@ -37,16 +38,16 @@ REFUSED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Family:
     """A checkpoint family. model_type, architecture: its names in config.json."""
 
     model_type: str
     architecture: str
     tensors: Mapping[str, tuple[str, ...]]  # the tensor names of each parameter of the network
-    read_config: Callable[[Mapping[str, Any]], NetworkConfig]  # reads the shape from config.json
+    read_config: Callable[[Fields], NetworkConfig]  # reads the shape from config.json
     mask_id: int | None = None  # the id of the mask, if its files do not name one; -1 is the last of the vocabulary
-    generation: Mapping[str, Any] = field(default_factory=dict)  # recommended settings, a short spelling
+    generation: Fields = field(default_factory=dict)  # recommended settings, a short spelling
     named: Mapping[str, int] = field(default_factory=dict)  # by a word in the names of block-causal ones: their blocks
     modulated: bool = False  # whether a constant time condition is to be folded in, see `surelock.model.modulation`
     tokenizer: str = ""  # the hub id of the tokenizer, if the files of a checkpoint have none
@@ -62,7 +63,7 @@ class Family:
         return tuple(name.format(i=parts[1]) for name in self.tensors[template])
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Json:
     """Return the object in a JSON file. Raises CheckpointError, which names the file."""
     try:
         if path.stat().st_size > _MOST_JSON:
@@ -77,7 +78,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def family_of(config: Mapping[str, Any]) -> Family:
+def family_of(config: Fields) -> Family:
     """Return the family of a config.json by its architectures, or by its model_type if it names no architecture.
 
     The architecture decides, since model_type often names the model that a checkpoint was made from. Raises
@@ -100,7 +101,7 @@ def family_of(config: Mapping[str, Any]) -> Family:
     raise CheckpointError(f"unknown architecture {found}: config.json must name one of {known}")
 
 
-def shape_of(family: Family, config: Mapping[str, Any], name: str) -> NetworkConfig:
+def shape_of(family: Family, config: Fields, name: str) -> NetworkConfig:
     """Return the shape of a checkpoint: from its config.json, and whether it is block-causal also from its name.
 
     name: the hub id or the path that was loaded. A family may have siblings whose config.json differs in nothing. Of
@@ -115,13 +116,13 @@ def shape_of(family: Family, config: Mapping[str, Any], name: str) -> NetworkCon
     return shape
 
 
-def _require(config: Mapping[str, Any], *keys: str) -> None:
+def _require(config: Fields, *keys: str) -> None:
     """Raise CheckpointError, which names the first ten, for keys that a config.json lacks."""
     if missing := [key for key in keys if config.get(key) is None]:
         raise CheckpointError(f"{CONFIG} has no {', '.join(map(repr, missing[:10]))}")
 
 
-def _number(config: Mapping[str, Any], key: str, kind: type = int) -> Any:
+def _number(config: Fields, key: str, kind: type = int) -> Any:
     """A required number above 0: whole, or with kind=float any."""
     _require(config, key)
     value = config[key]
@@ -131,14 +132,14 @@ def _number(config: Mapping[str, Any], key: str, kind: type = int) -> Any:
     return kind(value)
 
 
-def _refuse_unless(config: Mapping[str, Any], off: str, **required: tuple[Any, ...]) -> None:
+def _refuse_unless(config: Fields, off: str, **required: tuple[Any, ...]) -> None:
     """off: keys that are false or missing. required: the values that others may have."""
     for key, allowed in (dict.fromkeys(off.split(), (False, None)) | required).items():
         if key in config and config[key] not in allowed:
             raise CheckpointError(f"config.json sets {key} to {config[key]!r}; only {allowed[0]!r} is supported")
 
 
-def _rope_theta(config: Mapping[str, Any]) -> float:
+def _rope_theta(config: Fields) -> float:
     """The base of rotary embeddings.
 
     It stands outside, in rope_parameters (transformers 5) or in rope_scaling, there also for each kind of layer. As in
@@ -165,7 +166,7 @@ def _rope_theta(config: Mapping[str, Any]) -> float:
     return theta
 
 
-def _refuse_scaling(key: str, rope: Mapping[str, Any]) -> None:
+def _refuse_scaling(key: str, rope: Fields) -> None:
     """Refuse what scales or shortens rotary embeddings: a factor of 1 does not."""
     kinds = [rope[name] for name in ("rope_type", "type") if rope.get(name) is not None]
     scales = any(kind != "default" for kind in kinds) or (not kinds and rope.get("factor") is not None)
@@ -176,7 +177,7 @@ def _refuse_scaling(key: str, rope: Mapping[str, Any]) -> None:
         raise CheckpointError(f"config.json scales rotary embeddings, which is unsupported: {key} holds {given!r:.120}")
 
 
-def _read(config: Mapping[str, Any], keys: Mapping[str, str], **fields: Any) -> NetworkConfig:
+def _read(config: Fields, keys: Mapping[str, str], **fields: Any) -> NetworkConfig:
     """The shape of a configuration. keys: the required key of each field; fields: those that are known otherwise."""
     d_model = _number(config, keys["d_model"])
     n_heads = _number(config, keys["n_heads"])
@@ -195,7 +196,7 @@ LLADA_KEYS |= {"max_length": "max_sequence_length", "tied": "weight_tying"}
 LLADA_FIXED = {"layer_norm_type": "rms", "activation_type": "silu", "block_type": "llama", "rope": True}
 
 
-def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
+def _read_llada(config: Fields) -> NetworkConfig:
     _require(config, *LLADA_KEYS.values(), "rms_norm_eps")
     off = "alibi include_bias attention_layer_norm input_emb_norm scale_logits"
     _refuse_unless(config, off, clip_qkv=(None,), **{key: (value,) for key, value in LLADA_FIXED.items()})
@@ -214,18 +215,18 @@ def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
     )
 
 
-def _read_coda(config: Mapping[str, Any]) -> NetworkConfig:
+def _read_coda(config: Fields) -> NetworkConfig:
     """The shape of Qwen3, whose next-token logits it kept; its config.json leaves out that it is not tied."""
     return _read_qwen({"tie_word_embeddings": False, **config}, qk_norm=True, shifted=True)
 
 
-def _read_sdar(config: Mapping[str, Any]) -> NetworkConfig:
+def _read_sdar(config: Fields) -> NetworkConfig:
     """The shape of Qwen3, block-causal."""
     _number(config, "block_size")
     return _read_qwen(config, qk_norm=True)
 
 
-def _read_dream(config: Mapping[str, Any]) -> NetworkConfig:
+def _read_dream(config: Fields) -> NetworkConfig:
     """The shape of Qwen2.5, whose next-token logits Dream and DiffuCoder kept."""
     _refuse_unless(config, "use_mrope")
     return _read_qwen(config, qkv_bias=True, shifted=True)
@@ -236,7 +237,7 @@ QWEN_KEYS |= {"n_heads": "num_attention_heads", "d_ff": "intermediate_size", "ma
 QWEN_KEYS |= {"tied": "tie_word_embeddings"}
 
 
-def _read_qwen(config: Mapping[str, Any], **more: Any) -> NetworkConfig:
+def _read_qwen(config: Fields, **more: Any) -> NetworkConfig:
     _require(config, *QWEN_KEYS.values(), "rms_norm_eps")
     _refuse_unless(config, "attention_bias mlp_bias use_sliding_window", hidden_act=("silu",))
     theta, eps = _rope_theta(config), _number(config, "rms_norm_eps", float)
@@ -244,7 +245,7 @@ def _read_qwen(config: Mapping[str, Any], **more: Any) -> NetworkConfig:
     return _read(config, QWEN_KEYS, rope_theta=theta, norm_eps=eps, block_size=config.get("block_size"), **more)
 
 
-def _read_mdlm(config: Mapping[str, Any]) -> NetworkConfig:
+def _read_mdlm(config: Fields) -> NetworkConfig:
     """The shape of MDLM and BD3LM. Without cross_attn the latter has no mask, and attends as the former does."""
     if config.get("time_conditioning") not in (False, None):
         raise CheckpointError(f"config.json sets time_conditioning, which is not supported: {_TIMED}")
@@ -258,7 +259,7 @@ def _read_mdlm(config: Mapping[str, Any]) -> NetworkConfig:
     return _read(config, keys, block_size=block_size, **fixed)
 
 
-def _read_lfm2(config: Mapping[str, Any]) -> NetworkConfig:
+def _read_lfm2(config: Fields) -> NetworkConfig:
     """The shape of LFM2, whose convolutions are centred here. Ids above the trained ones are left out."""
     _refuse_unless(config, "conv_bias", conv_L_cache=(3,))
     _require(config, "layer_types", "num_hidden_layers")

@@ -1,19 +1,19 @@
 """What a checkpoint recommends: its generation_config.json, over what its family does."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from surelock.config import NetworkConfig
 from surelock.decoding.recommended import over_recommended, recommended
 from surelock.decoding.settings import DecodeSettings, described
+from surelock.decoding.state import check_blocks
 from surelock.errors import CheckpointError
 from surelock.model.families import GENERATION, Family, read_json
+from surelock.values import Fields, Json
 
 _SHARED = dict(described(DecodeSettings))
 
 
-def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> dict[str, Any]:
+def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> Json:
     """Return the settings that a checkpoint recommends: those of its generation_config.json over those of its family.
 
     null is not given, and `max_new_tokens` is the length. Steps without a length write at least as many tokens. A
@@ -31,13 +31,13 @@ def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> dict
         given.pop("temperature", None)
     try:
         values = over_recommended(values, _with_length(given, values, shape.max_length))
-        recommended(values, {}).settings.check_blocks()
+        check_blocks(recommended(values, {}).settings)
     except ValueError as error:
         raise CheckpointError(f"{file}: {error}") from error
     return values
 
 
-def _with_length(given: dict[str, Any], family: Mapping[str, Any], most: int) -> dict[str, Any]:
+def _with_length(given: Json, family: Fields, most: int) -> Json:
     """The settings of a file with their length, which transformers calls max_new_tokens."""
     for name in _SHARED.keys() & given.keys():
         _SHARED[name].checked(name, given[name])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from surelock.config import NetworkConfig, Shape
 from surelock.model.encoding import Encoder
+from surelock.values import frozen
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from surelock.model.network import Network
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LanguageModel:
     """A masked diffusion language model, as `surelock.load` returns it.
 
@@ -29,6 +30,7 @@ class LanguageModel:
     defaults do not depend on it.
     stop: a text that ends an answer, where no id does; "" is none.
     weights: eight digits of the weights' files, see `digits_of_weights`; "" if unknown.
+    shape: the network's shape and the special tokens, as a run needs them.
     """
 
     name: str
@@ -40,6 +42,11 @@ class LanguageModel:
     generation: dict[str, Any] = field(default_factory=dict)
     stop: str = ""
     weights: str = ""
+    shape: Shape = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        shape = Shape(self.engine.config, self.mask_id, self.pad_id, self.ends)
+        object.__setattr__(self, "shape", shape)
 
     @property
     def eos_id(self) -> int | None:
@@ -65,11 +72,6 @@ class LanguageModel:
     def dtype(self) -> str:
         """The dtype of the computation, such as "float32"."""
         return str(self.engine.dtype).removeprefix("torch.")
-
-    @property
-    def shape(self) -> Shape:
-        """Shape and special tokens, as a run needs them."""
-        return Shape(self.engine.config, self.mask_id, self.pad_id, self.ends)
 
     def encode(self, text: str, chat: bool = False, blanks: bool = False) -> list[int]:
         """Return the token ids of a text. Text that spells a special token is encoded as text.

@@ -8,11 +8,11 @@ product of f has its rows and its bias times `gate`.
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surelock.config import NetworkConfig
 from surelock.errors import CheckpointError
 from surelock.model.stored import Stored, Tensors
+from surelock.values import Floats
 
 _WAVES = 256  # cosines, then sines, of the time
 _FIRST, _SECOND = "backbone.sigma_map.mlp.0", "backbone.sigma_map.mlp.2"
@@ -41,7 +41,7 @@ def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] 
         return found | {name: ((name, np.zeros(config.d_model)),) for name in norms}
     condition = _condition(config, files)
 
-    def scaled(name: str, factor: NDArray[np.float64]) -> None:
+    def scaled(name: str, factor: Floats) -> None:
         ((source, stored),) = tensors[name]
         assert isinstance(stored, Stored)
         if len(stored.shape) == 2:
@@ -49,7 +49,7 @@ def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] 
         else:
             found[name] = ((source, stored.wide(np.float64) * factor),)
 
-    def norm(name: str, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> None:
+    def norm(name: str, shift: Floats, scale: Floats) -> None:
         scaled(f"{name}.weight", 1 + scale)
         found[f"{name}.bias"] = ((f"{name}.bias", shift),)
 
@@ -64,19 +64,19 @@ def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] 
     return found
 
 
-def _condition(config: NetworkConfig, files: Mapping[str, Stored]) -> Callable[[str], NDArray[np.float64]]:
+def _condition(config: NetworkConfig, files: Mapping[str, Stored]) -> Callable[[str], Floats]:
     """A function that returns what a product makes of the constant vector."""
     shapes = time_shapes(config, sum(files[f"{_SECOND}.bias"].shape[:1]))
 
-    def checked(name: str) -> NDArray[np.float64]:
+    def checked(name: str) -> Floats:
         if (shape := files[name].shape) != shapes[name]:
             raise CheckpointError(f"tensor {name} has shape {list(shape)}, expected {list(shapes[name])}")
         return files[name].wide(np.float64)
 
-    def linear(name: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def linear(name: str, x: Floats) -> Floats:
         return checked(f"{name}.weight") @ x + checked(f"{name}.bias")
 
-    def silu(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def silu(x: Floats) -> Floats:
         return x / (1 + np.exp(-x))
 
     waves = np.repeat([1.0, 0.0], _WAVES // 2)

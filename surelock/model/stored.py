@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surelock.values import Floats
+
 AT_ONCE = 2**24  # numbers of a tensor that are read at once
 KINDS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 
@@ -22,7 +24,7 @@ class Stored(NamedTuple):
     shape: tuple[int, ...]
     offset: int
     nbytes: int
-    factor: NDArray[np.float64] | None = None  # what each row is multiplied by, float64; None is 1
+    factor: Floats | None = None  # what each row is multiplied by, float64; None is 1
 
     def resolved(self) -> Stored:
         return self._replace(file=self.file.resolve())
@@ -59,4 +61,4 @@ class Stored(NamedTuple):
 
 #: For each parameter of the network the (name, tensor) that are stacked into it, in order: places in files, and arrays
 #: that were computed from others.
-Tensors = Mapping[str, tuple[tuple[str, Stored | NDArray[np.float64]], ...]]
+Tensors = Mapping[str, tuple[tuple[str, Stored | Floats], ...]]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from surelock.model.language_model import LanguageModel
 from surelock.model.machine import free_memory
 from surelock.trace.format import load_document
 from surelock.trace.lanes import Lane
+from surelock.values import Flags, Floats, Json
 
 # The shadow computes many steps at once: at most this many rows at a time, on a GPU as many as a part of its free
 # memory holds, with this many bytes of logits held until then.
@@ -54,12 +55,12 @@ class CommitError:
     NaN for `Random` and `Replay`, which use no posterior, and if it was not computed.
     """
 
-    step: NDArray[np.int64]
-    sequence: NDArray[np.int64]
-    position: NDArray[np.int64]
-    error: NDArray[np.float64]
-    changed: NDArray[np.bool_]
-    regret: NDArray[np.float64]
+    step: Whole
+    sequence: Whole
+    position: Whole
+    error: Floats
+    changed: Flags
+    regret: Floats
 
     def of(self, sequence: int) -> CommitError:
         """Return the commits of one sequence."""
@@ -69,7 +70,7 @@ class CommitError:
 
 def commit_error(
     lm: LanguageModel,
-    run: Iterable[Step] | dict[str, Any],
+    run: Iterable[Step] | Json,
     settings: DecodeSettings | None = None,
     *,
     regret: bool | None = None,
@@ -87,14 +88,14 @@ def commit_error(
     tokens this model and engine do not produce on this machine.
     """
     if isinstance(run, dict):
-        return _of_trace(lm, cast("dict[str, Any]", run), regret)
+        return _of_trace(lm, cast("Json", run), regret)
     shadow = Shadow(lm, settings or DecodeSettings(), regret=regret)
     for step in run:
         shadow.add(step)
     return shadow.result()
 
 
-def _of_trace(lm: LanguageModel, trace: dict[str, Any], regret: bool | None) -> CommitError:
+def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitError:
     trace = load_document(trace)
     header, found = trace["header"], []
     for number, lane in enumerate(map(Lane.from_plain, header["lanes"])):
@@ -146,7 +147,7 @@ class Shadow:
         self._lm, self._settings = lm, settings
         self._wants_regret = regret if regret is not None else lm.config.vocab_size <= _MOST_WORDS
         self._scores: str | None = None
-        self._present: NDArray[np.bool_] | None = None
+        self._present: Flags | None = None
         self._given = np.zeros((0, 0), dtype=bool)
         self._found = [_exact(0, 0, NO_ROWS, 0.0)]
         self._pending: dict[int, list[_Pending]] = {}
@@ -252,7 +253,7 @@ class Shadow:
         )
 
 
-def _less(scores: NDArray[np.float64], committed: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _less(scores: Floats, committed: Flags) -> Floats:
     """How much less the committed scores are than the best scores of the same rank, [k], in the order of `scores`."""
     found = scores[committed]
     ranked = np.argsort(-found, kind="stable")
@@ -261,13 +262,13 @@ def _less(scores: NDArray[np.float64], committed: NDArray[np.bool_]) -> NDArray[
     return less
 
 
-def _kl_of_logits(logits: NDArray, other: NDArray) -> NDArray[np.float64]:
+def _kl_of_logits(logits: NDArray, other: NDArray) -> Floats:
     """KL(p || q) in nats, [K], of p = softmax(logits) from q = softmax(other), both [K, V]; see `kl_divergence`."""
     log_p, log_q = (_log_softmax(each.astype(np.float64)) for each in (logits, other))
     difference = log_q - log_p
     return (np.exp(log_p) * (np.expm1(difference) - difference)).sum(axis=-1)
 
 
-def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_softmax(logits: Floats) -> Floats:
     logits = logits - logits.max(axis=-1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))

@@ -22,6 +22,7 @@ from surelock.research.prompts import FILES, HELD, parse_data
 from surelock.research.runner import Cell, Record, file_of, finished, key_of, launched, merge, run_cells
 from surelock.research.sampler import SAMPLER
 from surelock.research.taking_back import TAKING_BACK
+from surelock.values import Json
 
 EXPERIMENTS: dict[str, Experiment] = {
     "flops": paper.FLOPS,
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any] | None:
+def run(arguments: argparse.Namespace) -> Json | None:
     """Run what is not finished yet of an experiment; the first process writes its table."""
     if arguments.list:
         for name, each in EXPERIMENTS.items():
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any] | None:
         return _run(arguments, processes)
 
 
-def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None:
+def _run(arguments: argparse.Namespace, processes: Any) -> Json | None:
     set_threads(arguments.threads)
     experiment = EXPERIMENTS[arguments.name]
     if arguments.judge is not None and experiment.texts is None:

@@ -5,7 +5,8 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from surelock.values import Floats
 
 
 class Estimate(NamedTuple):
@@ -13,10 +14,10 @@ class Estimate(NamedTuple):
 
     value: float
     error: float
-    residuals: NDArray[np.float64]
+    residuals: Floats
 
 
-def mean(values: Sequence[float | None] | NDArray[np.float64]) -> Estimate:
+def mean(values: Sequence[float | None] | Floats) -> Estimate:
     """The mean; prompts without a value (None) do not count. The error of a single value is NaN."""
     x = np.asarray(values, dtype=float)
     present = ~np.isnan(x)
@@ -30,9 +31,7 @@ def mean(values: Sequence[float | None] | NDArray[np.float64]) -> Estimate:
     return _estimate(value, np.where(present, (x - value) * scale, 0.0))
 
 
-def ratio(
-    numerators: Sequence[float] | NDArray[np.float64], denominators: Sequence[float] | NDArray[np.float64]
-) -> Estimate:
+def ratio(numerators: Sequence[float] | Floats, denominators: Sequence[float] | Floats) -> Estimate:
     """sum(numerators) / sum(denominators), its error by linearisation."""
     over, under = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
     value = float(over.sum() / under.sum())
@@ -78,7 +77,7 @@ def student_t(p: float, freedom: float) -> float:
     return z + sum(term / freedom ** (power + 1) for power, term in enumerate(terms))
 
 
-def _estimate(value: float, residuals: NDArray[np.float64]) -> Estimate:
+def _estimate(value: float, residuals: Floats) -> Estimate:
     count = len(residuals)
     error = float(np.sqrt((residuals**2).sum() / (count * (count - 1)))) if count > 1 else np.nan
     return Estimate(value, error, residuals)

@@ -3,14 +3,13 @@
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from surelock.bench.timing import load_of_cores
 from surelock.decoding.compute import BlockCache, Changes, ComputeRule, DelayedCache
@@ -24,6 +23,7 @@ from surelock.research import estimates, judged
 from surelock.research.experiment import Experiment
 from surelock.research.lab import Lab
 from surelock.research.runner import RECOMMENDED, Cell, Record
+from surelock.values import Flags, Json, frozen
 
 EVERY, SURELOCK = "every position", "SureLock"
 _LOCK = {"kind": "lock", "epsilon": 5e-4, "percentile": 20.0}
@@ -51,7 +51,7 @@ SETTINGS: dict[str, Record] = {
 _WARM_UP = 3  # steps
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LockByChance(LockingRule):
     """A control: each candidate locks with the same probability in each step, drawn by step and slot of the batch."""
 
@@ -62,7 +62,7 @@ class LockByChance(LockingRule):
     def after(self, state: Any, reading: Any) -> Changes:
         return Changes(locked=self.locked(state, reading, 1))
 
-    def converged(self, state: Any, reading: Any, z: Any) -> NDArray[np.bool_]:
+    def converged(self, state: Any, reading: Any, z: Any) -> Flags:
         drawn = [np.random.default_rng([state.step, slot]).random() for slot in reading.slots[z].tolist()]
         return np.array(drawn) < self.probability
 
@@ -188,7 +188,7 @@ def _figures(own: Any, every: Any) -> Record:
     return figures | {name: own[name].sum() / own["commits"].sum() for name in ("large", "changed")}
 
 
-def _beside(rule: str, own: dict[str, Any]) -> Record:
+def _beside(rule: str, own: Json) -> Record:
     """The error less SureLock's and its ratio to it, on the same openings."""
     if rule in (SURELOCK, *EXACT):
         return {}

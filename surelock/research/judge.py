@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from surelock.loading import check_name, find_device
 from surelock.model.encoding import encoding
 from surelock.model.tokenizer import reading
 from surelock.research.runner import fingerprint
+from surelock.values import frozen
 
 # What transformers raises for damaged files, from a number of heads that is 0 to a list where a table should be.
 _DAMAGES = (
@@ -34,7 +34,7 @@ class Score(NamedTuple):
     characters: int  # the number of characters of the counted tokens
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judge:
     """A causal language model of transformers with its tokenizer."""
 

@@ -3,9 +3,8 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,10 @@ from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
 from surelock.research.prompts import HELD, Prompt, chosen, read_source
 from surelock.research.runner import Cell, fingerprint
+from surelock.values import Json, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lab:
     lm: LanguageModel
     data: dict[str, Path] = field(default_factory=dict)  # files by source
@@ -36,7 +36,7 @@ class Lab:
         for start in range(0, len(prompts), size):
             yield [prompt.ids for prompt in prompts[start : start + size]], decoder_of(cell, start)
 
-    def setup(self) -> dict[str, Any]:
+    def setup(self) -> Json:
         """What results depend on besides the cell."""
         files = HELD | self.data
         hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()}
@@ -66,7 +66,7 @@ def decoder_of(cell: Cell, first: int = 0) -> Decoder:
     return read_decoder({"compute": rule, "unmask": cell["remasking"]} | given | {"seed": cell["seed"] + first})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decoded:
     """What decoding a cell gave: ids of each prompt, figures, and the FLOPs of each step over the baseline's."""
 

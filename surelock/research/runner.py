@@ -23,9 +23,10 @@ from torch import nn
 from tqdm import tqdm
 
 from surelock.files import write_bytes
+from surelock.values import Json
 
-Cell = dict[str, Any]
-Record = dict[str, Any]
+Cell = Json
+Record = Json
 
 #: What a grid does not name. epsilon None is the baseline; seed: of the first prompt, the next has the next.
 DEFAULTS: Cell = {

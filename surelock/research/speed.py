@@ -15,6 +15,7 @@ from surelock.model.machine import device_name
 from surelock.research.experiment import Experiment, row
 from surelock.research.lab import Lab, decoder_of
 from surelock.research.runner import PAPER, Cell, Record, grid
+from surelock.values import Json
 
 
 def compare_speed(lab: Lab, cell: Cell) -> Record:
@@ -28,7 +29,7 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
     for batches in samplers.values():  # what a first call costs is not throughput
         ids, decoder = batches[0]
         next(decode(lab.lm, ids, **decoder.keywords()))
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in samplers}
+    runs: dict[str, list[Json]] = {name: [] for name in samplers}
     for repeat in range(cell["repeats"]):
         for name in sorted(samplers, reverse=repeat % 2 == 1):
             runs[name].append(_timed(lab, samplers[name], decoder_of(cell).steps_of()))
@@ -55,7 +56,7 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
     }
 
 
-def _timed(lab: Lab, batches: Sequence[tuple[list[list[int]], Decoder]], steps: int) -> dict[str, Any]:
+def _timed(lab: Lab, batches: Sequence[tuple[list[list[int]], Decoder]], steps: int) -> Json:
     """One pass over the prepared batches, gaps between them included. Step times are summed over the batches."""
     unmasked = np.zeros(steps)
     indices: list[int] = []

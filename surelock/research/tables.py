@@ -9,14 +9,12 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from surelock.decoding.presets import PRESETS
 from surelock.research import estimates, runner
@@ -24,13 +22,14 @@ from surelock.research.bench import prediction
 from surelock.research.compare import bits_per_character, sampler_of
 from surelock.research.experiment import markdown_lines as markdown
 from surelock.research.frontier import EVERY
+from surelock.values import Floats, Json, frozen
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
 JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """Rows and columns of an experiment's table: the folder, what `query` keeps, a format for each heading."""
 
@@ -58,36 +57,36 @@ def read(folder: str) -> Any:
     return frame.where(frame.notna(), "").replace(EVERY, "baseline")
 
 
-def written(form: str, row: dict[str, Any]) -> str:
+def written(form: str, row: Json) -> str:
     """A cell; empty where a figure is missing in its row."""
     names = re.findall(r"\{(\w+)", form)
     return "" if any(row.get(name, "") == "" for name in names) else form.format(**row)
 
 
-def by_heading(rows: Sequence[dict[str, Any]]) -> str:
+def by_heading(rows: Sequence[Json]) -> str:
     return markdown(list(rows[0]), [[str(value) for value in row.values()] for row in rows])
 
 
-def listed(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> str:
+def listed(columns: dict[str, str], rows: Iterable[Json]) -> str:
     return markdown(list(columns), [[written(form, row) for form in columns.values()] for row in rows])
 
 
 # --- what is made of cells --------------------------------------------------------------------------------------------
 
-Values = NDArray[np.float64]  # [prompts]: their mean is the figure, their scatter its error
+Values = Floats  # [prompts]: their mean is the figure, their scatter its error
 
 
-def cells(experiment: str) -> list[dict[str, Any]]:
+def cells(experiment: str) -> list[Json]:
     return list(runner.finished(RESULTS / experiment).values())
 
 
-def bits(result: dict[str, Any]) -> Values:
+def bits(result: Json) -> Values:
     """Bits per character of all texts together, linearised at each prompt."""
     bits = bits_per_character(result)
     return bits.value + bits.residuals
 
 
-def changes(experiment: str) -> list[tuple[dict[str, Any], Values]]:
+def changes(experiment: str) -> list[tuple[Json, Values]]:
     """(cell, change of the bits against the same sampler's baseline) of the locked cells."""
     every = cells(experiment)
     bases = {sampler_of(r["cell"]): bits(r["result"]) for r in every if r["cell"]["epsilon"] is None}
@@ -133,7 +132,7 @@ def speeds() -> str:
     return "\n\n".join(parts)
 
 
-def _speed(cell: dict[str, Any], result: dict[str, Any]) -> dict[str, str]:
+def _speed(cell: Json, result: Json) -> dict[str, str]:
     spread, ratio = result["spread"].get("speedup"), result["speedup"]
     between = f" ({spread[0]:.2f} to {spread[1]:.2f})" if spread else ""
     steps = f" in {cell['steps']} steps" if cell["steps"] else ""
@@ -148,7 +147,7 @@ def _speed(cell: dict[str, Any], result: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def printed(name: str, benchmark: str) -> list[dict[str, Any]]:
+def printed(name: str, benchmark: str) -> list[Json]:
     lines = [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text("utf-8").splitlines()]
     return [line for line in lines if line["benchmark"] == benchmark]
 

@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.decoding.compute import Everything
@@ -19,16 +17,17 @@ from surelock.research.lab import Lab, decoder_of
 from surelock.research.paper import EPSILONS
 from surelock.research.prompts import Prompt
 from surelock.research.runner import PAPER, Cell, Record, grid
+from surelock.values import Flags, Floats, Json, Whole, frozen
 
 #: Nats below which a step-wise KL in float32 may be rounding alone: a ratio of two such says nothing.
 FLOOR = 1e-10
 L_SM = math.sqrt(2)  # of log-softmax from the 2-norm to the max-norm: its gradient e_v - p is at most sqrt(2) long
 _FEWEST = 8  # points for a fit to one position
 
-Array = NDArray[np.float64]
+Array = Floats
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drift:
     """An unlocked run of one sequence. kl [T, N]: D_s, infinite at s = 0. tail [T, N] bool: D_s and D_{s-1} both
     belong to a position whose token was visible to the network, as for s > t* of a position that locks.
@@ -36,7 +35,7 @@ class Drift:
     """
 
     kl: Array
-    tail: NDArray[np.bool_]
+    tail: Flags
     jump: Array
 
 
@@ -85,7 +84,7 @@ def position_rhos(drift: Drift) -> Array:
     return np.array(found)
 
 
-def fit_rho(steps: NDArray[np.int64], kl: Array) -> float:
+def fit_rho(steps: Whole, kl: Array) -> float:
     return float(np.exp(np.polyfit(steps, np.log(kl), 1)[0]))
 
 
@@ -95,7 +94,7 @@ def smoothness(drift: Drift) -> Array:
     return (drift.jump[1:] / np.sqrt(np.clip(drift.kl[:-1], FLOOR, None)))[pairs]
 
 
-def tail_constant(rho: float, smooth: float, steps: NDArray[np.int64] | None = None) -> Array | float:
+def tail_constant(rho: float, smooth: float, steps: Whole | None = None) -> Array | float:
     """C_tail = L_sm L / (1 - sqrt(rho)), or with the `steps` that follow a lock the proof's own finite sum."""
     root = math.sqrt(rho)
     if steps is None:
@@ -123,7 +122,7 @@ def _contraction(lab: Lab, cell: Cell) -> Record:
     }
 
 
-def _rises(run: Drift) -> NDArray[np.bool_]:
+def _rises(run: Drift) -> Flags:
     """Of each position with a tail: whether D ever rises in it, above the floor."""
     up = run.tail[1:] & (run.kl[1:] > run.kl[:-1]) & (run.kl[:-1] > FLOOR)
     return np.any(up[:, np.any(run.tail, axis=0)], axis=0)
@@ -198,7 +197,7 @@ def _log_posterior(step: Step, position: int) -> Tensor:
     return torch.from_numpy(probabilities).clamp(min=torch.finfo(torch.float32).tiny).log()
 
 
-def _bounds(result: Record) -> list[dict[str, Any]]:
+def _bounds(result: Record) -> list[Json]:
     """One row for each way of summing the tail."""
     kl, left, error, alone = (np.array(result[name]) for name in _ERRORS)
     errors = {

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
 
 import numpy as np
 import torch
@@ -54,6 +53,7 @@ from surelock.research.corpus import (
     training_stories,
 )
 from surelock.research.muon import Muon, direct
+from surelock.values import Json
 
 MODEL, STATE, LOG = "model", "state.pt", "log.jsonl"
 MAX_LENGTH = 1024
@@ -117,7 +117,7 @@ def evaluate(
     return found
 
 
-def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, extra: dict[str, Any]) -> None:
+def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, extra: Json) -> None:
     """Write weights and tokenizer in the LLaDA layout, in bfloat16 shards of at most 9 MiB. extra: for config.json."""
     config, tensors = network.config, {}
     for name, parameter in network.named_parameters():
@@ -128,7 +128,7 @@ def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, ext
     directory.mkdir(parents=True, exist_ok=True)
     save_torch_state_dict(tensors, directory, max_shard_size=_SHARD)
     (directory / "config.json").write_text(json.dumps(llada_config(config) | ids | extra, indent=1) + "\n", "utf-8")
-    special: dict[str, Any] = {"eos_token": EOS, "pad_token": EOS, "mask_token": MASK, "tokenizer_object": tokenizer}
+    special: Json = {"eos_token": EOS, "pad_token": EOS, "mask_token": MASK, "tokenizer_object": tokenizer}
     special |= {"model_max_length": config.max_length, "clean_up_tokenization_spaces": False}
     PreTrainedTokenizerFast(**special).save_pretrained(directory)
 
@@ -242,7 +242,7 @@ class Trainer:
             return self.seconds / self.options.seconds
         return self.step / self.options.steps
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Json:
         """Train to the end of the schedule; writes log, state and the best model."""
         options = self.options
         total = None if options.seconds else options.steps
@@ -355,7 +355,7 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=train)
 
 
-def train(arguments: argparse.Namespace) -> dict[str, Any]:
+def train(arguments: argparse.Namespace) -> Json:
     """Train, and return the summary. Raises ValueError for flags that cannot be."""
     for name, _, least, most, _ in _FLAGS:
         value = getattr(arguments, name.replace("-", "_"))

@@ -28,6 +28,7 @@ from surelock.trace.results import Results
 from surelock.trace.table import split_step
 from surelock.trace.tasks import Decoded, Task, batches, task_of
 from surelock.trace.trace_folder import TraceFolder
+from surelock.values import Json
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
@@ -142,7 +143,7 @@ class _Run:
         self._size = arguments.batch
         self._as_lines = arguments.out is not None or arguments.json
         self._as_text = arguments.out is None
-        self._lines: list[dict[str, Any]] = []  # of the prompts that were decoded
+        self._lines: list[Json] = []  # of the prompts that were decoded
 
     def decode(self, tasks: Sequence[Task], done: Collection[str]) -> None:
         """Decode what is not done. Raises KeyboardInterrupt, which says how many are.
@@ -188,7 +189,7 @@ class _Run:
                 self._print(each.task, line)
         self._lines += lines
 
-    def _print(self, task: Task, line: dict[str, Any]) -> None:
+    def _print(self, task: Task, line: Json) -> None:
         if self._as_text:
             whole = task.head["chat"] or self._lm.mask_id in task.tokens
             print(("" if whole else line["prompt"]) + line["text"], flush=True)
@@ -215,7 +216,7 @@ def _decoded(lm: LanguageModel, batch: Sequence[Task], bar: Any, left: str, obse
     return decoded
 
 
-def _line(lm: LanguageModel, decoded: Decoded) -> dict[str, Any]:
+def _line(lm: LanguageModel, decoded: Decoded) -> Json:
     """The line of a prompt in the results."""
     task = decoded.task
     text = written(lm, task.tokens, decoded.steps[-1].tokens[0].tolist())
@@ -224,7 +225,7 @@ def _line(lm: LanguageModel, decoded: Decoded) -> dict[str, Any]:
     return {**task.head, "text": text, "rows": rows, **totals, "version": surelock.__version__}
 
 
-def _summary(lines: list[dict[str, Any]]) -> str:
+def _summary(lines: list[Json]) -> str:
     sums = {name: sum(line[name] for line in lines) for name in ("tokens", "seconds", "flops", "baseline_flops")}
     what = f"{len(lines)} prompts, {sums['tokens']} tokens" if len(lines) > 1 else f"{lines[0]['steps']} steps"
     locked = f", {lines[0]['locked']:.0%} of the positions locked" if len(lines) == 1 else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -18,6 +18,7 @@ from surelock.trace.format import load_document, opening
 from surelock.trace.pieces import running_text
 from surelock.trace.table import STATES, Cells, Run, cells_of
 from surelock.trace.timing import paces
+from surelock.values import Flags, Floats, Json
 
 # The page's colours (assets/css/base.css): of STATES, then of up to four lanes.
 _LIGHT = ["#e4e8ee", "#f0a24a", "#1f4e86", "#b6d2ee", "#f7f8fa", "#6b7280", "#1668c7", "#0f766e", "#a3360c"]
@@ -28,8 +29,8 @@ _ROW, _EDGE = 270, 90  # pixels: of a lane; above the first, and below the curve
 class _Lane(NamedTuple):
     name: str
     cells: Cells
-    saved: NDArray[np.float64]  # [steps], the share of the FLOPs so far
-    given: NDArray[np.bool_]  # [N], the prompt
+    saved: Floats  # [steps], the share of the FLOPs so far
+    given: Flags  # [N], the prompt
     ends: Sequence[int]
     stop: str
     pace: str = ""  # in words, beside the reference
@@ -106,7 +107,7 @@ def _raster(lane: _Lane, steps: NDArray) -> go.Heatmap:
     return go.Heatmap(x=steps, y=[f"{i} “{word}”" for i, word in enumerate(words)], z=lane.cells.states.T, **more)
 
 
-def _of_trace(source: str | Path | dict[str, Any]) -> Iterator[_Lane]:
+def _of_trace(source: str | Path | Json) -> Iterator[_Lane]:
     document = load_document(source)
     header, pace = document["header"], paces(document)
     ends = header.get("ends", [header.get("eos_id")])

@@ -13,6 +13,8 @@ from typing import Any
 import jsonschema_rs
 import numpy as np
 
+from surelock.values import Json
+
 FORMAT = "surelock-trace"
 VERSION = 4
 TOP_K = 5
@@ -82,14 +84,14 @@ def decode_tokens(text: str, count: int) -> np.ndarray:
     return levels.reshape(count, width).astype(np.int64) @ 256 ** np.arange(width)
 
 
-def opening(header: dict[str, Any]) -> np.ndarray:
+def opening(header: Json) -> np.ndarray:
     """Return the tokens before the first step, [N] int64, -1 where masked."""
     tokens, prompt = np.full(header["length"], -1), np.array(header["prompt_tokens"], dtype=np.int64)
     tokens[: len(prompt)] = np.where(prompt == header["mask_id"], -1, prompt)
     return tokens
 
 
-def masked_before(header: dict[str, Any], records: Iterable[dict[str, Any]]) -> Iterator[np.ndarray]:
+def masked_before(header: Json, records: Iterable[Json]) -> Iterator[np.ndarray]:
     """Yield for each record of a lane which positions are masked before it commits, [N] bool."""
     masked = opening(header) < 0
     for record in records:
@@ -117,7 +119,7 @@ def from_runs(runs: list[int], length: int) -> np.ndarray:
     return np.concatenate([np.arange(a, b) for a, b in zip(pairs[:, 0], ends, strict=True)] or [np.empty(0, np.int64)])
 
 
-def load_document(source: str | Path | dict[str, Any]) -> dict[str, Any]:
+def load_document(source: str | Path | Json) -> Json:
     """Read a trace and check it. Raises TraceError, and OSError if the file cannot be read."""
     document: Any = source
     if isinstance(source, str | Path):
@@ -140,7 +142,7 @@ def _validator() -> Any:
     return jsonschema_rs.validator_for(schema, mask="this")
 
 
-def check_document(document: dict[str, Any]) -> None:
+def check_document(document: Json) -> None:
     """Raise TraceError unless a document follows the schema, its sizes and positions agree, and steps are in order."""
     try:
         errors = list(_validator().iter_errors(document))
@@ -179,7 +181,7 @@ def check_document(document: dict[str, Any]) -> None:
                 decode_tokens(record["guess"], int(masked[from_runs(record["computed"], header["length"])].sum()))
 
 
-def _check_record(record: dict[str, Any], length: int) -> None:
+def _check_record(record: Json, length: int) -> None:
     where = f"step {record['step']} of {record['lane']!r}"
     rows = len(from_runs(record["computed"], length))
     lists = ("locked", "unlocked", "probed", "masked", "taken_back", "changed")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from surelock.decoding.compute import Everything
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.presets import PRESETS
 from surelock.errors import shown
+from surelock.values import frozen
 
 MOST = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Lane:
     """A decoder in a race."""
 

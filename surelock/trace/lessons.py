@@ -9,6 +9,7 @@ import jsonschema_rs
 
 from surelock.errors import cut
 from surelock.places import ASSETS
+from surelock.values import Json
 
 LESSONS = ASSETS / "lessons"
 MOST_BYTES = 2**20
@@ -24,7 +25,7 @@ def _validator() -> Any:
     return jsonschema_rs.validator_for(json.loads((LESSONS / "schema.json").read_bytes()), mask="this")
 
 
-def read_lesson(path: Path) -> dict[str, Any]:
+def read_lesson(path: Path) -> Json:
     """Read one lesson. Raises LessonError if the file is damaged, OSError if it cannot be read."""
     lesson = _json(path)
     for error in _validator().iter_errors(lesson):
@@ -57,7 +58,7 @@ def _damaged(path: Path, where: str, why: str) -> LessonError:
     return LessonError(f"The lesson {path.name} is damaged at {where}: {why}.")
 
 
-def _lanes(lesson: dict[str, Any]) -> set[str]:
+def _lanes(lesson: Json) -> set[str]:
     """The lanes that the answers of a lesson name or its pages show."""
     answers = [page["pins"] for page in lesson["pages"] if "pins" in page]
     answers += [page["question"]["answer"] for page in lesson["pages"] if "question" in page]
@@ -67,9 +68,9 @@ def _lanes(lesson: dict[str, Any]) -> set[str]:
     return {name for names in named for name in names if name}
 
 
-def read_lessons(folder: Path = LESSONS) -> dict[str, Any]:
+def read_lessons(folder: Path = LESSONS) -> Json:
     """Return {"lessons": the lessons in order, "problems": a sentence for each file that is no lesson}."""
-    lessons: list[dict[str, Any]] = []
+    lessons: list[Json] = []
     problems: list[str] = []
     for path in sorted(folder.glob("*.json")):
         if path.name in _NOT_LESSONS:

@@ -15,6 +15,7 @@ from surelock.errors import shown
 from surelock.files import check_place, check_replaced
 from surelock.model.language_model import LanguageModel
 from surelock.trace.tasks import Decoded, Task
+from surelock.values import frozen
 
 Line = Mapping[str, Any]  # of the results
 #: Of a table of many prompts: `surelock.table`'s, with the id of the prompt in place of the sequence.
@@ -60,7 +61,7 @@ class Output(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lacking:
     """The done prompts that an output lacks."""
 

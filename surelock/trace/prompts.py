@@ -5,25 +5,24 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from surelock.decoding.rules import CHOICES
 from surelock.decoding.spelling import flat_settings
 from surelock.errors import nearest, shown
+from surelock.values import Json, frozen
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_LABEL = 60  # characters of an id, in a sentence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompt:
     """A prompt of the command line or of a file."""
 
     id: int | str  # unique; the number of the line or of the argument, from 1, unless the file gives one
     text: str
-    given: dict[str, Any]  # settings of this prompt alone, a short spelling
+    given: Json  # settings of this prompt alone, a short spelling
     where: str = ""  # its file and line, as a sentence begins with them; empty for an argument
 
     @property

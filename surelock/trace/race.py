@@ -1,7 +1,7 @@
 """A race: lanes take turns step by step, and each step is timed by itself."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,9 +13,10 @@ from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.trace.format import TOP_K
 from surelock.trace.lanes import Lane, check_field
+from surelock.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaneStep:
     """A step of a lane, without the logits of its commits."""
 
@@ -23,7 +24,7 @@ class LaneStep:
     step: Step
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Errors:
     """The commit errors of a lane, a `surelock.CommitError`."""
 

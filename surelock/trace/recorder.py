@@ -29,10 +29,11 @@ from surelock.trace.format import (
 from surelock.trace.lanes import Lane, check_field
 from surelock.trace.pieces import Pieces
 from surelock.trace.race import Errors, LaneStep, Round
+from surelock.values import Json
 
 _LATER = ("commit_error", "changed", "regret")  # keys of a record that are added when the steps are over
 _SHOWN = ("vocab_size", "n_layers", "d_model")  # of the network, in a header
-Recorded = tuple[dict[str, Any], np.ndarray, np.ndarray]  # a record, with KLs and confidences as measured
+Recorded = tuple[Json, np.ndarray, np.ndarray]  # a record, with KLs and confidences as measured
 _TOP_TOLERANCE = 2  # of 255: likely tokens are stored again if one changes, or its probability by more than this
 
 
@@ -44,7 +45,7 @@ def make_header(
     *,
     name: str | None = None,
     chat: bool | None = None,
-) -> dict[str, Any]:
+) -> Json:
     """Return the header of a trace. Its `steps` is the largest number of steps of a lane, its `length` is N.
 
     prompt: the text of the prompt, None if unknown.
@@ -86,7 +87,7 @@ class Recorder:
     of one position.
     """
 
-    def __init__(self, header: dict[str, Any], tokenizer: Any | None) -> None:
+    def __init__(self, header: Json, tokenizer: Any | None) -> None:
         self.header = header
         self._pieces, self._width = Pieces(tokenizer), token_width(header["model"]["vocab_size"])
         self._opening = {*header["prompt_tokens"], header["mask_id"]}  # tokens whose pieces come first
@@ -96,7 +97,7 @@ class Recorder:
         self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {lane: [] for lane in ids}
         self._last = {lane: np.full((header["length"], 2 * TOP_K), -1, dtype=np.int32) for lane in ids}
 
-    def start(self) -> dict[str, Any]:
+    def start(self) -> Json:
         """Return the first message of the stream: format, version, header and the pieces of the prompt."""
         return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening)}
 
@@ -114,7 +115,7 @@ class Recorder:
             self._last[lane][rows] = np.concatenate([ids, probs], axis=1)
         self._tops[lane] += tops
 
-    def take(self, items: Round) -> dict[str, Any]:
+    def take(self, items: Round) -> Json:
         """Add a round of a race, and return the message of the stream: {"records", "pieces"} or {"errors"}."""
         if errors := [self._add_errors(each) for each in items if isinstance(each, Errors)]:
             return {"errors": errors}
@@ -123,11 +124,11 @@ class Recorder:
         self._sent |= fresh
         return {"records": records, "pieces": self._pieces.of(fresh)}
 
-    def record(self, lane: str, step: Step) -> dict[str, Any]:
+    def record(self, lane: str, step: Step) -> Json:
         """Add a step of a lane, and return its record: KLs and confidences as bytes, without likely tokens."""
         computed = step.computed[0]
         kl, confidence = (values[0][computed].astype(np.float32) for values in (step.kl, step.confidence))
-        record: dict[str, Any] = {
+        record: Json = {
             "lane": lane,
             "step": step.index,
             "unmasked": _commits(step, step.newly_unmasked),
@@ -153,7 +154,7 @@ class Recorder:
         self._records.append((record, kl, confidence))  # last: another thread may be making a document
         return record
 
-    def _add_errors(self, errors: Errors) -> dict[str, Any]:
+    def _add_errors(self, errors: Errors) -> Json:
         """Write the commit errors of a lane into its records, in the order of `unmasked`, and each step's regret."""
         found = errors.commits
         records = [record for record, *_ in self._records if record["lane"] == errors.lane]
@@ -181,7 +182,7 @@ class Recorder:
                 return [[token, pieces.get(str(token)), round(p / 255, 4)] for token, p in likely]
         return []
 
-    def document(self, *, exact: bool = True, steps: int | None = None) -> dict[str, Any]:
+    def document(self, *, exact: bool = True, steps: int | None = None) -> Json:
         """Return the trace so far.
 
         exact: KLs and confidences as numbers (null is infinite) instead of bytes.
@@ -202,7 +203,7 @@ class Recorder:
         """The records so far, of the first steps alone; None is all."""
         return [each for each in list(self._records) if steps is None or each[0]["step"] < steps]
 
-    def _beginning(self, records: list[Recorded]) -> dict[str, Any]:
+    def _beginning(self, records: list[Recorded]) -> Json:
         """What precedes the records of `document`, with the pieces of all their tokens."""
         used = set(self._opening)
         for record, *_ in records:
@@ -210,12 +211,12 @@ class Recorder:
             used.update(self._likely(record))
         return self.start() | {"pieces": self._pieces.of(used)}
 
-    def _likely(self, record: dict[str, Any]) -> list[int]:
+    def _likely(self, record: Json) -> list[int]:
         """The likely tokens that a record of `document` lists."""
         tops = self._tops[record["lane"]]
         return tops[record["step"]][1].ravel().tolist() if tops else []
 
-    def _entries(self, records: list[Recorded], exact: bool, errors: bool) -> Iterator[dict[str, Any]]:
+    def _entries(self, records: list[Recorded], exact: bool, errors: bool) -> Iterator[Json]:
         """The records of `document`, without a lane's commit errors if another thread has not added all of them."""
         measured = {record["lane"]: errors and _LATER[-1] in record for record, *_ in records}  # by the last of a lane
         for record, kl, confidence in records:
@@ -230,7 +231,7 @@ class Recorder:
                 entry["top"] = {"at": at, "ids": ids.ravel().tolist(), "p": encode_bytes(probs)}
             yield entry
 
-    def _tokens_of(self, record: dict[str, Any]) -> list[int]:
+    def _tokens_of(self, record: Json) -> list[int]:
         """The token ids that a record writes or guesses."""
         guess, written = record.get("guess", ""), [*record.get("written", ()), *record["unmasked"]]
         guesses = decode_tokens(guess, len(decode_bytes(guess)) // self._width).tolist()

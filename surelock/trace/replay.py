@@ -4,7 +4,7 @@ import base64
 import gzip
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from surelock.decoding.described import describe
 from surelock.places import ASSETS
 from surelock.trace.format import compact_json, load_document
 from surelock.trace.lessons import read_lessons
+from surelock.values import Json, frozen
 
 TEMPLATE = Path(__file__).with_name("replay.html")
 PACKED = Path(__file__).with_name("packed.html")  # unpacks and becomes the page that it holds
@@ -58,15 +59,15 @@ def filled(page: str, holes: Mapping[str, str]) -> str:
     return page
 
 
-def replay_html(document: dict[str, Any]) -> str:
+def replay_html(document: Json) -> str:
     return filled(replay_shell(), {TRACE_HOLE: embedded_json(document)})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shown:
     """A replay that Jupyter and Colab display through `_repr_html_`."""
 
-    document: dict[str, Any] = field(repr=False)
+    document: Json = field(repr=False)
     height: int
 
     def _repr_html_(self) -> str:
@@ -80,7 +81,7 @@ class Shown:
         )
 
 
-def show(source: str | Path | dict[str, Any], height: int = 900) -> Shown:
+def show(source: str | Path | Json, height: int = 900) -> Shown:
     """Show a trace in a notebook.
 
     height: in CSS pixels.

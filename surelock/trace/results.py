@@ -5,11 +5,11 @@ import os
 from collections.abc import Collection, Sequence
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
 from surelock.decoding.decoder import read_decoder
 from surelock.errors import shown
 from surelock.files import append, replaced
+from surelock.values import Json
 
 _START = b'{"id": '  # of each line
 _SAME = ("model", "prompt", "chat", "blanks", "settings")  # what a line must agree in to stand for a prompt
@@ -36,9 +36,9 @@ class Results:
             raise ValueError(f"--out: {file} is damaged: {error}") from error
         self._ids = [None if line is None else str(line["id"]) for line in lines]
         #: The lines by the ids of their prompts, in the order of the file.
-        self.done: dict[str, dict[str, Any]] = {str(line["id"]): line for line in lines if line is not None}
+        self.done: dict[str, Json] = {str(line["id"]): line for line in lines if line is not None}
 
-    def check(self, where: str, head: dict[str, Any]) -> None:
+    def check(self, where: str, head: Json) -> None:
         """Raise ValueError if the line of a prompt is of another model, prompt or setting than this command has.
 
         where: the prompt, as a sentence names it.
@@ -69,7 +69,7 @@ class Results:
             os.truncate(self.file, self.file.stat().st_size - len(self._half))
         self._opened = self.file.open("ab", buffering=0)
 
-    def add(self, lines: Sequence[dict[str, Any]]) -> None:
+    def add(self, lines: Sequence[Json]) -> None:
         """Call prompts done: the disk has their lines on return. Raises OSError."""
         assert self._opened is not None
         append(self._opened, "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode())

@@ -1,7 +1,7 @@
 """The cells of a run: what each step did to each position, from steps or from a trace; and tables of them in pandas."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,14 @@ from surelock.trace.format import (
 )
 from surelock.trace.lanes import Lane
 from surelock.trace.pieces import Pieces
+from surelock.values import Json, frozen
 
 #: As in assets/js/trace/trace.js: a cell is masked or not, computed in this step or not, locked or not.
 STATES = ("masked", "active", "locked", "resting", "waiting")
-Run = str | Path | dict[str, Any] | Iterator[Step] | list[Step]
+Run = str | Path | Json | Iterator[Step] | list[Step]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Cells:
     """The cells of a sequence. Arrays are [steps, N]."""
 
@@ -42,7 +43,7 @@ class Cells:
     kl: NDArray  # float64, NaN where the step has none
     confidence: NDArray  # float64, NaN where the step has none
     guess: Whole  # int64, the most likely token of a computed position that was masked before the commit; -1 if unknown
-    pieces: dict[str, Any]  # the texts of the tokens, as a trace holds them
+    pieces: Json  # the texts of the tokens, as a trace holds them
 
     @property
     def states(self) -> NDArray[np.uint8]:
@@ -123,7 +124,7 @@ def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Ce
     return Cells(b, np.array([step.index for step in steps]), tokens, **parts, guess=unknown, pieces=pieces)
 
 
-def lane_cells(document: dict[str, Any], lane: str) -> Cells:
+def lane_cells(document: Json, lane: str) -> Cells:
     header, size = document["header"], document["header"]["length"]
     records = [each for each in document["records"] if each["lane"] == lane]
     shape = len(records), size
@@ -149,7 +150,7 @@ def lane_cells(document: dict[str, Any], lane: str) -> Cells:
     return Cells(lane, steps, tokens, computed, locked, taken_back, kl, confidence, guess, document["pieces"])
 
 
-def _values(record: dict[str, Any]) -> tuple[NDArray, NDArray]:
+def _values(record: Json) -> tuple[NDArray, NDArray]:
     kl, confidence = record["kl"], record["confidence"]
     kls = bytes_to_kl(decode_bytes(kl)) if isinstance(kl, str) else [np.inf if v is None else v for v in kl]
     coded = isinstance(confidence, str)
@@ -161,7 +162,7 @@ def text_of_piece(piece: str | list[int] | None) -> str | None:
     return bytes(piece).decode("utf-8", "backslashreplace") if isinstance(piece, list) else piece
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trace:
     """The tables of one race. All of them have the column `lane`, the id of the lane.
 
@@ -176,14 +177,14 @@ class Trace:
     posterior), confidence, guess (the most likely token where masked before the commit; <NA> if unknown).
     """
 
-    header: dict[str, Any]
+    header: Json
     lanes: pd.DataFrame
     steps: pd.DataFrame
     positions: pd.DataFrame
     values: pd.DataFrame
 
 
-def read_trace(source: str | Path | dict[str, Any]) -> Trace:
+def read_trace(source: str | Path | Json) -> Trace:
     """Read a trace into DataFrames.
 
     A trace exported while its run is still kept holds KLs and confidences as they were measured. In the recorded run,
@@ -219,7 +220,7 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
     return Trace(header, lanes, steps_of(records), pd.concat(positions, ignore_index=True), values)
 
 
-def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:
+def steps_of(records: list[Json]) -> pd.DataFrame:
     columns = ["lane", "step", "seconds", "flops", "baseline_flops"]
     frame = pd.DataFrame([{key: record[key] for key in columns} for record in records], columns=columns)
     frame["computed"] = [sum(record["computed"][1::2]) for record in records]
@@ -231,9 +232,7 @@ def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:
     return frame
 
 
-def positions_of(
-    header: dict[str, Any], pieces: dict[str, Any], records: list[dict[str, Any]], lane: str
-) -> pd.DataFrame:
+def positions_of(header: Json, pieces: Json, records: list[Json], lane: str) -> pd.DataFrame:
     n, given = header["length"], opening(header)
     token: list[Any] = [pd.NA if each < 0 else each for each in given.tolist()]
     unmasked: list[Any] = [pd.NA] * n

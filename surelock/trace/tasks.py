@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field, replace
 
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode
@@ -12,23 +11,24 @@ from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
 from surelock.trace.prompts import Prompt
+from surelock.values import Json, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """A prompt with its token ids and its decoder, whose seed is a number."""
 
     prompt: Prompt
     tokens: list[int]
     decoder: Decoder
-    head: dict[str, Any]  # of its line: what does not depend on the run
+    head: Json  # of its line: what does not depend on the run
 
     @property
     def id(self) -> str:
         return str(self.prompt.id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decoded:
     """A task with its run."""
 
@@ -37,7 +37,7 @@ class Decoded:
     steps: list[Step] = field(default_factory=list)  # of one sequence
 
 
-def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: dict[str, Any], how: dict[str, bool]) -> Task:
+def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: Json, how: dict[str, bool]) -> Task:
     """Return the task of a prompt.
 
     number: of the prompt, from 0, which is added to the seed.

@@ -5,17 +5,17 @@ only if it is further from 1 than its spread over the steps. assets/js/trace/tim
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from surelock.values import Floats, Json
 
 BLOCKS = 16  # of consecutive steps, for the jack-knife; with fewer steps no ratio is reported
 ERRORS = 3  # standard errors that a ratio must be away from 1
 LEAST = 1.05  # the smallest ratio that is reported: the same machine repeats itself no better
 
 
-def clocked(header: dict[str, Any]) -> list[str]:
+def clocked(header: Json) -> list[str]:
     """Return the lanes whose times may be compared: the largest group that was timed together, or a single lane."""
     ids = [lane["id"] for lane in header["lanes"]]
     groups = [group["lanes"] for group in header.get("timed_together", ())]
@@ -23,7 +23,7 @@ def clocked(header: dict[str, Any]) -> list[str]:
     return most if len(most) > 1 else ids if len(ids) == 1 else []
 
 
-def paces(document: dict[str, Any]) -> dict[str, str]:
+def paces(document: Json) -> dict[str, str]:
     """Return how the time of each lane compares with the reference's, in words; "" where it cannot be compared."""
     header, timed = document["header"], clocked(document["header"])
     names = {lane["id"]: lane["name"] for lane in header["lanes"]}
@@ -59,7 +59,7 @@ def speed_of(seconds: Sequence[float], reference: Sequence[float]) -> float | No
     return speed if abs(math.log(speed)) > max(math.log(LEAST), ERRORS * error) else None
 
 
-def _without_each(seconds: Sequence[float]) -> NDArray[np.float64]:
+def _without_each(seconds: Sequence[float]) -> Floats:
     """The total seconds without one block of steps, for each block: [BLOCKS]."""
     edges = [len(seconds) * block // BLOCKS for block in range(BLOCKS + 1)]
     blocks = [sum(seconds[start:end]) for start, end in pairwise(edges)]

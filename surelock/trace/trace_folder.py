@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from surelock.errors import shown
@@ -17,6 +16,7 @@ from surelock.trace.outputs import Holding, Line
 from surelock.trace.prompts import Prompt
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.tasks import Decoded, Task
+from surelock.values import Json
 
 _START = f'{{"format":"{FORMAT}"'.encode()
 #: Names that Windows keeps for devices, whatever follows behind a dot.
@@ -118,7 +118,7 @@ def _is_of(file: Path, task: Task, line: Line) -> bool:
     return same and len(document["records"]) == line.get("steps")
 
 
-def _document(lm: LanguageModel, decoded: Decoded) -> dict[str, Any]:
+def _document(lm: LanguageModel, decoded: Decoded) -> Json:
     """The trace of a run."""
     task = decoded.task
     lane = alone(task.decoder)

@@ -15,6 +15,7 @@ from surelock.ui.addresses import client_of
 from surelock.ui.endpoint import AGAIN_SECONDS, Calls
 from surelock.ui.gate import BODY
 from surelock.ui.parameters import ENDPOINT, description, schemas
+from surelock.values import Json
 
 
 class Agents:
@@ -36,9 +37,9 @@ class Agents:
             return [tool]
 
         @server.call_tool(validate_input=False)  # a refusal is one sentence, that of /decode
-        async def call(name: str, arguments: dict[str, Any]) -> list[TextContent]:
+        async def call(name: str, arguments: Json) -> list[TextContent]:
             request: Any = server.request_context.request
-            last: dict[str, Any] = {}
+            last: Json = {}
             async with aclosing(calls.answers(arguments, request)) as answers:
                 async for answer in answers:
                     if await request.is_disconnected():

@@ -1,15 +1,13 @@
 """The positions that a choice attended to most: one dense forward pass of a small model, outside the queue."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from surelock.ui.models import Models, NotReady
+from surelock.values import Fields
 
 SMALL = 50_000_000  # parameters; a larger model would delay the runs in the queue
 MOST = 6  # positions
 
 
-def most_attended(models: Models, given: Mapping[str, Any], longest: int) -> list[list[float]] | None:
+def most_attended(models: Models, given: Fields, longest: int) -> list[list[float]] | None:
     """Return the positions that one position attends to most: [[position, share], ...], the largest share first.
 
     given: model (its label), tokens (their ids; -1 is masked), position.

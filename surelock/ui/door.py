@@ -8,7 +8,6 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
-from typing import Any
 from weakref import WeakValueDictionary
 
 from sse_starlette import EventSourceResponse
@@ -27,6 +26,7 @@ from surelock.ui.race import DEVICE, Race, Runner, event
 from surelock.ui.request import Job, one_token, read_request, tokens_of
 from surelock.ui.runs import Run, Runs, TooMany
 from surelock.ui.wording import in_words
+from surelock.values import Fields
 
 RUNS = "/surelock/runs"
 GONE = "This run is no longer kept on the server (restarted, full, or 10 minutes unread); press Run to start a new one."
@@ -188,7 +188,7 @@ class Door:
         return run
 
 
-def _given(request: Request) -> Mapping[str, Any]:
+def _given(request: Request) -> Fields:
     body = request.scope[BODY]
     return body if isinstance(body, Mapping) else {}
 

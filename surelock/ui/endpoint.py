@@ -8,7 +8,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import aclosing, contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from surelock.ui.queue import Queue, QueueFull
 from surelock.ui.race import DEVICE, Runner
 from surelock.ui.request import MOST_EVENTS, Job, read_job
 from surelock.ui.schedule import SHARED
+from surelock.values import Fields, Json
 
 if TYPE_CHECKING:
     from surelock.quality.commit_error import CommitError
@@ -75,7 +76,7 @@ class Calls:
         """Raise QueueFull if a client has no place for one more call."""
         self._queue.check(client, script=True)
 
-    async def answers(self, given: Mapping[str, Any], request: Request) -> AsyncGenerator[dict[str, Any]]:
+    async def answers(self, given: Fields, request: Request) -> AsyncGenerator[Json]:
         """Yield the place while the call waits, then an object for each step, and the last one.
 
         given: the parameters by name.
@@ -104,10 +105,10 @@ class Calls:
         finally:
             DEVICE.submit(steps.close)  # behind the present step
 
-    def _read(self, named: Mapping[str, Any], request: Request) -> Generator[dict[str, Any]]:
+    def _read(self, named: Fields, request: Request) -> Generator[Json]:
         """The steps of a call, none of which is computed yet. Raises ValueError, one sentence."""
         check_names(named)
-        given: dict[str, Any] = {each.name: each.default for each in parameters()} | {"prompt": None, **named}
+        given: Json = {each.name: each.default for each in parameters()} | {"prompt": None, **named}
         lm = self._models.get(label := self._models.labels[0] if given["model"] == "" else given["model"])
         for name in FLAGS:
             if given[name] not in (None, True, False):
@@ -162,7 +163,7 @@ def _check_call(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> None:
             raise Refused(429 if error.client else 503, str(error), AGAIN_SECONDS) from None
 
 
-def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[dict[str, Any]]]:
+def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[Json]]:
     """Return the function behind /decode. Its signature is derived from the descriptions of the settings."""
     signature = inspect.Signature(parameters(), return_annotation=AsyncGenerator[dict])
 
@@ -187,7 +188,7 @@ def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[dict[str, Any]]]
     return decode
 
 
-def decoder_of(given: Mapping[str, Any]) -> Decoder:
+def decoder_of(given: Fields) -> Decoder:
     """Return the decoder of a call's parameters, a short spelling in which null is not given.
 
     Raises ValueError, which begins with the setting's name.
@@ -201,7 +202,7 @@ def decoder_of(given: Mapping[str, Any]) -> Decoder:
     return read_decoder(values)
 
 
-def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[dict[str, Any]]:
+def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[Json]:
     from surelock.trace.race import Errors, LaneStep  # torch: only once somebody decodes
     from surelock.trace.recorder import Recorder, make_header
 
@@ -210,7 +211,7 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[d
         header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
         recorder = Recorder(header, lm.tokenizer)
     length = len(job.tokens) + job.gen_length
-    total: dict[str, Any] = {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
+    total: Json = {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
     last, canvas = {}, []
     for item in chain.from_iterable(rounds):
         if recorder is not None:
@@ -248,7 +249,7 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[d
     }
 
 
-def _plain_errors(commits: CommitError) -> dict[str, Any]:
+def _plain_errors(commits: CommitError) -> Json:
     """Commit errors as JSON: mean (nats), mean regret, number of commits and of changed likely tokens, and for each
     commit step, position, error, changed and regret. An undefined regret is None.
     """

@@ -21,6 +21,7 @@ from surelock.ui.models import Models
 from surelock.ui.request import MOST_CHARACTERS, lanes_in, prompt_tokens, read_shared
 from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit, not_whole
 from surelock.ui.wording import in_words
+from surelock.values import Fields, Json
 
 EXAMPLES = {
     "stories": [
@@ -55,7 +56,7 @@ CHAT_TOKENS = 64  # more than any chat template adds, for a model that is not lo
 
 #: Of an event that does not wait. Its function checks what it is given: Gradio would refuse a number beyond a slider's
 #: end before the form can correct it.
-QUIET: dict[str, Any] = {
+QUIET: Json = {
     "queue": False,
     "show_progress": "hidden",
     "api_visibility": "private",
@@ -63,7 +64,7 @@ QUIET: dict[str, Any] = {
 }
 
 
-def defaults() -> dict[str, Any]:
+def defaults() -> Json:
     """Return the values of the fields without a link or a recommendation: the defaults at the first length."""
     plain = to_plain(DecodeSettings(gen_length=FIRST_LENGTH))
     return plain | {"steps": plain["gen_length"], "block_length": plain["gen_length"]}
@@ -102,7 +103,7 @@ class Form:
         self.run = gr.Button("Run", variant="primary", elem_id="sl-run", size="lg")
         self.controls = _component("controls")
         self.lanes = _component("lanes", self.lanes_value(first, None))
-        self.fields: dict[str, Any] = {name: self._field(name, start) for name in MAIN}
+        self.fields: Json = {name: self._field(name, start) for name in MAIN}
         with gr.Accordion("More settings", open=False):
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
@@ -113,13 +114,13 @@ class Form:
     def about(self, label: str) -> str:
         return f'<p class="sl-model-badge">{escape(self.models.about(label)).replace("$", "&#36;")}</p>'
 
-    def suits(self, label: str) -> dict[str, Any]:
+    def suits(self, label: str) -> Json:
         return {**self.models.recommended(label), **OPENING.get(label, {})}
 
-    def _field(self, name: str, start: Mapping[str, Any]) -> Any:
+    def _field(self, name: str, start: Fields) -> Any:
         """The component of a shared setting, made from its description."""
         setting, value = SHARED[name], start[name]
-        args: dict[str, Any] = {"label": setting.label, "info": setting.help, "elem_id": f"sl-{name.replace('_', '-')}"}
+        args: Json = {"label": setting.label, "info": setting.help, "elem_id": f"sl-{name.replace('_', '-')}"}
         if setting.kind == "flag":
             return gr.Checkbox(value, **args)
         if setting.offered is not None:
@@ -134,7 +135,7 @@ class Form:
         """The components whose values make a request: model, prompt, chat, lanes, then the shared settings."""
         return [self.model, self.prompt, self.chat, self.lanes, *self.fields.values()]
 
-    def lanes_value(self, label: str, wanted: Any, *, arrived: Mapping[str, Any] | None = None) -> str:
+    def lanes_value(self, label: str, wanted: Any, *, arrived: Fields | None = None) -> str:
         """Return the value of the component of the lanes, as JSON: the lanes, the presets, `arrived`, openings for the
         model, and what it knows.
 
@@ -158,7 +159,7 @@ class Form:
         return len(wanted or ()) - len(_lanes(wanted, presets_for(self.models.recommended(label))))
 
     def _connect(self) -> None:
-        quiet: dict[str, Any] = QUIET | {"trigger_mode": "always_last"}
+        quiet: Json = QUIET | {"trigger_mode": "always_last"}
         schedule = [self.fields[name] for name in NAMES]
         asked = [self.model, self.prompt, self.chat, self.wants, *schedule]
         for name in NAMES:
@@ -200,16 +201,14 @@ class Form:
             json.dumps({"foreign": foreign, "tooLong": too_long}),
         ]
 
-    def _schedule(
-        self, label: str, prompt: str, chat: bool, wants: Wants, given: Mapping[str, Any] | None = None
-    ) -> list[Any]:
+    def _schedule(self, label: str, prompt: str, chat: bool, wants: Wants, given: Fields | None = None) -> list[Any]:
         """The updates of length, steps and blocks to values that fit. Fields that already have their value (`given`)
         keep it, since the visitor may be changing them.
         """
         longest = self.longest(label, prompt, chat)
         fitted = fit(wants, longest)
         fits = f"{SHARED['gen_length'].help} At most {longest} beside this prompt."
-        updates: dict[str, dict[str, Any]] = {
+        updates: dict[str, Json] = {
             "gen_length": {"maximum": longest, "info": fitted.said.get("gen_length", "") or fits},
             "steps": {"maximum": max(2, fitted.values["gen_length"])},  # a slider of one place cannot be made
             "block_length": {"choices": fitted.blocks},
@@ -248,7 +247,7 @@ class Form:
         settled = self.settle(self.suits(label), label, examples[0], chat)
         return [examples[0], value, *settled]
 
-    def settle(self, wanted: Mapping[str, Any], label: str, prompt: str, chat: bool = True) -> list[Any]:
+    def settle(self, wanted: Fields, label: str, prompt: str, chat: bool = True) -> list[Any]:
         """Return the updates that put wanted settings, or else the defaults, into the fields, and the wants."""
         values, wants = self._fitted(wanted, self.longest(label, prompt, chat))
         updates = {name: gr.update(value=values[name]) for name in self.fields}
@@ -256,7 +255,7 @@ class Form:
         return [*updates.values(), wants]
 
     @staticmethod
-    def _fitted(wanted: Mapping[str, Any], longest: int) -> tuple[dict[str, Any], Wants]:
+    def _fitted(wanted: Fields, longest: int) -> tuple[Json, Wants]:
         """The wanted settings over the defaults, changed to fit together, and the wants."""
         length = FIRST_LENGTH if wanted.get("gen_length") is None else wanted["gen_length"]
         values = defaults() | {"gen_length": length, "steps": length, "block_length": length}
@@ -287,14 +286,14 @@ def _measured(prompt: str, tokens: Sequence[int] | None, most: int) -> tuple[str
     return "", f"Too long: {len(tokens)} tokens; at most {most} fit here, {2 * LEAST} of them for the answer."
 
 
-def _lanes(wanted: Any, presets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _lanes(wanted: Any, presets: Sequence[Fields]) -> list[Json]:
     """The wanted lanes that can be read."""
     by_id = {preset["id"]: preset for preset in presets}
     lanes = (_lane(each, by_id) for each in (wanted if isinstance(wanted, list | tuple) else ()))
     return [lane for lane in lanes if lane is not None]
 
 
-def _lane(wanted: Any, presets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+def _lane(wanted: Any, presets: Mapping[str, Fields]) -> Json | None:
     """A lane of the page: name, preset (None if it is none), compute, unmask. None if it cannot be read."""
     named = wanted if isinstance(wanted, str) else wanted.get("preset") if isinstance(wanted, Mapping) else None
     if isinstance(named, str) and named in presets:

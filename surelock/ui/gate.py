@@ -9,7 +9,7 @@ import json
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from surelock.environment import LOOPBACK, value_of
 from surelock.ui.addresses import client_of, is_address, is_local
+from surelock.values import Fields, Json
 
 API = "/gradio_api"
 PLAIN = r"[A-Za-z0-9_-]{1,64}"  # the name of a session, an event or a run
@@ -116,7 +117,7 @@ class Gate:
                 raise
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        state: dict[str, Any] = {**scope.get("state", {})}
+        state: Json = {**scope.get("state", {})}
         answer, content, body = _with_headers(_in_pieces(send), state), bytearray(), None
         client, origin = client_of(scope), None
         self._open[client] += 1
@@ -250,7 +251,7 @@ def _goes_by(name: str, patterns: Collection[str]) -> bool:
     return name != "" and ("*" in patterns or name in patterns or name.endswith(tuple(wholes)))
 
 
-def _with_headers(send: Send, state: Mapping[str, Any]) -> Send:
+def _with_headers(send: Send, state: Fields) -> Send:
     """Send answers with our headers, and with the `status` that the state of the request holds, if it holds one."""
 
     async def answer(message: Message) -> None:

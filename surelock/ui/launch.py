@@ -34,6 +34,7 @@ from surelock.ui.race import make_runner
 from surelock.ui.runs import Runs
 from surelock.ui.serving import KeptAnswers, failed, page_head, routes
 from surelock.ui.zero_gpu import on_zero_gpu
+from surelock.values import Json
 
 SERVER_NAME = "GRADIO_SERVER_NAME"
 UNTAKEN_SECONDS = 30.0
@@ -131,7 +132,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     page = build(models, calls, most=given.max_length, sources=offered)
     names = (*given.allow_host, given.host or "")
     gate = partial(Gate, allow_hosts=names, admit=partial(admit, page, calls), agents=given.mcp)
-    served: dict[str, Any] = {"routes": [*door.routes, *routes()], "middleware": [Middleware(KeptAnswers)]}
+    served: Json = {"routes": [*door.routes, *routes()], "middleware": [Middleware(KeptAnswers)]}
     running: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     if given.mcp:
         from surelock.ui.agents import Agents  # the package mcp is optional
@@ -231,7 +232,7 @@ def _stop(*_: object) -> None:
     os._exit(0)
 
 
-def look(served: dict[str, Any], api: bool) -> dict[str, Any]:
+def look(served: Json, api: bool) -> Json:
     """Return the arguments of `page.launch`: theme with system fonts, files, no run history.
 
     served: what comes before Gradio, as arguments of its application.

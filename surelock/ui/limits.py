@@ -1,12 +1,12 @@
 """Limits of a server: memory for kept runs, seconds for one run."""
 
-from dataclasses import dataclass
+from surelock.values import frozen
 
 MOST_CONNECTIONS = 2000
 MOST_SIDE, MOST_CELLS = 2**13, 2**22  # of a trace: by its schema, and by what the page can show
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """The limits of a server.
 

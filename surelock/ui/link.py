@@ -9,6 +9,7 @@ from surelock.decoding.settings import DecodeSettings
 from surelock.trace.lanes import MOST
 from surelock.ui.request import MOST_CHARACTERS
 from surelock.ui.schedule import SHARED, Fitted
+from surelock.values import Fields, Json
 
 #: Parameters that only the browser reads.
 BROWSERS = {"step", "pins", "race", "colour", "lesson", "page", "present", "embed", "alone"}
@@ -30,11 +31,11 @@ class Link:
     model: str | None = None
     prompt: str | None = None
     chat: bool = True
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Json = field(default_factory=dict)
     lanes: Any = None
     problems: list[str] = field(default_factory=list)
 
-    def over(self, suits: Mapping[str, Any]) -> dict[str, Any]:
+    def over(self, suits: Fields) -> Json:
         """Return the settings of the link over those of the model. A length without steps has one step per position."""
         values = {**suits, **self.settings}
         return values | {"steps": None} if "gen_length" in self.settings and "steps" not in self.settings else values
@@ -78,7 +79,7 @@ def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
     return link
 
 
-def _read_settings(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) -> None:
+def _read_settings(link: Link, query: Mapping[str, str], taken: Fields) -> None:
     """Read each setting by its description. Unreadable values, and values beyond the page's range, are left out."""
     for name, text in query.items():
         if name in SHARED:

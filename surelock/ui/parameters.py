@@ -11,13 +11,14 @@ from surelock.decoding.settings import Number
 from surelock.decoding.spelling import FlatSetting, flat_settings
 from surelock.errors import shown
 from surelock.ui.limits import MOST_CELLS
+from surelock.values import Json
 
 _TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
 #: Parameters for which 0 stands for the library's None.
 NONE_IS_ZERO = ("steps", "block_length")
 #: Defaults that differ from the library's.
-DEFAULTS: dict[str, Any] = {"gen_length": 64}
+DEFAULTS: Json = {"gen_length": 64}
 #: Parameters that are no settings: type, default and description.
 _OTHERS: dict[str, tuple[Any, Any, str]] = {
     "prompt": (str, inspect.Parameter.empty, "The text to continue, with or without blanks."),
@@ -87,7 +88,7 @@ def description() -> str:
     return "\n".join([f"{ABOUT} {ANSWER}", *lines])
 
 
-def schemas(models: Sequence[str]) -> dict[str, dict[str, Any]]:
+def schemas(models: Sequence[str]) -> dict[str, Json]:
     """Return the JSON schema of each parameter. models: the labels that the server offers."""
     lines = descriptions()
     found = {each.name: _schema(each) | {"description": lines[each.name]} for each in parameters()}
@@ -100,10 +101,10 @@ def schemas(models: Sequence[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _schema(parameter: inspect.Parameter) -> dict[str, Any]:
+def _schema(parameter: inspect.Parameter) -> Json:
     """The JSON schema of a parameter's type and range."""
     each, name = flat_settings().get(parameter.name), parameter.name
-    made: dict[str, Any] = {"type": _JSON.get(parameter.annotation, "array")}
+    made: Json = {"type": _JSON.get(parameter.annotation, "array")}
     if each is None:
         return made
     setting = each.setting

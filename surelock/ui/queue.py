@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from statistics import median
 
+from surelock.values import frozen
+
 STATUS_SECONDS = 2.0  # between two reports of a place
 REMEMBERED = 9  # jobs whose times estimate that of the next one
 MOST_READERS = 200  # of all jobs together; one client may have three quarters
@@ -144,7 +146,7 @@ class Queue:
         return sorted(turns, key=turns.__getitem__)
 
 
-@dataclass(eq=False, frozen=True, slots=True)
+@frozen(eq=False)
 class Place:
     """The place of one reader of a job."""
 

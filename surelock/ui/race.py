@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,7 @@ from surelock.ui.limits import Limits, too_long
 from surelock.ui.models import Models
 from surelock.ui.request import Job
 from surelock.ui.zero_gpu import on_gpu, on_zero_gpu
+from surelock.values import Fields, Json
 
 if TYPE_CHECKING:
     from surelock.trace.race import Round
@@ -60,7 +61,7 @@ class Weight(NamedTuple):
     kept: float
 
 
-def weigh(header: Mapping[str, Any]) -> Weight:
+def weigh(header: Fields) -> Weight:
     """Return the estimated memory of a run.
 
     header: of its trace. Each decoder holds the keys and values of all layers, the logits of two steps, and the logits
@@ -159,7 +160,7 @@ class Race:
         if self._seconds > self._most_seconds:
             self._end(FAILED, too_long(self._most_seconds))
 
-    def _step(self) -> tuple[dict[str, Any] | None, str | None]:
+    def _step(self) -> tuple[Json | None, str | None]:
         """The next message: empty behind the last step, None at the end; and a sentence if the race has failed."""
         try:
             items = next(self._rounds, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -16,6 +16,7 @@ from surelock.decoding.settings import DecodeSettings, described, from_plain, to
 from surelock.errors import shown
 from surelock.trace.lanes import MOST, Lane, check_field
 from surelock.trace.pieces import Pieces
+from surelock.values import Fields, Json, frozen
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
@@ -39,7 +40,7 @@ class Origin(NamedTuple):
     steps: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """A checked request for a race.
 
@@ -91,7 +92,7 @@ def lanes_in(value: Any) -> Any:
     return value.get("lanes") if isinstance(value, Mapping) else value
 
 
-def read_shared(values: Mapping[str, Any]) -> DecodeSettings:
+def read_shared(values: Fields) -> DecodeSettings:
     """Return the settings that all lanes share.
 
     values: the values of the form's fields; whole numbers may be floats, numbers texts.
@@ -156,7 +157,7 @@ def check_characters(prompt: str) -> None:
         raise ValueError(f"prompt is too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here.")
 
 
-def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: int) -> Job:
+def read_branch(lm: LanguageModel, label: str, asked: Fields, most: int) -> Job:
     """Return the job of a branch, which continues a run from one of its steps.
 
     asked: prompt_tokens, prompt, chat, lanes, and optionally `from`. Each lane has its own settings. Those of the steps
@@ -237,7 +238,7 @@ def has_chat(lm: LanguageModel) -> bool:
     return bool(getattr(lm.tokenizer, "chat_template", None))
 
 
-def one_token(lm: LanguageModel, text: Any) -> dict[str, Any]:
+def one_token(lm: LanguageModel, text: Any) -> Json:
     """Return {"id", "piece"} of the single token of a text, with a leading space if the vocabulary has such a token.
 
     Raises ValueError, one sentence, for a text that is no single token.

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from surelock.decoding.recommended import block_choices, nearest_block
 from surelock.decoding.settings import DecodeSettings, Setting, described
+from surelock.values import Fields, frozen
 
 SHARED: dict[str, Setting] = dict(described(DecodeSettings))
 NAMES: tuple[str, ...] = ("gen_length", "steps", "block_length")
 LEAST, GRAIN = 8, 8  # of the lengths that are offered
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wants:
     """The values that the visitor, a link or the model wanted last.
 
@@ -31,7 +31,7 @@ class Wants:
     block_length: int | None = None
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Wants:
+    def of(cls, values: Fields) -> Wants:
         """Return the wants of some settings. Steps or a block equal to the length follow it."""
         length = int(values["gen_length"])
         return cls(length, *(_unless(length, values.get(name)) for name in NAMES[1:]))
@@ -53,7 +53,7 @@ class Wants:
         return replace(self, **{name: int(value) if name == "gen_length" else _unless(length, int(value))})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fitted:
     """Values that fit together.
 

@@ -26,6 +26,7 @@ from surelock.config import LLADA_8B, NetworkConfig
 from surelock.decoding.step import Choice, Layout, Plan, lent
 from surelock.engines.torch import TorchEngine
 from surelock.model.network import empty_network
+from surelock.values import frozen
 
 #: (generated, batch), each after a prompt of PROMPT tokens.
 SIZES = ((64, 1), (256, 4), (1024, 8))
@@ -38,7 +39,7 @@ _VIEWS = (
 _FREE = frozenset(_VIEWS.split())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kernel:
     """A kernel: its operator, the bytes that it reads and writes, and its floating-point operations."""
 

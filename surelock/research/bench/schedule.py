@@ -5,10 +5,9 @@ When each position was unmasked and locked decides which rows lock when. All of 
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.locking import LockRule
@@ -16,18 +15,19 @@ from surelock.decoding.state import Slots, State
 from surelock.decoding.step import Reading
 from surelock.decoding.unmasking import Replay
 from surelock.places import ASSETS
+from surelock.values import Flags, frozen
 
 #: Of the embedded model, one text of 256 tokens under SureLock.
 RECORDED = ASSETS / "results" / "locks_stories_256.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RecordedLocks(LockRule):
     """The paper's rule with all of its arithmetic, but for its verdict: `at`, the step in which a position may lock."""
 
     at: tuple[tuple[int, ...], ...]
 
-    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+    def converged(self, state: State, reading: Reading, z: Slots) -> Flags:
         LockRule.converged(self, state, reading, z)
         if [len(steps) for steps in self.at] != state.canvas.lengths.tolist():
             raise ValueError(f"at must give a step for each of the {state.canvas.lengths.tolist()} positions")
