@@ -27,7 +27,7 @@ from surelock.engines import torch as engine
 from surelock.engines.inputs import pack, unpack
 from surelock.model import network
 from surelock.research.bench import counts
-from surelock.research.bench.schedule import RecordedLocks, stretch
+from surelock.research.bench.schedule import RECORDED, RecordedLocks, stretch
 
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
 SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
@@ -270,6 +270,15 @@ def test_a_run_read_by_the_compiled_functions_is_the_same(
         np.testing.assert_allclose(mine.kl, theirs.kl, rtol=1e-5, atol=1e-12)
         np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-12)
     assert bool(used) == (name != "unlocking")  # on a CPU its numbers are drawn for each token
+
+
+def test_the_recorded_schedule_commits_every_position_once_and_locks_none_before() -> None:
+    recorded = json.loads(RECORDED.read_text("utf-8"))
+    commits = recorded["unmask"]
+    assert sorted(commits) == list(range(recorded["steps"]))
+    locks = recorded["lock"][recorded["prompt_length"] :]
+    pairs = zip(commits, locks, strict=True)
+    assert all(lock == -1 or lock >= commit for commit, lock in pairs)
 
 
 def test_the_recorded_schedule_is_stretched_to_a_size() -> None:
