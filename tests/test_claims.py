@@ -36,16 +36,6 @@ def z(frame: pd.DataFrame) -> pd.Series:
     return frame["bits_change"] / frame["bits_change_se"]
 
 
-WORSE = [("whole canvas", rule) for rule in ("SureLock", "Algorithm 1 to the letter", "delayed cache")]
-
-
-def worse_by_judge() -> list[tuple[str, str]]:
-    frame = judged("frontier").query("rule != 'every position'")
-    assert len(frame) == 18
-    far = frame[z(frame).abs() > 2]
-    return [(each.setting, each.rule) for each in far.itertuples() if each.bits_change > 0]
-
-
 def falls() -> list[float]:
     (row,) = table("dynamics").query("gen_length == 256 and epsilon == .005 and percentile == 20").to_dict("records")
     return [-step for step in np.diff([1, *(row[f"at_{share}"] for share in (25, 50, 75, 100))])]
@@ -130,7 +120,7 @@ def settings() -> list[pd.DataFrame]:
 
 def far_less() -> bool:
     both = settings()
-    fewer = [own.loc["budget", "rows"] < 0.56 * own.loc["SureLock", "rows"] for own in both]
+    fewer = [own.loc["budget", "rows"] < 0.6 * own.loc["SureLock", "rows"] for own in both]
     bounds = [own.loc["budget", "over_surelock"] + 2 * own.loc["budget", "over_surelock_se"] for own in both]
     return len(both) == 2 and all(fewer) and max(bounds) < 0.1
 
@@ -173,7 +163,7 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     (LAPTOP, "1.4 to 1.8 times the", lambda: [round(f(unlocked()), 1) for f in (min, max)] == [1.4, 1.8]),
     (
         R,
-        "In both settings the budget errs more than ten times less than SureLock, with little more than half",
+        "In both settings the budget errs more than ten times less than SureLock, with less than three fifths",
         far_less,
     ),
     (
@@ -195,21 +185,31 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
         R,
         "this model is rarely certain, so it errs hardly and saves little",
         lambda: (
-            max(own.loc["entropy cache", "error"] for own in settings()) < 1e-4
-            and min(own.loc["entropy cache", "rows"] for own in settings()) > 0.85
+            max(own.loc["entropy cache", "error"] for own in settings()) < 5e-4
+            and min(own.loc["entropy cache", "rows"] for own in settings()) > 0.83
         ),
     ),
-    (R, "It takes more time than it saves", lambda: min(own.loc["early finish", "time"] for own in settings()) > 1),
-    (R, "Of eighteen changes by the judge three are beyond two errors", lambda: worse_by_judge() == WORSE),
-    (R, "None is beyond three", lambda: z(judged("frontier")).abs().max() < 3),
-    (R, "on CPUs. `frontier`", lambda: devices() == {"cpu"}),
     (
         R,
-        "`frontier`, `taking_back`, `dynamics`, `quality`, `runtime`, `selection`, `bound`, the speeds and",
-        lambda: (
-            of_former_weights()
-            == {"frontier", "taking_back", "dynamics", "quality", "runtime", "selection", "bound", "bench"}
-        ),
+        "Chance errs no more than SureLock: in one setting no difference is shown, in the other it errs less",
+        lambda: [own.loc["by chance", "errs"] for own in settings()] == ["not shown", "less"],
+    ),
+    (
+        R,
+        "the delayed cache, which errs more than SureLock here",
+        lambda: all(own.loc["delayed cache", "errs"] == "more" for own in settings()),
+    ),
+    (R, "It takes more time than it saves", lambda: min(own.loc["early finish", "time"] for own in settings()) > 1),
+    (
+        R,
+        "Of eighteen changes by the judge none is beyond two errors",
+        lambda: z(judged("frontier")).dropna().abs().max() < 2 and z(judged("frontier")).count() == 18,
+    ),
+    (R, "on CPUs. `taking_back`", lambda: devices() == {"cpu"}),
+    (
+        R,
+        "`taking_back`, `dynamics`, `quality`, `runtime`, `selection`, `bound`, the speeds and the browser",
+        lambda: of_former_weights() == {"taking_back", "dynamics", "quality", "runtime", "selection", "bound", "bench"},
     ),
     (R, "The same trend and order", lambda: table("flops").groupby("gen_length")["flops_ratio"].apply(ordered).all()),
     (R, "The ratio is the active ratio", lambda: table("flops").eval("abs(flops_ratio - active_ratio) < 5e-4").all()),
