@@ -8,7 +8,7 @@ from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.presets import PRESETS, preset_of
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import CHOICES, COMPUTE, UNMASK
-from surelock.decoding.spelling import check_owners
+from surelock.decoding.spelling import check_owners, kinds_of
 from surelock.engines.flags import add_model_flags
 from surelock.files import write_text
 from surelock.loading import load_by
@@ -63,8 +63,7 @@ def field_of(lm: LanguageModel, names: Sequence[str], given: Json) -> list[Lane]
     if chosen := sorted(CHOICES.keys() & given.keys()):
         raise ValueError(f"{chosen[0]} is what --lane says: leave one of the two out")
     decoders = [each.decoder(lm.generation, given) for each in presets]
-    kinds = {kind for each in decoders for kind in (*each.compute.kinds.split("+"), each.unmask.kind)}
-    check_owners(given, kinds)
+    check_owners(given, {kind for each in decoders for kind in kinds_of(each.to_plain())})
     return [Lane(id=each.id, name=each.name, decoder=decoder) for each, decoder in zip(presets, decoders, strict=True)]
 
 

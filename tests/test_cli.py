@@ -1,5 +1,6 @@
 """The command line and its benchmark: what they print, and what they refuse."""
 
+import importlib
 import io
 import json
 import re
@@ -18,8 +19,11 @@ from surelock import loading
 from surelock.__main__ import _parser, main
 from surelock.decoding import loop
 from surelock.decoding.decoder import Decoder, plain_choice, read_compute, read_decoder, read_unmask
+from surelock.decoding.described import describe, presets_for
 from surelock.decoding.flags import given_settings
 from surelock.decoding.recommended import recommended
+from surelock.decoding.rules import COMPUTE
+from surelock.decoding.spelling import flat_settings
 from surelock.harness.arguments import read_arguments
 from surelock.record import field_of
 from surelock.trace.lanes import Lane
@@ -168,6 +172,12 @@ class Unlabelled(Odd):
 class Bare(surelock.ComputeRule):
     kind = label = sentence = "bare"
     more: int
+
+
+@dataclass(frozen=True)
+class Twice(surelock.ComputeRule):
+    kind = label = sentence = "twice"
+    steps: int = setting("whole", 3, "Steps", "Steps.", low=1)
 """
 
 
@@ -178,6 +188,8 @@ def odd_rules(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     yield
     sys.modules.pop("odd_rules", None)
+    COMPUTE.pop("odd_rules:Odd", None)
+    flat_settings.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -186,6 +198,7 @@ def odd_rules(tmp_path, monkeypatch):
         ("surelock:decode", "decode is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy"),
         ("odd_rules:Unlabelled", "Unlabelled needs a label: a text"),
         ("odd_rules:Bare", "Bare cannot be made without arguments: each setting needs a default"),
+        ("odd_rules:Twice", """as another kind has: add flat="twice_steps" to its setting(...)"""),
         ("odd_rules:Od", "the module odd_rules has no 'Od': did you mean 'Odd'?"),
         (
             "odd_rules:Odd,gab=2",
@@ -197,6 +210,7 @@ def test_a_rule_from_outside_says_what_it_lacks(odd_rules, named, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         given = given_settings(_parser().parse_args(["decode", "Once", "--compute", named]))
         recommended({}, given)
+    assert [kind for kind in COMPUTE if kind in ("odd_rules:Unlabelled", "odd_rules:Bare", "odd_rules:Twice")] == []
 
 
 def test_a_rule_from_outside_is_a_kind_once_it_is_imported(odd_rules, stories):
@@ -207,12 +221,29 @@ def test_a_rule_from_outside_is_a_kind_once_it_is_imported(odd_rules, stories):
     words = ["decode", "Once", "--compute", "lock+odd_rules:Odd,gap=2"]
     select = recommended({}, given_settings(_parser().parse_args(words))).compute.select
     assert plain_choice(select) == {"kind": "odd_rules:Odd", "gap": 2}
-    assert recommended({}, read_arguments({"compute": "odd_rules:Odd", "gap": "5"})).compute.gap == 5
+    assert recommended({}, read_arguments({"compute": "odd_rules:Odd", "gap": 5})).compute.gap == 5
+    assert recommended({}, {"compute": "odd_rules:Odd", "gap": 6}).compute.gap == 6
     (lane,) = field_of(stories, ["odd_rules:Odd,gap=5"], {})
     assert (lane.name, lane.decoder.compute) == ("Odd (gap=5)", sys.modules["odd_rules"].Odd(gap=5))
     assert Lane.from_plain(lane.to_plain()) == lane
+    assert presets_for({})[-1]["compute"] == {"kind": "odd_rules:Odd", "gap": 3}
+    assert describe()["compute"]["odd_rules:Odd"]["settings"]["gap"]["default"] == 3
     with pytest.raises(ValueError, match="unmask must be one of"):
         read_unmask({"kind": "odd_rules:Odd"})
+
+
+def test_a_trace_of_version_4_names_a_rule_from_outside_by_its_attribute(odd_rules, stories, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    plain = {"kind": "odd", "gap": 2}
+    with pytest.raises(ValueError, match="compute must be one of everything, lock"):
+        read_compute(plain)
+    odd = importlib.import_module("odd_rules").Odd  # by the program itself: no flag names it
+    assert read_compute(plain) == read_compute({"kind": "odd_rules:Odd", "gap": 2}) == odd(gap=2)
+    assert read_compute({"kind": "both", "lock": {"kind": "lock"}, "select": plain}).select == odd(gap=2)
+    lane = {"id": "a", "name": "Odd", "compute": plain, "unmask": {"kind": "low_confidence"}, "settings": {}}
+    assert Lane.from_plain(lane).decoder.compute == odd(gap=2)
+    field_of(stories, ["odd_rules:Odd"], {})
+    assert describe()["compute"]["odd_rules:Odd"]["was"] == "odd"
 
 
 def test_a_model_that_cannot_load_ends_the_page_with_the_missing_keys(llada):

@@ -10,7 +10,7 @@ import pytest
 from checkpoints import write_chat_model
 
 from surelock.current_folder import module_path
-from surelock.decoding.rules import import_rules
+from surelock.decoding.outside import import_rules
 from surelock.model import trial
 from surelock.model.trial import check_tokenizer
 from tests.browser.server import ROOT

@@ -20,6 +20,7 @@ from test_javascript import ROOT
 
 from surelock.__main__ import _parser, main
 from surelock.decoding.rules import COMPUTE, UNMASK
+from surelock.decoding.spelling import flat_settings
 from surelock.decoding.unmasking import Replay
 from surelock.harness.model import SureLockLM
 from surelock.model.language_model import LanguageModel
@@ -87,13 +88,15 @@ def test_each_experiment_has_its_command_for_llada() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with the guide's rule as a module, and a file of prompts."""
+    """A folder with the guide's rule as a module, and a file of prompts; the tables are then as before."""
     (tmp_path / "my_rules.py").write_text(RULE, "utf-8")
     (tmp_path / "prompts.txt").write_text("Tom found a key. He\nOnce upon a time\n", "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     sys.modules.pop("my_rules", None)
+    COMPUTE.pop("my_rules:NowAndThen", None)
+    flat_settings.cache_clear()
 
 
 @pytest.mark.parametrize("command", SURELOCK, ids=" ".join)

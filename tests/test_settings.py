@@ -101,6 +101,35 @@ def test_what_a_setting_cannot_be(kind: type, name: str, values: list[Any]) -> N
         refused(kind, name, **(({"gen_length": 8} if kind is DecodeSettings else {}) | {name: value}))
 
 
+@pytest.mark.parametrize("value", ["64", 64.5, "none", True])
+def test_a_text_is_no_number_where_json_is_read(value: Any) -> None:
+    """Only behind a kind, and as a flag, does a text spell a number. JSON may have a whole number as a float."""
+    for read in (
+        lambda: DecodeSettings(gen_length=value),
+        lambda: DecodeSettings(gen_length=64.0),  # pyright: ignore[reportArgumentType]
+        lambda: DecodeSettings(seed=[1.0, 2.0]),  # pyright: ignore[reportArgumentType]
+        lambda: read_decoder({"gen_length": value}),
+        lambda: read_decoder({"seed": [1.0, 2.0]}),
+        lambda: read_decoder({"visible_steps": value}),
+        lambda: read_decoder({"compute": {"kind": "lock", "visible_steps": value}}),
+        lambda: Decoder.from_plain({"settings": {"gen_length": value}}),
+        lambda: Decoder.from_plain({"compute": {"kind": "age", "steps": value}}),
+        lambda: Decoder.from_plain({"compute": {"kind": "lock", "unlock": {"period": value}}}),
+        lambda: recommended({"gen_length": value}, {}),
+        lambda: recommended({}, {"steps": value} if value != "none" else {"gen_length": value}),
+    ):
+        with pytest.raises(ValueError, match=r"^(gen_length|seed|steps|visible_steps|period) must be a whole number"):
+            read()
+    assert read_decoder({"compute": "age,steps=64"}).compute == LockByAge(64)
+    assert Decoder.from_plain({"compute": {"kind": "age", "steps": 64.0}}).compute == LockByAge(64)
+
+
+@pytest.mark.parametrize("value", [True, "true", "1"])
+def test_a_nested_group_is_an_object(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^unlock must be of UnlockRule, or None for never, not"):
+        Decoder.from_plain({"compute": {"kind": "lock", "unlock": value}})
+
+
 @pytest.mark.parametrize(
     ("name", "gen_length", "steps", "block_length"),
     [

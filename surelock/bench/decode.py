@@ -15,9 +15,8 @@ from surelock.bench.subject import add_subject_flags, check, prompts_for, settin
 from surelock.bench.timing import Figures, load_of_cores, summary, timed
 from surelock.decoding.compute import Everything
 from surelock.decoding.decoder import Decoder, read_decoder
-from surelock.decoding.flags import add_choice_flags
+from surelock.decoding.flags import add_choice_flags, read_choices
 from surelock.decoding.loop import decode
-from surelock.decoding.rules import CHOICES, import_rules
 from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
@@ -35,9 +34,7 @@ def run(arguments: argparse.Namespace) -> Figures:
     load_at_start = load_of_cores()
     lm, seconds = subject(arguments)
     given = vars(arguments)
-    for name in CHOICES.keys() & given.keys():
-        import_rules(given[name])
-    locked = read_decoder(given)
+    locked = read_decoder({**given, **read_choices(given)})
     settings = locked.settings
     bench = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked)
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):

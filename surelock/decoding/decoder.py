@@ -14,7 +14,7 @@ from typing import Any
 from surelock.decoding.compute import Both, ComputeRule, Everything
 from surelock.decoding.events import Event
 from surelock.decoding.locking import LockRule
-from surelock.decoding.rules import HELD, class_of, kind_of
+from surelock.decoding.rules import class_of, kind_of
 from surelock.decoding.settings import DecodeSettings, from_plain, to_plain
 from surelock.decoding.spelling import nested
 from surelock.decoding.unmasking import LowConfidence, UnmaskPolicy
@@ -80,7 +80,7 @@ def plain_choice(choice: ComputeRule | UnmaskPolicy) -> Json:
 
 def read_compute(plain: Any) -> ComputeRule:
     """Return the rule of a nested form or of a short spelling ("lock+select"). Raises ValueError otherwise."""
-    plain = nested({"compute": plain})["compute"] if isinstance(plain, str) else _mapping("compute", plain)
+    plain = nested({"compute": plain})["compute"] if isinstance(plain, str) and plain else _mapping("compute", plain)
     if plain.get("kind") == Both.kind:
         return Both(_read("compute", plain.get("lock")), _read("compute", plain.get("select")))
     return _read("compute", plain)
@@ -88,12 +88,12 @@ def read_compute(plain: Any) -> ComputeRule:
 
 def read_unmask(plain: Any) -> UnmaskPolicy:
     """Return the policy of a nested form or of a short spelling. Raises ValueError."""
-    return _read("unmask", nested({"unmask": plain})["unmask"] if isinstance(plain, str) else plain)
+    return _read("unmask", nested({"unmask": plain})["unmask"] if isinstance(plain, str) and plain else plain)
 
 
 def _read(name: str, plain: Any) -> Any:
     values = dict(_mapping(name, plain))
-    return from_plain(class_of(name, values.pop("kind", None), HELD), values)
+    return from_plain(class_of(name, values.pop("kind", None), typed=True), values)
 
 
 def _mapping(name: str, value: Any) -> Fields:

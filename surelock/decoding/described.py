@@ -5,8 +5,8 @@ from typing import Any
 
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.decoder import plain_choice
-from surelock.decoding.presets import PRESETS
-from surelock.decoding.rules import HELD, UNMASK
+from surelock.decoding.presets import PRESETS, preset_of
+from surelock.decoding.rules import COMPUTE, UNMASK, held, kind_of
 from surelock.decoding.settings import DecodeSettings, Group, Setting, described
 from surelock.decoding.unmasking import LowConfidence, UnmaskPolicy
 from surelock.values import Fields, Json
@@ -17,12 +17,12 @@ def describe() -> Json:
 
     {"settings": {name: setting}, "compute": {kind: {"label", "sentence", "locks", "settings"}}, "unmask": {kind:
     {"label", "sentence", "settings"}}}. A setting holds the fields of `Setting` and its default; a group also holds
-    "settings".
+    "settings". A choice from outside the package has "was", its kind in traces of version 4.
     """
     policies = {LowConfidence.kind: LowConfidence} | UNMASK  # the default first, wherever it stands in the table
     return {
         "settings": _settings(DecodeSettings),
-        "compute": {kind: _choice(rule) | {"locks": rule.locks} for kind, rule in HELD["compute"].items()},
+        "compute": {kind: _choice(rule) | {"locks": rule.locks} for kind, rule in held("compute").items()},
         "unmask": {kind: _choice(policy) for kind, policy in policies.items()},
     }
 
@@ -30,7 +30,8 @@ def describe() -> Json:
 def presets_for(generation: Fields) -> list[Json]:
     """Return the presets for a model. generation: what it recommends, a short spelling."""
     found = []
-    for preset in PRESETS.values():
+    outside = [kind for kind in COMPUTE | UNMASK if ":" in kind]
+    for preset in (*PRESETS.values(), *map(preset_of, outside)):
         decoder = preset.decoder(generation)
         choices = {"compute": plain_choice(decoder.compute), "unmask": plain_choice(decoder.unmask)}
         found.append({"id": preset.id, "name": preset.name, "sentence": preset.sentence, **choices})
@@ -38,7 +39,8 @@ def presets_for(generation: Fields) -> list[Json]:
 
 
 def _choice(kind: type[ComputeRule] | type[UnmaskPolicy]) -> Json:
-    return {"label": kind.label, "sentence": kind.sentence, "settings": _settings(kind)}
+    plain = {"label": kind.label, "sentence": kind.sentence, "settings": _settings(kind)}
+    return plain if kind_of(kind) == kind.kind else plain | {"was": kind.kind}
 
 
 def _settings(kind: type) -> Json:

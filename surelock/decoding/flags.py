@@ -3,10 +3,11 @@
 import argparse
 from typing import Any
 
-from surelock.decoding.rules import CHOICES, COMPUTE, class_of, import_rules
+from surelock.decoding.outside import import_rules
+from surelock.decoding.rules import CHOICES, COMPUTE, class_of
 from surelock.decoding.settings import Flag, Group, Whole
-from surelock.decoding.spelling import FlatSetting, flat_names, flat_settings, parts_of
-from surelock.values import Json
+from surelock.decoding.spelling import FlatSetting, flat_settings, parts_of, unfolded
+from surelock.values import Fields, Json
 
 
 def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
@@ -29,27 +30,29 @@ def add_choice_flags(parser: Any) -> None:
 
 
 def given_settings(arguments: argparse.Namespace) -> Json:
-    """Return the flags of the decoder that were given, a short spelling.
+    """Return the flags of the decoder that were given, an unfolded short spelling.
 
-    Modules of the rules that they name are imported. Raises ValueError for a wrong choice or value.
+    Rules that they name are imported. Raises ValueError for a wrong choice or value.
     """
-    known = flat_settings()
-    given = {name: value for name, value in vars(arguments).items() if name in known or name in CHOICES}
+    values, known = vars(arguments), flat_settings()
+    behind = read_choices(values)
+    for name in CHOICES.keys() & values.keys():
+        class_of(name, parts_of(values[name])[0][0])  # an empty text is no kind here
+    given = {name: value for name, value in values.items() if name in known}
+    if twice := given.keys() & behind.keys():
+        raise ValueError(f"{min(twice)} is given twice, as a flag and behind its kind")
     for name, value in given.items():
-        if name in CHOICES:
-            import_rules(value)
-            _check_once(name, given)
-        elif not isinstance(known[name].setting, Group):
-            given[name] = known[name].setting.read(name, value)
-    return given
+        if isinstance(value, str):
+            given[name] = known[name].setting.from_text(name, value)
+    return given | behind
 
 
-def _check_once(choice: str, given: Json) -> None:
-    """Raise ValueError for a setting that is given as a flag and behind its kind."""
-    for part in parts_of(choice, given):
-        for short, each in flat_names(class_of(choice, part["kind"])):
-            if short in given and part.keys() & {short, each.name}:
-                raise ValueError(f"{short} is given twice, as a flag and behind its kind")
+def read_choices(values: Fields) -> Json:
+    """Return the choices among some flags, unfolded. Rules that they name are imported. Raises ValueError."""
+    named = {name: values[name] for name in CHOICES if isinstance(values.get(name), str)}
+    for text in named.values():
+        import_rules(text)
+    return unfolded(named)
 
 
 def _add(group: Any, flat: str, each: FlatSetting) -> None:

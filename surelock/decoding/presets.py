@@ -1,12 +1,11 @@
 """Presets: the named decoders that the page, the arena and `--lane` offer."""
 
-import re
-
 from surelock.decoding.compute import Everything
 from surelock.decoding.decoder import Decoder, read_decoder
+from surelock.decoding.outside import import_rules
 from surelock.decoding.recommended import over_recommended
-from surelock.decoding.rules import COMPUTE, UNMASK, class_of, find_class, import_rules
-from surelock.decoding.spelling import parts_of
+from surelock.decoding.rules import COMPUTE, UNMASK, class_of, find_class
+from surelock.decoding.spelling import parts_of, unfolded
 from surelock.errors import nearest
 from surelock.values import Fields, frozen
 
@@ -27,7 +26,7 @@ class Preset:
         shared: one that overrides it; settings of rules that the decoder does not use are ignored.
         """
         values = {name: value for name, value in generation.items() if name != "compute"}
-        return read_decoder(over_recommended(values, {**(shared or {}), **self.given}))
+        return read_decoder(over_recommended(values, {**(shared or {}), **unfolded(self.given)}))
 
 
 def preset_of(name: str) -> Preset:
@@ -38,7 +37,7 @@ def preset_of(name: str) -> Preset:
     if name in PRESETS:
         return PRESETS[name]
     import_rules(name)
-    kind = re.split("[,+]", name)[0]
+    kind = parts_of(name)[0][0]
     if find_class("compute", kind):
         return _preset(name, "", compute=name)
     if find_class("unmask", kind):
@@ -50,10 +49,11 @@ def preset_of(name: str) -> Preset:
 
 def _preset(id: str, name: str, sentence: str = "", **given: str) -> Preset:
     """Without a name it has the labels of its rules and its policy, without a sentence theirs."""
-    parts = [(class_of(choice, part["kind"]), part) for choice in given for part in parts_of(choice, given)]
+    parts = [(class_of(choice, kind), pairs) for choice in given for kind, pairs in parts_of(given[choice])]
     parts = [each for each in parts if each[0] is not Everything] or parts
-    values = [f"{key}={value}" for _, part in parts for key, value in part.items() if key != "kind"]
-    label = " and ".join(kind.label for kind, _ in parts) + (f" ({', '.join(values)})" if values else "")
+    label = " and ".join(kind.label for kind, _ in parts)
+    if values := ", ".join(pair for _, pairs in parts for pair in pairs):
+        label += f" ({values})"
     return Preset(id, name or label[:80], sentence or " ".join(kind.sentence for kind, _ in parts), given)
 
 

@@ -2,7 +2,7 @@
 
 from surelock.decoding.decoder import Decoder, read_decoder
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.spelling import check_owners, flat_settings, kinds_of
+from surelock.decoding.spelling import check_owners, flat_settings, kinds_of, unfolded
 from surelock.values import Fields, Json
 
 
@@ -15,20 +15,22 @@ def recommended(generation: Fields, given: Fields) -> Decoder:
     Raises ValueError, which begins with the setting's name, also for a given setting of a kind that is not chosen,
     whatever its value.
     """
+    given = unfolded(given)
     values = over_recommended(generation, given)
     check_owners(given, kinds_of(values))
-    for name in given.keys() & flat_settings().keys():
-        if group := flat_settings()[name].group:  # a setting of a group asks for the group
-            values[group] = values.get(group) or True
     return read_decoder(values)
 
 
 def over_recommended(generation: Fields, given: Fields) -> Json:
     """Return the settings of a model, overridden by the given ones. Both are short spellings.
 
-    A given gen_length or steps drops the model's steps, and changes its block_length to `nearest_block`.
+    A given setting of a group asks for the group. A given gen_length or steps drops the model's steps, and changes its
+    block_length to `nearest_block`.
     """
-    values = {**generation, **given}
+    values = {**unfolded(generation), **given}
+    known = flat_settings()
+    for group in {known[name].group for name in given if name in known} - {"", *given}:
+        values[group] = values.get(group) or True
     if not given.keys() & {"gen_length", "steps"}:
         return values
     if "steps" not in given:

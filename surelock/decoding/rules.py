@@ -5,11 +5,9 @@ checkpoint, a trace, a link or a request makes a module be imported: there such 
 imported its module.
 """
 
-import os
-import re
 import sys
+from collections.abc import Iterator
 from dataclasses import is_dataclass
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -37,7 +35,6 @@ del UNMASK[Replay.kind]
 #: Further rules of nested forms, which only a browser runs.
 TYPED: dict[str, type[ComputeRule]] = {OwnRule.kind: OwnRule}
 TABLES: Tables = {"compute": COMPUTE, "unmask": UNMASK}
-HELD: Tables = {"compute": COMPUTE | TYPED, "unmask": UNMASK}
 BASES: dict[str, type] = {"compute": ComputeRule, "unmask": UnmaskPolicy}
 #: The two choices of a decoder: what flags, `/decode` and agents say of them.
 CHOICES: dict[str, str] = {
@@ -47,65 +44,48 @@ CHOICES: dict[str, str] = {
 }
 
 
-def kind_of(choice: ComputeRule | UnmaskPolicy) -> str:
-    """Return the kind of a rule or a policy in nested forms: of one from outside its module and class."""
-    of = type(choice)
-    return choice.kind if of.__module__.startswith("surelock.") else f"{of.__module__}:{of.__qualname__}"
+def kind_of(choice: ComputeRule | UnmaskPolicy | type) -> str:
+    """Return the kind of a rule, a policy or a class in nested forms: of one from outside its module and class."""
+    of = choice if isinstance(choice, type) else type(choice)
+    return of.kind if of.__module__.startswith("surelock.") else f"{of.__module__}:{of.__qualname__}"
 
 
-def find_class(name: str, kind: Any, tables: Tables = TABLES) -> Any:
-    """Return the class of a kind, None if there is none. name: "compute" or "unmask"."""
+def held(choice: str) -> Json:
+    """Return the rules or policies of nested forms by kind: also those that only a browser runs."""
+    return COMPUTE | TYPED if choice == "compute" else UNMASK
+
+
+def outside(base: type) -> Iterator[Any]:
+    """Yield the dataclasses under a class that imported modules outside the package hold under their names."""
+    for each in base.__subclasses__():
+        home = sys.modules.get(each.__module__)
+        is_held = home is not None and vars(home).get(each.__qualname__) is each
+        if is_held and is_dataclass(each) and not each.__module__.startswith("surelock."):
+            yield each
+        yield from outside(each)
+
+
+def find_class(choice: str, kind: Any, *, typed: bool = False) -> Any:
+    """Return the class of a kind, None if there is none.
+
+    choice: "compute" or "unmask".
+    typed: whether it may be one that only a browser runs.
+    """
     if not isinstance(kind, str):
         return None
-    if kind in tables[name]:
-        return tables[name][kind]
-    module, _, named = kind.partition(":")
-    home = sys.modules.get(module)
-    if not isinstance(home, ModuleType) or module.partition(".")[0] == "surelock":
-        return None
-    outside = vars(home).get(named)  # getattr would import what a lazy module names
-    is_rule = isinstance(outside, type) and issubclass(outside, BASES[name]) and is_dataclass(outside)
-    return outside if is_rule else None
+    table = held(choice) if typed else TABLES[choice]
+    if kind in table:
+        return table[kind]
+    names = ((each, (kind_of(each), vars(each).get("kind"))) for each in outside(BASES[choice]))
+    return next((each for each, kinds in names if kind in kinds), None)  # the attribute: in traces of version 4
 
 
-def class_of(name: str, kind: Any, tables: Tables = TABLES) -> Any:
+def class_of(choice: str, kind: Any, *, typed: bool = False) -> Any:
     """Return what `find_class` does. Raises ValueError, which names the known kinds, if there is none."""
-    if name == "unmask" and kind == Replay.kind:
+    if choice == "unmask" and kind == Replay.kind:
         raise ValueError("unmask 'replay' needs the tokens themselves: it is for `surelock.decode` only")
-    found = find_class(name, kind, tables)
+    found = find_class(choice, kind, typed=typed)
     if found is None:
-        table = tables[name]
-        raise ValueError(f"{name} must be one of {', '.join(table)}, not {shown(kind)}{nearest(kind, table)}")
+        table = held(choice) if typed else TABLES[choice]
+        raise ValueError(f"{choice} must be one of {', '.join(table)}, not {shown(kind)}{nearest(kind, table)}")
     return found
-
-
-def import_rules(text: str) -> None:
-    """Import the modules of the classes that a flag names. Raises ValueError, which names what a class lacks."""
-    for name, kind in re.findall(r"([\w.]+):(\w+)", text):
-        module = _imported(name)
-        made = getattr(module, kind, None)
-        if made is None:
-            raise ValueError(f"the module {name} has no {kind!r}{nearest(kind, vars(module))}")
-        if not (isinstance(made, type) and issubclass(made, ComputeRule | UnmaskPolicy) and is_dataclass(made)):
-            raise ValueError(f"{kind} is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy")
-        if lacks := [each for each in ("kind", "label", "sentence") if not isinstance(getattr(made, each, None), str)]:
-            raise ValueError(f"{kind} needs a {lacks[0]}: a text")
-        try:
-            made()
-        except TypeError as error:
-            raise ValueError(f"{kind} cannot be made without arguments: each setting needs a default") from error
-
-
-def _imported(name: str) -> ModuleType:
-    """The module of a name, which may lie in the current folder. No other module is taken from there."""
-    folder = os.getcwd()
-    added = folder not in sys.path
-    if added:
-        sys.path.append(folder)
-    try:
-        return import_module(name)
-    except (ImportError, ValueError) as error:  # ValueError: an empty name
-        raise ValueError(f"the module {name!r} cannot be imported: {error}") from error
-    finally:
-        if added:
-            sys.path.remove(folder)

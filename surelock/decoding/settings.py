@@ -7,7 +7,6 @@ are derived from these descriptions.
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from numbers import Integral, Real
@@ -19,7 +18,7 @@ from surelock.values import frozen
 
 _KEY = "setting"
 _MOST_WHOLE = 2**53  # JSON readers that use float64 round larger numbers
-_SWITCHES = {"true": True, "1": True, "false": False, "0": False, "none": None}
+_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,17 +44,28 @@ class Setting:
             raise ValueError(f"{name} must be {self.range}, not {shown(value)}") from None
 
     def read(self, name: str, value: Any) -> Any:
-        """Return the value of a JSON value, or of a text that spells it. Raises what `checked` raises."""
-        if isinstance(value, str):
-            if self.none is not None and value.lower() == "none":
-                return None
-            with suppress(KeyError, ValueError):
-                value = self.parsed(value)
-        return self.checked(name, value)
+        """Return the value of a JSON value. Raises what `checked` raises."""
+        return self.checked(name, self.from_json(value))
+
+    def from_text(self, name: str, text: str) -> Any:
+        """Return what a text spells, be it in the range or not. Raises ValueError, which begins with `name`."""
+        if self.spells_none(text):
+            return None
+        try:
+            return self.parsed(text)
+        except (KeyError, ValueError):
+            raise ValueError(f"{name} must be {self.range}, not {shown(text)}") from None
+
+    def spells_none(self, value: Any) -> bool:
+        return self.none is not None and isinstance(value, str) and value.lower() == "none"
 
     def converted(self, value: Any) -> Any:
         """Return a value in the setting's type. Raises TypeError, ValueError or OverflowError for any other value."""
         raise NotImplementedError
+
+    def from_json(self, value: Any) -> Any:
+        """Return a value that JSON has no type for, and any other value unchanged."""
+        return value
 
     def parsed(self, text: str) -> Any:
         """Return what a text spells. Raises KeyError or ValueError."""
@@ -91,6 +101,9 @@ class Number(Setting):
             raise ValueError
         return number
 
+    def from_json(self, value: Any) -> Any:
+        return float(value) if value in ("inf", "-inf") else value
+
     def parsed(self, text: str) -> float:
         return float(text)
 
@@ -112,11 +125,12 @@ class Whole(Number):
     noun = "a whole number"
 
     def converted(self, value: Any) -> Any:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
         if not isinstance(value, Integral) or abs(super().converted(value)) > _MOST_WHOLE:
             raise TypeError
         return index(value)
+
+    def from_json(self, value: Any) -> Any:
+        return int(value) if isinstance(value, float) and value.is_integer() else value
 
     def parsed(self, text: str) -> int:
         return int(text)
@@ -181,17 +195,11 @@ class Group(Setting):
             raise TypeError
         return value
 
-    def switched(self, value: Any) -> Any:
-        """Return the settings that a switch stands for: True is a mapping of none, which are all defaults."""
-        if isinstance(value, str):
-            value = _SWITCHES.get(value.lower(), value)
-        if value is True:
-            return {}
-        return None if value is False else value
+    def from_json(self, value: Any) -> Any:
+        return from_plain(self.of, value) if isinstance(value, Mapping) else value
 
-    def read(self, name: str, value: Any) -> Any:
-        value = self.switched(value)
-        return from_plain(self.of, value) if isinstance(value, Mapping) else self.checked(name, value)
+    def parsed(self, text: str) -> Any:
+        return _SWITCHES[text.lower()]
 
     @property
     def words(self) -> str:
@@ -240,10 +248,10 @@ def _plain(value: Any) -> Any:
 
 
 def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
-    """Return the settings object of a mapping as of `to_plain`. Texts may spell values, and a missing field has its
-    default.
+    """Return the settings object of a mapping that `to_plain` has made; whole numbers may be floats.
 
-    Raises ValueError, which names the field, for an unknown name and for a value out of range.
+    A missing field has its default. Raises ValueError, which names the field, for an unknown name and for a value out
+    of range.
     """
     known = dict(described(kind))
     if unknown := [name for name in plain if name not in known]:

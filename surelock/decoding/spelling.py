@@ -46,38 +46,70 @@ def flat_names(kind: type, kind_name: str = "", group: str = "") -> Iterator[tup
 def flat_settings() -> dict[str, FlatSetting]:
     """Return the settings of DecodeSettings, of all rules and of all policies by their short names."""
     found = dict(flat_names(DecodeSettings))
-    for choice in (*COMPUTE.values(), *UNMASK.values()):
-        found |= dict(flat_names(choice, choice.kind))
+    for kind, choice in (COMPUTE | UNMASK).items():
+        found |= dict(flat_names(choice, kind))
     return found
 
 
-def parts_of(name: str, values: Fields) -> list[Fields]:
-    """Return {"kind": ..., setting: text or value} of each rule of `compute`, or of the policy of `unmask`.
+def parts_of(text: str) -> list[tuple[str, list[str]]]:
+    """Return the kind and the settings behind it, as "key=value", of each rule of a text, or of its policy."""
+    parts = (part.split(",") for part in re.split(r"\+(?=[^\W\d])", text))
+    return [(kind, pairs) for kind, *pairs in parts]
 
-    Raises ValueError, which begins with `name`, for what is neither a text nor an object.
+
+def unfolded(values: Fields) -> Json:
+    """Return a short spelling in which the settings behind the kinds have their short names.
+
+    Raises ValueError, which names what is wrong.
     """
-    choice = values.get(name) or DEFAULTS[name]
-    if isinstance(choice, Mapping):
-        parts = [choice.get("lock"), choice.get("select")] if choice.get("kind") == Both.kind else [choice]
-        return [part if isinstance(part, Mapping) else {} for part in parts]
-    if not isinstance(choice, str):
-        raise ValueError(f"{name} must be the name of a kind, not {shown(choice)}")
-    parts = []
-    for text in re.split(r"\+(?=[^\W\d])", choice) if name == "compute" else [choice]:
-        kind, *pairs = text.split(",")
-        parts.append({"kind": kind} | {key: value for key, _, value in (pair.partition("=") for pair in pairs)})
-    return parts
+    found = dict(values)
+    for choice in DEFAULTS:
+        text = values.get(choice)
+        if not isinstance(text, str) or text == "":
+            continue
+        parts = parts_of(text)
+        found[choice] = "+".join(kind for kind, _ in parts)
+        for kind, pairs in parts:
+            found |= _behind(choice, kind, pairs)
+    return found
+
+
+def _behind(choice: str, kind: str, pairs: list[str]) -> Json:
+    """The settings behind a kind by their short names."""
+    known = {key: pair for pair in flat_names(class_of(choice, kind)) for key in (pair[0], pair[1].name)}
+    found = {}
+    for key, equals, value in (pair.partition("=") for pair in pairs):
+        if key not in known or not equals:
+            has = f"it has {', '.join(known) or 'none'}{nearest(key, known)}"
+            raise ValueError(f"{key!r} is no setting of {choice} {kind!r} in the form key=value: {has}")
+        short, each = known[key]
+        found[short] = each.setting.from_text(key, value)
+    return found
+
+
+def without_nones(values: Fields) -> Json:
+    """Return a short spelling with None in place of "none", where a setting can be None."""
+    known = flat_settings()
+    return {
+        name: None if name in known and known[name].setting.spells_none(value) else value
+        for name, value in values.items()
+    }
 
 
 def kinds_of(values: Fields) -> list[Any]:
-    """Return the kinds that a short spelling chooses."""
-    return [part.get("kind") for name in DEFAULTS for part in parts_of(name, values)]
+    """Return the kinds that an unfolded short spelling chooses."""
+    return [part.get("kind") for choice in DEFAULTS for part in _chosen(choice, values)]
 
 
-def names_of(values: Fields) -> set[str]:
-    """Return all short names: also those of rules from outside that a short spelling chooses."""
-    chosen = [class_of(name, part.get("kind")) for name in DEFAULTS for part in parts_of(name, values)]
-    return {*DEFAULTS, *flat_settings(), *(short for kind in chosen for short, _ in flat_names(kind))}
+def _chosen(choice: str, values: Fields) -> list[Fields]:
+    """The nested form of each rule of `compute`, or of the policy of `unmask`, without what short names give it."""
+    plain = values.get(choice, "")
+    if isinstance(plain, str):
+        return [{"kind": kind} for kind in (plain or DEFAULTS[choice]).split("+")]
+    if not isinstance(plain, Mapping):
+        raise ValueError(f"{choice} must be the name of a kind, not {shown(plain)}")
+    parts = [plain.get("lock"), plain.get("select")] if plain.get("kind") == Both.kind else [plain]
+    return [part if isinstance(part, Mapping) else {} for part in parts]
 
 
 def nested(values: Fields) -> Json:
@@ -85,46 +117,38 @@ def nested(values: Fields) -> Json:
 
     Unknown names, and settings of kinds that are not chosen, are left out. Raises ValueError, which names the setting.
     """
-    rules, policies = (parts_of(name, values) for name in DEFAULTS)
+    values = unfolded(values)
+    rules, policies = ([_filled(choice, part, values) for part in _chosen(choice, values)] for choice in DEFAULTS)
     if len(rules) > 2:
         raise ValueError(f"compute can be one rule or two together, not {len(rules)}")
-    compute = [_filled("compute", part, values) for part in rules]
+    shared = values.get("settings") or {}
     return {
-        "settings": _put({**values.get("settings", {})}, dict(flat_names(DecodeSettings)), values),
-        "compute": {"kind": Both.kind, "lock": compute[0], "select": compute[-1]} if len(rules) > 1 else compute[0],
-        "unmask": _filled("unmask", policies[0], values),
+        "settings": _put(shared, DecodeSettings, values) if isinstance(shared, Mapping) else shared,
+        "compute": {"kind": Both.kind, "lock": rules[0], "select": rules[1]} if len(rules) > 1 else rules[0],
+        "unmask": policies[0],
         "events": values.get("events"),
     }
 
 
 def _filled(choice: str, part: Fields, values: Fields) -> Json:
-    """The nested form of a part, with the settings behind its kind and those that short names give."""
-    kind = part.get("kind")
-    names = dict(flat_names(class_of(choice, kind)))
-    shorts = {key: short for short, each in names.items() for key in (each.name, short)}
-    behind = {}
-    for key, value in part.items():
-        if key == "kind":
-            continue
-        if key not in shorts or value == "":
-            has = f"it has {', '.join(shorts) or 'none'}{nearest(key, shorts)}"
-            raise ValueError(f"{key!r} is no setting of {choice} {kind!r} in the form key=value: {has}")
-        setting = names[shorts[key]].setting
-        behind[shorts[key]] = value if isinstance(setting, Group) else setting.read(key, value)
-    return _put({"kind": kind}, names, {**values, **behind})
+    return _put(part, class_of(choice, part.get("kind")), values)
 
 
-def _put(plain: Json, names: Mapping[str, FlatSetting], values: Fields) -> Json:
-    """Put values into a nested form by their short names. Settings of a group ask for it, unless it is switched off."""
-    for short, each in names.items():
+def _put(part: Fields, kind: type, values: Fields) -> Json:
+    """Put values by their short names into a nested form. Settings of a group ask for it, unless it is switched off."""
+    plain = dict(part)
+    for short, each in flat_names(kind):
         if short not in values:
             continue
+        value = values[short]
         if isinstance(each.setting, Group):
-            plain[each.name] = each.setting.switched(values[short])
-        elif not each.group:
-            plain[each.name] = each.setting.read(short, values[short])
-        elif plain.setdefault(each.group, {}) is not None:
-            plain[each.group] = {**plain[each.group], each.name: each.setting.read(short, values[short])}
+            plain[each.name] = {} if value is True else value or None
+            continue
+        value = each.setting.read(short, value)
+        if not each.group:
+            plain[each.name] = value
+        elif isinstance(group := plain.setdefault(each.group, {}), Mapping):
+            plain[each.group] = {**group, each.name: value}
     return plain
 
 

@@ -3,8 +3,9 @@
 import logging
 from functools import cache
 
-from surelock.decoding.rules import CHOICES, import_rules
-from surelock.decoding.spelling import names_of
+from surelock.decoding.flags import read_choices
+from surelock.decoding.rules import CHOICES
+from surelock.decoding.spelling import flat_settings, unfolded, without_nones
 from surelock.errors import nearest
 from surelock.values import Fields, Json
 
@@ -14,22 +15,22 @@ _HARNESS = {"do_sample", "until", "temperature", *_LENGTHS}
 
 
 def read_arguments(arguments: Fields) -> Json:
-    """Return the settings of `--model_args`, a short spelling. Modules of the rules that they name are imported.
+    """Return the settings of `--model_args`, an unfolded short spelling. Rules that they name are imported.
 
     Raises ValueError for a name that is no setting.
     """
-    for name in CHOICES.keys() & arguments.keys():
-        import_rules(str(arguments[name]))
-    settings = names_of(arguments)
+    choices = read_choices(arguments)  # first: it imports rules
+    settings = flat_settings().keys() | CHOICES.keys()
     if unknown := sorted(arguments.keys() - settings):
         hint = nearest(unknown[0], settings)
         raise ValueError(f"{unknown[0]} is no argument of the model surelock, nor a setting of a decoder{hint}")
-    return dict(arguments)
+    return without_nones(arguments) | choices
 
 
 def read_request(request: Fields) -> Json:
-    """Return the settings of a request's generation_kwargs, a short spelling. Other names are logged once."""
-    found = {name: value for name, value in request.items() if name in names_of({})}
+    """Return the settings of a request's generation_kwargs, an unfolded short spelling. Other names are logged once."""
+    settings = flat_settings().keys() | CHOICES.keys()
+    found = unfolded(without_nones({name: value for name, value in request.items() if name in settings}))
     length = next((request[name] for name in _LENGTHS if request.get(name) is not None), None)
     samples, temperature = request.get("do_sample"), request.get("temperature")
     if not samples or temperature is not None:  # do_sample without a temperature leaves it to the model

@@ -1,5 +1,6 @@
 """Tasks: the prompts of a run over many, with their token ids and decoders."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
@@ -72,9 +73,10 @@ def _tokens(lm: LanguageModel, prompt: Prompt, how: dict[str, bool]) -> list[int
 
 def batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
     """Yield batches of tasks whose decoders differ in their seeds alone."""
-    kinds: dict[Decoder, list[Task]] = {}
+    kinds: dict[str, list[Task]] = {}
     for task in tasks:
         settings = replace(task.decoder.settings, seed=0)
-        kinds.setdefault(replace(task.decoder, settings=settings), []).append(task)
+        decoder = replace(task.decoder, settings=settings)
+        kinds.setdefault(json.dumps(decoder.to_plain()), []).append(task)
     for same in kinds.values():
         yield from (same[at : at + size] for at in range(0, len(same), size))

@@ -22,7 +22,7 @@ from starlette.types import Scope
 
 from surelock.decoding.decoder import Decoder, read_decoder
 from surelock.decoding.ends import written
-from surelock.decoding.spelling import check_owners, kinds_of
+from surelock.decoding.spelling import check_owners, flat_settings, kinds_of, unfolded, without_nones
 from surelock.errors import reason_of, shown
 from surelock.trace.lanes import alone
 from surelock.ui.addresses import client_of
@@ -193,10 +193,12 @@ def decoder_of(given: Fields) -> Decoder:
 
     Raises ValueError, which begins with the setting's name.
     """
-    values = {name: value for name, value in given.items() if value is not None or name in SHARED}
+    known = flat_settings()
+    values = {name: value for name, value in given.items() if value is not None or name not in known or name in SHARED}
+    values = unfolded(without_nones(values))
     values |= {name: None for name in NONE_IS_ZERO if values.get(name) == 0}
-    events = values.get("events", [])
-    if not isinstance(events, list) or len(events) > MOST_EVENTS:
+    events = values.get("events")
+    if events is not None and (not isinstance(events, list) or len(events) > MOST_EVENTS):
         raise ValueError(f"events must be a list of at most {MOST_EVENTS}")
     check_owners(values, kinds_of(values))
     return read_decoder(values)

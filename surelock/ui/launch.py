@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from surelock.arguments import Parser
+from surelock.decoding.outside import import_rules
 from surelock.engines.flags import add_engine_flag, add_weights_flag
 from surelock.environment import LOOPBACK, read_environment, spare_loopback, value_of
 from surelock.errors import first_line
@@ -81,6 +82,8 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keep-mb", type=float, default=limits.keep_mb, help=kept)
     seconds = "longest computation of one run (default: %(default).0f)"
     add("--run-seconds", type=float, default=limits.run_seconds, help=seconds)
+    rules = "rules and policies that the form offers, too"
+    add("--rules", nargs="+", default=[], metavar="PACKAGE.MODULE:CLASS", help=rules)
     names = "further host names of the server ('*' for any)"
     add("--allow-host", nargs="+", default=[], metavar="NAME", help=names)
     agents = "also serve /decode to agents as a tool (Model Context Protocol, at /gradio_api/mcp/)"
@@ -118,6 +121,10 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     if given.mcp and find_spec("mcp") is None:
         refuse("--mcp needs the package mcp (pip install mcp)")
     try:
+        for name in given.rules:
+            if ":" not in name:
+                raise ValueError(f"--rules must be package.module:Class, not {name!r}")
+            import_rules(name)
         limits = Limits(given.keep_mb, given.run_seconds)
         models = Models(given.model, given.device_map, given.engine, given.weights, not in_browsers, given.tokenizer)
     except ValueError as error:

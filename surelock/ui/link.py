@@ -96,7 +96,9 @@ def _read_settings(link: Link, query: Mapping[str, str], taken: Fields) -> None:
 def read_text(name: str, text: str) -> Any:
     """Return the value of a shared setting from its text in a link. Raises ValueError for a value out of range."""
     setting = SHARED[name]
-    value = setting.read(name, text)
+    if setting.kind == "flag" and text not in ("true", "false"):
+        raise ValueError(f"{name} must be true or false")
+    value = setting.checked(name, setting.parsed(text))
     if setting.offered and value > setting.offered[1]:
         raise ValueError(f"{name} must be at most {setting.offered[1]:g}")
     return value

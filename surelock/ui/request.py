@@ -95,11 +95,16 @@ def lanes_in(value: Any) -> Any:
 def read_shared(values: Fields) -> DecodeSettings:
     """Return the settings that all lanes share.
 
-    values: the values of the form's fields; whole numbers may be floats, numbers texts.
+    values: the values of the form's fields; whole numbers may be floats or digits.
 
     Raises ValueError, one sentence that begins with the field's name.
     """
-    return from_plain(DecodeSettings, values)
+    return from_plain(DecodeSettings, {name: digits(value) for name, value in values.items()})
+
+
+def digits(value: Any) -> Any:
+    """Return a text of digits as a number, and any other value unchanged."""
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
 
 
 def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:

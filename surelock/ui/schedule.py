@@ -12,6 +12,7 @@ from typing import Any
 
 from surelock.decoding.recommended import block_choices, nearest_block
 from surelock.decoding.settings import DecodeSettings, Setting, described
+from surelock.ui.request import digits
 from surelock.values import Fields, frozen
 
 SHARED: dict[str, Setting] = dict(described(DecodeSettings))
@@ -63,11 +64,6 @@ class Fitted:
     values: dict[str, int]
     blocks: list[int]
     said: dict[str, str]
-
-
-def digits(value: Any) -> Any:
-    """Return a text of digits as a number, and any other value unchanged."""
-    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
 
 
 def not_whole(value: Any) -> str:

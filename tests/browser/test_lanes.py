@@ -1,6 +1,7 @@
 """Lanes on the page: one to four lanes, a chosen reference, comparisons under their own names."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.browser.actions import (
     until,
     visit,
 )
-from tests.browser.server import App
+from tests.browser.server import ROOT, App, serve, wait_for_model
 
 FOUR = ["everything", "surelock", "threshold", "dual-cache"]
 NAMES = ["Every token", "SureLock", "Parallel threshold", "Dual cache"]
@@ -90,6 +91,26 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
     how = page.locator(".sl-side-more header p").nth(3).inner_text()
     assert how.startswith("Computes every position when a block begins")
     assert [url for url in asked if url.startswith("http")] == []
+
+
+def test_a_rule_from_outside_races_three_others(page: Page, tmp_path: Path) -> None:
+    """The guide's rule, which `--rules` names: chosen in the form, computed by the server, in the export."""
+    guide = (ROOT / "docs" / "researchers.md").read_text("utf-8")
+    (tmp_path / "my_rules.py").write_text(guide.split("```python\n")[1].split("```")[0], "utf-8")
+    program = [sys.executable, str(ROOT / "app.py"), "--rules", "my_rules:NowAndThen"]
+    with serve(command=program, cwd=tmp_path, log=tmp_path / "log") as app:
+        wait_for_model(app)
+        visit(page, app.url, lanes=json.dumps(FOUR), gen_length=16)
+        page.locator("select.sl-lane-preset").first.select_option("my_rules:NowAndThen")
+        run_to_end(page)
+        document = json.loads(exported(page, tmp_path).read_text("utf-8"))
+    first = document["header"]["lanes"][0]
+    assert (
+        first["compute"] == {"kind": "my_rules:NowAndThen", "period": 4}
+        and first["name"] == "Written rows now and then 4"
+    )
+    rows = [sum(r["computed"][1::2]) for r in document["records"] if r["lane"] == first["id"]]
+    assert rows[4] == rows[0] > rows[1] > rows[2] > rows[3]
 
 
 def test_a_paused_run_is_touched_and_its_race_goes_on_afterwards(page: Page, app: App) -> None:

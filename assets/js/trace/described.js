@@ -4,6 +4,11 @@ const place = globalThis.document?.getElementById("sl-settings");
 /** {settings, compute: {kind: {label, sentence, settings}}, unmask: {kind: ...}}, as surelock/decoding/described.py says. */
 export const described = place ? JSON.parse(place.textContent) : { settings: {}, compute: {}, unmask: {} };
 
+// A rule from outside is found by the kind, too, that it has in traces of version 4. The form lists it once.
+for (const table of [described.compute, described.unmask])
+  for (const told of Object.values(table))
+    if (told.was && !(told.was in table)) Object.defineProperty(table, told.was, { value: told });
+
 /** A number as it is written everywhere: 0.5, 5e-4, 1e-8. */
 export function number(x) {
   if (x === "inf" || x === Infinity) return "∞";

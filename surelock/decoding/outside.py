@@ -1,0 +1,64 @@
+"""Rules and policies from outside the package, which flags name as `package.module:Class`."""
+
+import os
+import re
+import sys
+from dataclasses import is_dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from surelock.decoding.compute import ComputeRule
+from surelock.decoding.rules import COMPUTE, TABLES, UNMASK, kind_of
+from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.spelling import flat_names, flat_settings
+from surelock.decoding.unmasking import UnmaskPolicy
+from surelock.errors import nearest
+
+
+def import_rules(text: str) -> None:
+    """Import the classes that a flag names and add them to the tables.
+
+    The form of the page, `/decode`, replays and files of prompts then know them. Raises ValueError, which names the
+    class and what it lacks.
+    """
+    for name, attribute in re.findall(r"([\w.]+):(\w+)", text):
+        module = _imported(name)
+        if not hasattr(module, attribute):
+            raise ValueError(f"the module {name} has no {attribute!r}{nearest(attribute, vars(module))}")
+        made = getattr(module, attribute)
+        _check(attribute, made)
+        TABLES["compute" if issubclass(made, ComputeRule) else "unmask"][kind_of(made)] = made
+        flat_settings.cache_clear()
+
+
+def _check(name: str, made: Any) -> None:
+    """Raise ValueError, which says what a rule or a policy lacks."""
+    if not (isinstance(made, type) and issubclass(made, ComputeRule | UnmaskPolicy) and is_dataclass(made)):
+        raise ValueError(f"{name} is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy")
+    if missing := [each for each in ("kind", "label", "sentence") if not isinstance(getattr(made, each, None), str)]:
+        raise ValueError(f"{name} needs a {missing[0]}: a text")
+    try:
+        names = dict(flat_names(made))
+    except TypeError as error:
+        raise ValueError(f"{name} cannot be made without arguments: each setting needs a default ({error})") from error
+    own = kind_of(made)
+    others = (DecodeSettings, *(choice for kind, choice in (COMPUTE | UNMASK).items() if kind != own))
+    if twice := sorted(names.keys() & {short for choice in others for short, _ in flat_names(choice)}):
+        flat = f'flat="{made.kind}_{twice[0]}"'
+        raise ValueError(f"{name} has a setting {twice[0]!r} as another kind has: add {flat} to its setting(...)")
+
+
+def _imported(name: str) -> ModuleType:
+    """The module of a name, which may lie in the current folder. No other module is taken from there."""
+    folder = os.getcwd()
+    added = folder not in sys.path
+    if added:
+        sys.path.append(folder)
+    try:
+        return import_module(name)
+    except (ImportError, ValueError) as error:  # ValueError: an empty name
+        raise ValueError(f"the module {name!r} cannot be imported: {error}") from error
+    finally:
+        if added:
+            sys.path.remove(folder)
