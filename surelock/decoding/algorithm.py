@@ -101,14 +101,11 @@ class Run:
 
         Raises ValueError for an event that does not fit the state of the run.
         """
-        if self._plan is None:
-            if not self.schedule.running.any():
-                refuse_later(self.events, self._next)
-                return None
-            self._plan = self._next_plan()
-        return self._plan
-
-    def _next_plan(self) -> Plan:
+        if self._plan is not None:
+            return self._plan
+        if not self.schedule.running.any():
+            refuse_later(self.events, self._next)
+            return None
         canvas, state, settings = self.canvas, self.state, self.settings
         state.step = self._next  # line 5: t
         state.alive = self.schedule.running[canvas.sequence]
@@ -127,7 +124,7 @@ class Run:
         watches, compares = self._watched(slots)
         forgotten = np.concatenate((NONE, *self.forgotten))
         self.forgotten.clear()
-        return Plan(  # line 8: compute these rows
+        self._plan = Plan(  # line 8: compute these rows
             step=state.step,
             slots=slots,
             counts=np.bincount(canvas.sequence[slots], minlength=canvas.batch).tolist(),
@@ -143,6 +140,7 @@ class Run:
             cfg_scale=settings.cfg_scale,
             top_k=self.top_k,
         )
+        return self._plan
 
     def _watched(self, slots: Slots) -> tuple[Flags, Flags]:
         """Which rows [R] keep their posterior p_t, and which of these have a KL from the one before."""

@@ -95,28 +95,23 @@ class Steps(Iterator[Step]):
             raise StopIteration
         step = None
         try:
-            step = self._step()
+            memory = self.memory
+            begun = time.perf_counter()
+            plan = self.run.plan()
+            if plan is None:
+                raise StopIteration
+            self.plan = plan
+            planned = time.perf_counter() - begun
+            reading = self._engine.read(memory, plan)
+            begun = time.perf_counter()
+            taken = self.run.take(reading)
+            seconds = planned + reading.seconds + time.perf_counter() - begun
+            logits = self._engine.logits(memory, _committed(self.run, plan, taken)) if self._keep_logits else None
+            step = replace(taken, seconds=seconds, commit_logits=logits)
+            return step
         finally:
             if step is None:
                 self.close()
-        if step is None:
-            raise StopIteration
-        return step
-
-    def _step(self) -> Step | None:
-        memory = self.memory
-        begun = time.perf_counter()
-        plan = self.run.plan()
-        if plan is None:
-            return None
-        self.plan = plan
-        planned = time.perf_counter() - begun
-        reading = self._engine.read(memory, plan)
-        begun = time.perf_counter()
-        step = self.run.take(reading)
-        seconds = planned + reading.seconds + time.perf_counter() - begun
-        logits = self._engine.logits(memory, _committed(self.run, plan, step)) if self._keep_logits else None
-        return replace(step, seconds=seconds, commit_logits=logits)
 
     def close(self) -> None:
         """Give the memory back. The run goes on no further."""

@@ -14,7 +14,7 @@ from operator import index
 from typing import Any, ClassVar
 
 from surelock.errors import cut, nearest, shown
-from surelock.values import frozen
+from surelock.values import Fields, Json, frozen
 
 _KEY = "setting"
 _MOST_WHOLE = 2**53  # JSON readers that use float64 round larger numbers
@@ -234,7 +234,7 @@ class Described:
     __post_init__ = check
 
 
-def to_plain(settings: Any) -> dict[str, Any]:
+def to_plain(settings: Any) -> Json:
     """Return the described fields as JSON values: infinities as text, a nested group as a mapping."""
     return {name: _plain(getattr(settings, name)) for name, _ in described(type(settings))}
 
@@ -247,7 +247,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else to_plain(value)
 
 
-def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
+def from_plain(kind: type, plain: Fields) -> Any:
     """Return the settings object of a mapping that `to_plain` has made; whole numbers may be floats.
 
     A missing field has its default. Raises ValueError, which names the field, for an unknown name and for a value out

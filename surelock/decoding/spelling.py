@@ -118,7 +118,10 @@ def nested(values: Fields) -> Json:
     Unknown names, and settings of kinds that are not chosen, are left out. Raises ValueError, which names the setting.
     """
     values = unfolded(values)
-    rules, policies = ([_filled(choice, part, values) for part in _chosen(choice, values)] for choice in DEFAULTS)
+    rules, policies = (
+        [_put(part, class_of(choice, part.get("kind")), values) for part in _chosen(choice, values)]
+        for choice in DEFAULTS
+    )
     if len(rules) > 2:
         raise ValueError(f"compute can be one rule or two together, not {len(rules)}")
     shared = values.get("settings") or {}
@@ -128,10 +131,6 @@ def nested(values: Fields) -> Json:
         "unmask": policies[0],
         "events": values.get("events"),
     }
-
-
-def _filled(choice: str, part: Fields, values: Fields) -> Json:
-    return _put(part, class_of(choice, part.get("kind")), values)
 
 
 def _put(part: Fields, kind: type, values: Fields) -> Json:

@@ -167,11 +167,6 @@ def check_blocks(settings: DecodeSettings) -> None:
             raise ValueError(f"steps ({settings.steps}) must be a multiple of the number of blocks ({blocks})")
 
 
-def even_quotas(masks: int, steps: int) -> list[int]:
-    """Return an even share of the masks for each step; the first steps share the remainder."""
-    return [masks // steps + (step < masks % steps) for step in range(steps)]
-
-
 def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, block_size: int | None) -> list[_Block]:
     part, start = canvas.parts[b], int(canvas.generated_from[b])
     whole = part.stop - start
@@ -187,21 +182,17 @@ def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, bl
         begun = part.start + ((start - part.start) // length + 1) * length  # of the block behind the one with `start`
     spans = pairwise([start, *range(begun, part.stop, length), part.stop])
     found = [(span, masks) for span in spans if (masks := int(canvas.masked[slice(*span)].sum()))]
-    steps = _steps([masks for _, masks in found], b, settings)
-    return [_Block(*span, quotas(masks, each)) for (span, masks), each in zip(found, steps, strict=True)]
-
-
-def _steps(masks: list[int], b: int, settings: DecodeSettings) -> list[int]:
-    """The steps of each block. masks: those of each."""
-    blocks, most = len(masks), sum(masks)
+    ends = np.cumsum([masks for _, masks in found])  # masks up to the end of each block
+    blocks, most = len(found), int(ends[-1])
     steps = settings.steps or most
     if steps < blocks:
         lie = f"the masks of prompt {b} lie in {blocks} blocks"
         raise ValueError(f"steps ({steps}) are too few: {lie}, and each takes a step")
     if steps > most:
         raise ValueError(f"steps ({steps}) are too many: prompt {b} has {most} masks, and each step writes one")
-    further = np.cumsum(masks) - np.arange(1, blocks + 1)  # masks up to the end of each, without one of each
-    return (1 + np.diff((steps - blocks) * further // max(1, most - blocks), prepend=0)).tolist()
+    further = ends - np.arange(1, blocks + 1)  # without one mask of each block, which has a step by itself
+    shares = 1 + np.diff((steps - blocks) * further // max(1, most - blocks), prepend=0)
+    return [_Block(*span, quotas(masks, share)) for (span, masks), share in zip(found, shares.tolist(), strict=True)]
 
 
 class State:

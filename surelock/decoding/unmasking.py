@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.settings import Described, setting
-from surelock.decoding.state import NONE, Canvas, Slots, State, even_quotas
+from surelock.decoding.state import NONE, Canvas, Slots, State
 from surelock.decoding.step import Flags, Reading
 from surelock.values import Whole, frozen
 
@@ -62,8 +62,11 @@ class UnmaskPolicy(Described):
     measures: ClassVar[tuple[str, ...]] = ()
 
     def quotas(self, masks: int, steps: int) -> list[int]:
-        """Return the number of commits of each step of a block with so many masks and so many of the run's steps."""
-        return even_quotas(masks, steps)
+        """Return the number of commits of each step of a block with so many masks and so many of the run's steps.
+
+        Default: an even share of the masks; the first steps share the remainder.
+        """
+        return [masks // steps + (step < masks % steps) for step in range(steps)]
 
     def takes_back(self, state: State, b: int) -> Slots:
         """Return the written slots of sequence b that are masked again before the step, int64. Default: none."""
@@ -339,7 +342,7 @@ class Remask(UnmaskPolicy):
     )  # fmt: skip
 
     def quotas(self, masks: int, steps: int) -> list[int]:
-        even, begins = even_quotas(masks, steps), self._begins(steps)
+        even, begins = UnmaskPolicy.quotas(self, masks, steps), self._begins(steps)
         return [*even[:begins], *[self.taken_back] * steps, *even[begins:]]
 
     def takes_back(self, state: State, b: int) -> Slots:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.config import NetworkConfig
-from surelock.values import frozen
+from surelock.values import Json, Whole, frozen
 
 _LEAST_CAPABILITY = (8, 0)  # of a GPU that has flash attention
 _LARGEST_HEAD = 256
@@ -56,7 +56,7 @@ def has_varlen(config: NetworkConfig, dtype: torch.dtype, device: torch.device) 
 
 
 def segment_arrays(
-    config: NetworkConfig, positions: NDArray[np.int64], counts: Sequence[int], lengths: Sequence[int]
+    config: NetworkConfig, positions: Whole, counts: Sequence[int], lengths: Sequence[int]
 ) -> dict[str, NDArray[np.int32]]:
     """Return the arrays of `Segments`, by name. counts, lengths: the rows and the slots of each sequence."""
     rows, starts = (np.cumsum([0, *each]) for each in (counts, lengths))
@@ -75,7 +75,7 @@ def segment_arrays(
 
 def attend_segments(q: Tensor, keys: Tensor, values: Tensor, segments: Segments) -> Tensor:
     """Attend from q [R, n_heads, head_size] to slots [slots, n_kv_heads, head_size], in one kernel: the shape of q."""
-    more: dict[str, Any] = {} if segments.seen is None else {"seqused_k": segments.seen}
+    more: Json = {} if segments.seen is None else {"seqused_k": segments.seen}
     if "enable_gqa" in parameters():  # torch without it takes any number of key/value heads
         more["enable_gqa"] = q.shape[1] != keys.shape[1]
     most = segments.most_rows, segments.most_seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from surelock.config import NetworkConfig
 from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Whole
 from surelock.engines.attention import Segments, segment_arrays
-from surelock.values import frozen
+from surelock.values import Fields, frozen
 
 _ALIGNED = 16  # bytes
 _LEAST_STEP = 64  # slots
@@ -62,7 +62,7 @@ class Rows:
         read_rows, read_starts, read_seen: the same of the read rows, if both are given.
     """
 
-    arrays: Mapping[str, Any]
+    arrays: Fields
     counts: list[int]  # the number of rows of each sequence
     lengths: list[int]  # the number of positions of each sequence
     read_counts: list[int] = field(default_factory=list)  # the number of read rows of each, if `read` is given

@@ -52,7 +52,10 @@ class Lender(Generic[M]):
         nbytes: what one to be made will take. Idle memories of other keys make room for it.
         """
         with self._lock:
-            memory = self._found(key)
+            memories = self._idle.pop(key, [])
+            memory = memories.pop() if memories else None
+            if memories:
+                self._idle[key] = memories  # used now
             if memory is None:
                 self._make_room(nbytes)
         if memory is None:
@@ -71,15 +74,6 @@ class Lender(Generic[M]):
     def nbytes(self) -> int:
         """The bytes that idle memories take."""
         return sum(memory.nbytes for memories in self._idle.values() for memory in memories)
-
-    def _found(self, key: Hashable) -> M | None:
-        memories = self._idle.pop(key, [])
-        if not memories:
-            return None
-        memory = memories.pop()
-        if memories:
-            self._idle[key] = memories  # used now
-        return memory
 
     def _make_room(self, coming: int) -> None:
         """Drop the memories of the keys used least recently, until `coming` more bytes are within the limit."""

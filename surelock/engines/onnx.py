@@ -213,18 +213,15 @@ class OnnxEngine:
             return self._network
 
     def memory(self, layout: Layout, keep_logits: bool = False) -> Memory:
-        make = partial(Memory, self._parts, self.config, layout, keep_logits, self._rows)
-        key = layout, keep_logits, self._rows
-        return self._lender.lend(key, self._memory_bytes(layout, keep_logits), make)
-
-    def release(self, memory: Memory) -> None:
-        self._lender.take_back(memory)
-
-    def _memory_bytes(self, layout: Layout, keep_logits: bool) -> int:
         config, slots = self.config, sum(layout.lengths)
         width = 2 * config.n_layers * config.n_kv_heads * config.head_size
         tables = (1 + keep_logits) * slots + min(self._rows, slots)
-        return 4 * (layout.passes * slots * width + tables * config.vocab_size)
+        nbytes = 4 * (layout.passes * slots * width + tables * config.vocab_size)
+        key = layout, keep_logits, self._rows
+        return self._lender.lend(key, nbytes, partial(Memory, self._parts, config, *key))
+
+    def release(self, memory: Memory) -> None:
+        self._lender.take_back(memory)
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
         begun, beside = time.perf_counter(), 0.0

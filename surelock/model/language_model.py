@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from surelock.config import NetworkConfig, Shape
 from surelock.model.encoding import Encoder
-from surelock.values import frozen
+from surelock.values import Json, frozen
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -39,7 +39,7 @@ class LanguageModel:
     mask_id: int
     pad_id: int
     ends: tuple[int, ...] = ()
-    generation: dict[str, Any] = field(default_factory=dict)
+    generation: Json = field(default_factory=dict)
     stop: str = ""
     weights: str = ""
     shape: Shape = field(init=False, repr=False, compare=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from surelock.errors import CheckpointError, shown
 from surelock.model.families import CONFIG, GENERATION, Family, read_json
+from surelock.values import Fields, Json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -19,12 +20,12 @@ _MASKS = ("<|mdm_mask|>", "[MDM_MASK]", "<|mask|>", "<|MASK|>", "<[MASK]>", "<MA
 
 
 def special_ids(
-    config: Mapping[str, Any],
+    config: Fields,
     vocab_size: int,
     tokenizer: PreTrainedTokenizerBase | None,
     family: Family,
     directory: Path,
-) -> dict[str, Any]:
+) -> Json:
     """Return `mask_id`, `pad_id` and `ends` of a checkpoint.
 
     A source may name an id, a list, or none (null, -1, an empty list). Ends and padding come from config.json and

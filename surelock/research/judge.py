@@ -18,7 +18,7 @@ from surelock.loading import check_name, find_device
 from surelock.model.encoding import encoding
 from surelock.model.tokenizer import reading
 from surelock.research.runner import fingerprint
-from surelock.values import frozen
+from surelock.values import Json, frozen
 
 # What transformers raises for damaged files, from a number of heads that is 0 to a list where a table should be.
 _DAMAGES = (
@@ -126,7 +126,7 @@ class Judge:
             raise ValueError("a token's logits depend on those after it")
 
 
-def _place(name: str) -> tuple[str, dict[str, Any]]:
+def _place(name: str) -> tuple[str, Json]:
     """The arguments of `from_pretrained`: for a GGUF file its folder and its name."""
     check_name(name)
     file = Path(name)

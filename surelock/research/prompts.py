@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from surelock.model.language_model import LanguageModel
 from surelock.places import ASSETS
 from surelock.research.runner import Cell, file_of
+from surelock.values import Json
 
 OPENINGS = ASSETS / "results" / "openings.txt"
 
@@ -71,7 +72,7 @@ def read_lines(path: Path) -> list[str]:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
-def read_records(path: Path, fields: Iterable[str]) -> list[dict[str, Any]]:
+def read_records(path: Path, fields: Iterable[str]) -> list[Json]:
     """The objects of a JSONL file. Raises ValueError when a line is none or lacks one of the fields."""
     records = []
     for number, line in enumerate(read_lines(path), start=1):

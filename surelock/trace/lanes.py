@@ -10,7 +10,7 @@ from surelock.decoding.compute import Everything
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.presets import PRESETS
 from surelock.errors import shown
-from surelock.values import frozen
+from surelock.values import Json, frozen
 
 MOST = 4
 
@@ -24,7 +24,7 @@ class Lane:
     decoder: Decoder
     parent: str | None = None  # the id of the lane that it branched from; None if it did not
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> Json:
         return {"id": self.id, "name": self.name, **self.decoder.to_plain(), "parent": self.parent}
 
     @classmethod

@@ -13,7 +13,7 @@ from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.trace.format import TOP_K
 from surelock.trace.lanes import Lane, check_field
-from surelock.values import frozen
+from surelock.values import Fields, frozen
 
 
 @frozen
@@ -39,7 +39,7 @@ class Beginning(NamedTuple):
     step: int
 
 
-NOWHERE: Mapping[str, Any] = MappingProxyType({})
+NOWHERE: Fields = MappingProxyType({})
 
 #: What a race yields at once: a step of each lane that still runs; nothing once the steps are over; then errors.
 Round = list[LaneStep | Errors]

@@ -7,13 +7,14 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from surelock.errors import nearest, without_paths
 from surelock.model.families import CONFIG, family_of, read_json, shape_of
 from surelock.model.generation import generation_of
 from surelock.model.trial import check_tokenizer
 from surelock.places import ASSETS, is_hub_id, label_of
+from surelock.values import Json
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
@@ -131,7 +132,7 @@ class Models:
             return "ready"
         return self._failed.get(label, "loading")
 
-    def recommended(self, label: str) -> dict[str, Any]:
+    def recommended(self, label: str) -> Json:
         """Return the settings that the model's files recommend, a short spelling. Local files are read before the
         weights are loaded.
         """

@@ -128,3 +128,18 @@ test("numbers, times and shares in words", () => {
   );
   assert.equal(sameText({ words: 2 }), "the same text for the first 2 words");
 });
+
+test("a rule from outside is found, but not listed, by the kind that it has in traces of version 4", async () => {
+  const outside = { label: "Odd", was: "odd", settings: { gap: { label: "Gap" } } };
+  const told = { settings: {}, compute: { lock: { label: "Lock" }, "odd_rules:Odd": outside }, unmask: {} };
+  globalThis.document = { getElementById: () => ({ textContent: JSON.stringify(told) }) };
+  const page = await import("../../assets/js/trace/described.js?page");
+  delete globalThis.document;
+  assert.deepEqual(Object.keys(page.described.compute), ["lock", "odd_rules:Odd"]);
+  const lane = (kind) => ({ compute: { kind, gap: 2 }, unmask: { kind: "entropy" }, settings: {} });
+  assert.deepEqual(page.facts(lane("odd")), page.facts(lane("odd_rules:Odd")));
+  assert.deepEqual(page.facts(lane("odd")).slice(0, 2), [
+    ["Computes", "Odd"],
+    ["Gap", "2"],
+  ]);
+});

@@ -210,24 +210,17 @@ export class Run {
   /** What single candidates must not become, an end of the text before given words and what repeats an n-gram: numbers
    * among the choosers, ascending, and tokens. */
   #barred(choosers) {
-    const inner = place(choosers, this.canvas.given_until);
+    const { canvas, settings } = this;
+    const inner = place(choosers, canvas.given_until);
     const pairs = Array.from({ length: inner }, (_, row) => this.#ends.map((token) => [row, token])).flat();
-    if (this.settings.no_repeat_ngram_size) {
-      pairs.push(...this.#repeats(choosers));
+    if (settings.no_repeat_ngram_size) {
+      for (const [position, token] of repeatingTokens(canvas.tokens, canvas.masked, settings.no_repeat_ngram_size)) {
+        const row = place(choosers, position);
+        if (choosers[row] === position && !this.#ends.includes(token)) pairs.push([row, token]);
+      }
       pairs.sort(([p, t], [q, u]) => p - q || t - u);
     }
     return [0, 1].map((side) => Int32Array.from(pairs, (pair) => pair[side]));
-  }
-
-  /** What `no_repeat_ngram_size` forbids: [number among the choosers, token], .... */
-  #repeats(choosers) {
-    const { canvas, settings } = this;
-    const pairs = [];
-    for (const [position, token] of repeatingTokens(canvas.tokens, canvas.masked, settings.no_repeat_ngram_size)) {
-      const row = place(choosers, position);
-      if (choosers[row] === position && !this.#ends.includes(token)) pairs.push([row, token]);
-    }
-    return pairs;
   }
 
   /** Commit what the policy takes, and move the schedule on. Returns the slots committed. */

@@ -35,7 +35,7 @@ def record(lm: LanguageModel) -> Json:
     """
     decoder = recommended(lm.generation, {"gen_length": 256, "steps": 256})
     prompt = lm.encode(OPENING)
-    steps = decode(lm, [prompt], decoder.settings, compute=decoder.compute, unmask=decoder.unmask)
+    steps = decode(lm, [prompt], **decoder.keywords())
     unmask = [-1] * decoder.settings.gen_length
     lock = [-1] * (len(prompt) + len(unmask))
     for step in steps:
@@ -43,8 +43,13 @@ def record(lm: LanguageModel) -> Json:
             unmask[position - len(prompt)] = step.index
         for position in np.flatnonzero(step.newly_locked[0]):
             lock[position] = step.index
-    counted = {"model": lm.name, "steps": decoder.settings.total_steps, "prompt_length": len(prompt)}
-    return counted | {"unmask": unmask, "lock": lock}
+    return {
+        "model": lm.name,
+        "steps": decoder.settings.total_steps,
+        "prompt_length": len(prompt),
+        "unmask": unmask,
+        "lock": lock,
+    }
 
 
 @frozen(kw_only=True)
