@@ -4,8 +4,6 @@ A library ends at a wrong value with a traceback, at its import or at the first 
 a sentence that names the variable and what would be right.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Attention of the rows of a step, whose sequences have different numbers of rows."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from functools import lru_cache

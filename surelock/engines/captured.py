@@ -4,8 +4,6 @@ A graph has a fixed number of rows, a multiple of 64. A step fills its rows up w
 the spare slot of the cache. All graphs of a memory are captured when it is made: a run waits for none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol

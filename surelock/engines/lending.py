@@ -1,7 +1,5 @@
 """Memories that an engine lends to runs: what a run gives back serves the next one of the same size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Generic, Protocol, TypeVar

@@ -4,8 +4,6 @@ The logits of a chunk are computed and read. Those of watched rows are kept in t
 log-sum-exp: this is the posterior without loss, in bfloat16 at half the memory of float32 probabilities.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext

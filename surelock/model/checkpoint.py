@@ -1,7 +1,5 @@
 """Checkpoints on disk: safetensors in the layout of a family, read into a Network."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

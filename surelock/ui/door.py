@@ -1,7 +1,5 @@
 """The routes of runs: a run is requested, read as a stream of events, and stopped."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import secrets

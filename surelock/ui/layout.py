@@ -1,7 +1,5 @@
 """The page: puts the form, the stage and the events together, and the public endpoint beside them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

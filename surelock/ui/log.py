@@ -4,8 +4,6 @@ A message holds what its author filled in: a prompt, the name of a tool, a value
 libraries' messages only the unfilled text is written and where it stands, and of errors the type and the lines of code.
 """
 
-from __future__ import annotations
-
 import linecache
 import logging
 import os
