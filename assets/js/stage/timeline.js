@@ -166,7 +166,7 @@ export class Timeline {
   seek(step, least = 0) {
     this.pause();
     this.step = Math.min(Math.max(least, step), this.last); // -1 as long as there is none
-    this.follow = this.live && this.step >= this.trace.race.front;
+    this.follow = this.live && this.step === this.trace.race.front; // beside a lane that grows another one may be further
     this.held = !this.follow;
     this.show();
     this.onSeek();
