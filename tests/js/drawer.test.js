@@ -88,7 +88,8 @@ test("a confidence is no finer than the record's 255 steps", async () => {
   const { stage } = await open("", { recorded: STORIES });
   const { inspector } = stage.drawer;
   for (const cell of [20, 60, 140]) {
-    inspector.draw(cell, 30);
+    inspector.turnTo(cell);
+    inspector.draw(30);
     for (const { facts } of inspector.columns)
       assert.match(facts.textContent, /Confidence(\d{2,3}|\d\.\d) %KL/, "as the likely tokens below it");
   }

@@ -52,11 +52,11 @@ test("an outline stands for a second where a cell becomes another, then fades to
   const trace = touched();
   const wave = new Wave(touchesOf(trace), () => {});
   assert.deepEqual([...otherAt(wave.pair, 0)], [0, 0, 1, 0]);
-  assert.deepEqual([...wave.levels(0, 0)], [0, 0, LEVELS, 0]);
+  assert.deepEqual([...wave.levels(wave.pair.touched, 0, 0)], [0, 0, LEVELS, 0]);
   assert.equal(frames.length, 1);
-  assert.deepEqual([...wave.levels(1, 900)], [0, 0, LEVELS, LEVELS]);
-  assert.deepEqual([...wave.levels(1, 3000)], [0, 0, 1, 1]);
-  assert.deepEqual([...wave.levels(-1, 3100)], [0, 0, 0, 0]);
+  assert.deepEqual([...wave.levels(wave.pair.touched, 1, 900)], [0, 0, LEVELS, LEVELS]);
+  assert.deepEqual([...wave.levels(wave.pair.touched, 1, 3000)], [0, 0, 1, 1]);
+  assert.deepEqual([...wave.levels(wave.pair.touched, -1, 3100)], [0, 0, 0, 0]);
   assert.equal(digitsOf([1, 2, 3]).length, 8);
   delete globalThis.requestAnimationFrame;
   delete globalThis.matchMedia;

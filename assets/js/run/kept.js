@@ -17,6 +17,10 @@ export class Kept {
   /** onProblem(sentence) is called once, where nothing can be kept. */
   constructor({ onProblem, tab = new Tab() }) {
     Object.assign(this, { onProblem, tab });
+    page.follow(["runs"], ({ runs }) => {
+      const last = runs.at(-1);
+      if (last && !last.kept) this.keepTrace(last.trace, last.source);
+    });
   }
 
   /** [{id, source, document}, ...], the oldest first. */
