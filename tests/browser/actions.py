@@ -163,12 +163,13 @@ def true_states(document: dict[str, Any], lane: int, step: int) -> list[int]:
     """
     header = document["header"]
     own = header["lanes"][lane]["id"]
-    masked = [False] * len(header["prompt_tokens"]) + [True] * (header["length"] - len(header["prompt_tokens"]))
+    prompt = [token == header["mask_id"] for token in header["prompt_tokens"]]
+    masked = prompt + [True] * (header["length"] - len(prompt))
     locked, computed = [False] * header["length"], [True] * header["length"]
     for record in document["records"]:
         if record["lane"] != own or record["step"] > step:
             continue
-        for position in record.get("masked", ()):
+        for position in (*record.get("masked", ()), *record.get("taken_back", ())):
             masked[position] = True
         for position, _ in (*record.get("written", ()), *record["unmasked"]):
             masked[position] = False

@@ -5,7 +5,7 @@ import { besideParents } from "../run/branching.js";
 import { hides, page } from "../run/state.js";
 import { VALUES } from "../trace/values.js";
 import { Cells } from "./cells.js";
-import { LongText } from "./longtext.js";
+import { LongText, readable } from "./longtext.js";
 import { Side } from "./side.js";
 
 const GAP = 8; // pixels between the parts of the first screen
@@ -51,7 +51,8 @@ export class Floor {
 
   resize(trace) {
     const tall = this.#tallest();
-    for (const side of this.sides) side.resize(trace.n, this.colours, { whole: this.long.whole, tall });
+    for (const side of this.sides)
+      side.resize(trace.n, this.colours, { whole: this.long.whole, tall, readable: readable() });
     this.long.measure();
   }
 

@@ -1,9 +1,9 @@
 // One lane on the stage: its name and clock, its grid, its raster, its text.
 
-import { h, zoomOf } from "../dom.js";
+import { h, setText, zoomOf } from "../dom.js";
 import { page } from "../run/state.js";
 import { choiceText, sentence } from "../trace/described.js";
-import { parting, prose, proseFromFork } from "../trace/prose.js";
+import { parting, prose, proseFromFork, textOf } from "../trace/prose.js";
 import { Clock } from "./clock.js";
 import { Grid } from "./grid.js";
 import { gridKeys } from "./keys.js";
@@ -13,6 +13,8 @@ import { laneKinds } from "./legend.js";
 import { writeProse } from "./prose.js";
 import { Raster } from "./raster.js";
 import { gridName } from "./spoken.js";
+
+const UNDER = 140; // characters beneath cells that have no room for theirs
 
 export class Side {
   /** floor: see Floor, on which it stands. */
@@ -28,8 +30,9 @@ export class Side {
     this.raster = new Raster(lane);
     this.text = h("p.sl-text", { dir: "auto", tabindex: 0 }); // it scrolls: keys reach it
     this.details = h("details.sl-reading", { open: true }, h("summary", "The text"), this.text);
+    this.under = h("p.sl-under", { dir: "auto", hidden: !floor.long.whole }); // what cells without their text say
     this.parting = h("p.sl-parting", { dir: "auto" });
-    this.foot = h("div.sl-foot", this.raster.node);
+    this.foot = h("div.sl-foot", this.under, this.raster.node);
     const shown = page.now.touches?.original === lane ? `${lane.name}, as it was` : lane.name;
     const name = h("h2", { title: choiceText(lane.decoder) }, shown);
     const own = `sl-lane-${trace.colourOf(lane) + 1}`;
@@ -114,6 +117,7 @@ export class Side {
 
   /** how: {whole, tall}, see `layout`. */
   resize(n, colours, how) {
+    this.under.hidden = !how.whole;
     const width = this.canvas.clientWidth;
     if (width) {
       const { rows, h: row } = layout(n, width, how);
@@ -141,6 +145,8 @@ export class Side {
   /** What is beside the grid, at the cursor's step. reads: the text, too. */
   draw(trace, step, reads) {
     if (reads) this.#write(trace, step);
+    if (!this.under.hidden)
+      setText(this.under, textOf(trace, this.lane, trace.race.reached(this.lane, step)).slice(-UNDER));
     this.clock.draw(trace, step);
     this.raster.moveTo(trace, step);
   }
