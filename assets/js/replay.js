@@ -35,7 +35,7 @@ async function begin(root) {
 const parts = await begin(document.getElementById("sl-stage"));
 const { stage } = parts;
 embed(stage.root);
-stage.numbers.node.parentNode.append(stage.lessonsButton); // the page has it beside Run
+stage.numbers.counts.append(stage.lessonsButton); // the page has it beside Run
 followScheme();
 window.surelock = { ...parts, page };
 

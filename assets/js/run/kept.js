@@ -9,7 +9,7 @@ const MOST = 4_000_000; // characters of all runs together; browsers keep about 
 
 export class Kept {
   #reading = new Part(
-    () => import("../trace/reading.js"),
+    () => import("./reading.js"),
     ({ readTrace }) => readTrace,
     () => this.onProblem(MISSING),
   );
