@@ -35,8 +35,9 @@ def build(models: Models, calls: Calls, *, most: int, sources: Sequence[str] = (
         with gr.Sidebar(width=340, label="Settings", open=False):
             form = Form(models, most)
         head = f'<header id="sl-title">{TITLE}</header>'
+        place = f'<div class="sl-stage" data-sources="{" ".join(sources)}"></div>'
         stage = gr.HTML(
-            html_template=f'{head}<div class="sl-stage" data-sources="{" ".join(sources)}"></div>',
+            html_template=f'<div class="sl-page">{head}{place}</div>',
             js_on_load=(ASSETS / "js" / "load" / "stage.js").read_text("utf-8"),
             apply_default_css=False,
             elem_id="sl-stage-host",
