@@ -22,12 +22,13 @@ from surelock import DecodeSettings, LockRule, Replay
 from surelock.__main__ import main
 from surelock.config import LLADA_8B
 from surelock.decoding.choices import Decoder
+from surelock.decoding.recommended import recommended
 from surelock.engines import attention, break_even, captured, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.inputs import pack, unpack
 from surelock.model import network
 from surelock.research.bench import counts
-from surelock.research.bench.schedule import RecordedLocks, stretch
+from surelock.research.bench.schedule import OPENING, RECORDED, RecordedLocks, record, stretch
 
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
 SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
@@ -270,6 +271,27 @@ def test_a_run_read_by_the_compiled_functions_is_the_same(
         np.testing.assert_allclose(mine.kl, theirs.kl, rtol=1e-5, atol=1e-12)
         np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-12)
     assert bool(used) == (name != "unlocking")  # on a CPU its numbers are drawn for each token
+
+
+def test_the_recorded_schedule_commits_every_position_once_and_locks_none_before() -> None:
+    recorded = json.loads(RECORDED.read_text("utf-8"))
+    commits = recorded["unmask"]
+    assert sorted(commits) == list(range(recorded["steps"]))
+    locks = recorded["lock"][recorded["prompt_length"] :]
+    pairs = zip(commits, locks, strict=True)
+    assert all(lock == -1 or lock >= commit for commit, lock in pairs)
+
+
+def test_a_schedule_is_recorded_of_the_steps_in_which_each_position_stops_being_masked_and_unlocked() -> None:
+    lm = surelock.load("stories")
+    found = record(lm)
+    decoder = recommended(lm.generation, {"gen_length": found["steps"]})
+    steps = list(surelock.decode(lm, [OPENING], **decoder.keywords()))
+    masked = np.array([step.masked[0] for step in steps]).sum(axis=0)
+    unlocked = np.array([~step.locked[0] for step in steps]).sum(axis=0)
+    assert found["unmask"] == masked[found["prompt_length"] :].tolist()
+    assert found["lock"] == np.where(unlocked == len(steps), -1, unlocked).tolist()
+    assert found.keys() == json.loads(RECORDED.read_text("utf-8")).keys()
 
 
 def test_the_recorded_schedule_is_stretched_to_a_size() -> None:

@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -24,6 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from many import PROMPTS, Disk, Stopped, contents, load_once, run, words_of
 from test_javascript import needs_node, node
+from waiting import HANGS
 
 import surelock
 
@@ -102,6 +105,13 @@ def whole_lines(file: Path) -> list[bytes]:
     return file.read_bytes().split(b"\n")[:-1] if file.exists() else []
 
 
+def wait_for_a_line(file: Path) -> None:
+    end = time.monotonic() + HANGS
+    while not whole_lines(file):
+        assert time.monotonic() < end, f"nothing is written to {file}"
+        time.sleep(0.001)
+
+
 def read_whole_rows(file: Path) -> list[str]:
     """The ids of a CSV table, which may end in a half row."""
     with file.open(newline="", encoding="utf-8", errors="replace") as opened:
@@ -113,7 +123,7 @@ def read_whole_rows(file: Path) -> list[str]:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("table", TABLES)
 def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(table: str, how: signal.Signals, tmp_path: Path) -> None:
-    """At twenty moments of its duration: the same files, but for seconds."""
+    """At twenty moments of its duration and once its first result is written: the same files, but for seconds."""
     command = [sys.executable, str(Path(__file__).with_name("many.py"))]
     where = str(Path(__file__).parents[1])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": where}
@@ -121,12 +131,12 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(table: str, how: sig
     with subprocess.Popen(command, text=True, cwd=where, env=environment, **pipes) as forks:
         assert forks.stdin and forks.stdout
 
-        def decode(folder: Path, seconds: float | None = None) -> int:
-            """The status of the command, which gets a signal after some seconds."""
+        def decode(folder: Path, wait: Callable[[], object] | None = None) -> int:
+            """The status of the command, which gets a signal after a wait."""
             print(json.dumps(words_of(folder, table)), file=forks.stdin, flush=True)
             child = int(forks.stdout.readline())  # type: ignore[union-attr]
-            if seconds is not None:
-                time.sleep(seconds)
+            if wait is not None:
+                wait()
                 os.kill(child, how)
             print(file=forks.stdin, flush=True)
             return int(forks.stdout.readline())  # type: ignore[union-attr]
@@ -139,10 +149,14 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(table: str, how: sig
         killed = []
         for moment in range(20):
             folder = tmp_path / str(moment)
-            killed.append(decode(folder, duration * moment / 20) == -how)
+            killed.append(decode(folder, partial(time.sleep, duration * moment / 20)) == -how)
             duration *= 1 if killed[-1] else 0.8  # it was over before: the machine is faster than it was
             assert decode(folder) == 0
             assert contents(folder / "kept") == whole, moment
+        folder = tmp_path / "a result"
+        decode(folder, partial(wait_for_a_line, folder / "kept" / "o.jsonl"))
+        assert decode(folder) == 0
+        assert contents(folder / "kept") == whole
         forks.stdin.close()
         said = forks.stderr.read() if forks.stderr else ""
     assert sum(killed) >= 5 and " already" in said and "lack" not in said

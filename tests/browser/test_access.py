@@ -2,7 +2,7 @@
 
 import json
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.actions import drawn_states, seek, serious, settled, shows, until, visit
 from tests.browser.server import App
@@ -41,7 +41,9 @@ def test_a_question_mark_lists_the_keys(page: Page, app: App) -> None:
     expect(keys).to_be_visible()
 
 
-def test_the_summary_waits_while_a_cell_speaks(page: Page, app: App) -> None:
+def test_the_summary_waits_while_a_cell_speaks(browser: Browser, app: App) -> None:
+    context = browser.new_context(reduced_motion="reduce")  # a clock is one of all pages of a context
+    page = context.new_page()
     page.clock.install()  # summaries come every four seconds at most
     visit(page, app.url)
     seek(page, 30)
@@ -61,6 +63,7 @@ def test_the_summary_waits_while_a_cell_speaks(page: Page, app: App) -> None:
     expect(summary).to_contain_text("Step 51")
     label = page.locator("canvas.sl-grid").nth(1).get_attribute("aria-label") or ""
     assert "masked" in label and "locked" in label
+    context.close()
 
 
 def test_forced_colours_keep_what_colours_mean(page: Page, app: App) -> None:

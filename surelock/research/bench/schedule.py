@@ -1,24 +1,51 @@
 """A recorded schedule of commits and locks, stretched to a size whose weights are not there.
 
 When each position was unmasked and locked decides which rows lock when. All of the rule's arithmetic still runs.
+``python -m surelock.research.bench.schedule`` records it anew: a text of the embedded model.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.choices import Decoder
 from surelock.decoding.locking import LockRule
+from surelock.decoding.loop import decode
+from surelock.decoding.recommended import recommended
 from surelock.decoding.state import Slots, State
 from surelock.decoding.step import Reading
 from surelock.decoding.unmasking import Replay
+from surelock.loading import load
+from surelock.model.language_model import LanguageModel
 from surelock.places import ASSETS
 
 #: Of the embedded model, one text of 256 tokens under SureLock.
 RECORDED = ASSETS / "results" / "locks_stories_256.json"
+OPENING = "Once upon a time, there was a little girl named Lily. She"
+
+
+def record(lm: LanguageModel) -> dict[str, Any]:
+    """Decode OPENING as the model recommends, and return in which step each position was committed and locked.
+
+    Returns the number of steps, prompt_length, `unmask` [gen_length] and `lock` [prompt_length + gen_length]; a lock of
+    -1 never came.
+    """
+    decoder = recommended(lm.generation, {"gen_length": 256, "steps": 256})
+    prompt = lm.encode(OPENING)
+    steps = decode(lm, [prompt], decoder.settings, compute=decoder.compute, unmask=decoder.unmask)
+    unmask = [-1] * decoder.settings.gen_length
+    lock = [-1] * (len(prompt) + len(unmask))
+    for step in steps:
+        for position in np.flatnonzero(step.newly_unmasked[0]):
+            unmask[position - len(prompt)] = step.index
+        for position in np.flatnonzero(step.newly_locked[0]):
+            lock[position] = step.index
+    counted = {"model": lm.name, "steps": decoder.settings.total_steps, "prompt_length": len(prompt)}
+    return counted | {"unmask": unmask, "lock": lock}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +81,7 @@ def stretch(decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int)
         lock_prompt = lock_scaled[np.arange(len(prompt)) * prompt_length // len(prompt)]
         schedule.append(tuple(np.concatenate((lock_prompt, lock_generated)).tolist()))
     return replace(decoder, unmask=Replay(replay), compute=RecordedLocks(epsilon=rule.epsilon, at=tuple(schedule)))
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(json.dumps(record(load("stories"))) + "\n", encoding="utf-8")
