@@ -70,7 +70,7 @@ def test_light_and_dark_are_drawn_and_without_a_serious_accessibility_violation(
     run_to_end(page)
     page.keyboard.press("Home")
     shows(page, 0)
-    for scheme, masked in (("light", None), ("dark", "#222b3b")):
+    for scheme, masked in (("light", None), ("dark", "#242b37")):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
         page.wait_for_function(f"document.body.classList.contains('dark') === {str(scheme == 'dark').lower()}")
         if masked:
@@ -91,7 +91,7 @@ def test_a_stylesheet_that_comes_after_the_stage_gives_it_its_colours(page: Page
     assert page.evaluate("surelock.stage.colours.masked") == ""
     for route in held:
         route.continue_()
-    until(page, "surelock.stage.colours.masked === '#e9ecf1'")
+    until(page, "surelock.stage.colours.masked === '#ebe9e3'")
     expect(page.locator("footer .divider")).to_be_hidden()
 
 

@@ -11,6 +11,8 @@ import { MakeRoom } from "./makeroom.js";
 import { nearest, stops } from "./slider.js";
 
 const OFFERED = { offered: [1e-8, 1, 0], log: true };
+const lockedIn = (states) => states.filter((state) => state === LOCKED).length;
+
 export class Epsilon {
   /** headOf(lane): where the name of a lane on show stands. curve: see CellCurve. race(lane, epsilon, gone) makes a lane of it or gives a sentence why not, null where none can run. */
   constructor({ headOf, curve, race }) {
@@ -92,7 +94,7 @@ export class Epsilon {
   /** What the grid of a lane shows at a step instead of its states, or undefined: what would have been left out of it. */
   states(lane, step) {
     if (!this.estimate || lane !== this.lane) return undefined;
-    const locked = this.#locked(step - 1);
+    const locked = this.#locked(lane.clamp(step) - 1);
     return lane.row(step).map((state, p) => {
       if (locked[p]) return LOCKED;
       return state === LOCKED ? ACTIVE : state;
@@ -117,13 +119,13 @@ export class Epsilon {
     this.actions.hidden = value === null;
     if (!lane) return;
     const t = lane.clamp(this.step);
-    const was = lane.heldCount(t);
-    const would = value === null ? 0 : this.#locked(t).reduce((sum, locked) => sum + locked, 0);
-    const [whose, by] = [`“${lane.name}”`, `by its step ${t + 1}`];
+    const was = lockedIn(lane.row(t));
+    const would = lockedIn(this.states(lane, t) ?? []);
+    const [whose, before] = [`“${lane.name}”`, `before its step ${t + 1}`];
     const told =
       value === null
         ? `Drag ε${isTouch() ? "" : " or use the arrow keys"}: ${whose} shows what would have locked by now.`
-        : `ε ${number(value)}: ${whose} would have locked ${count(would, "token")} ${by}, not ${was}.`;
+        : `ε ${number(value)}: ${whose} would have locked ${count(would, "token")} ${before}, not ${was}.`;
     if (this.told !== told) {
       this.told = told;
       this.said.replaceChildren(...(value === null ? explained(told, ["ε"], { stop: false }) : [told]));
@@ -131,7 +133,7 @@ export class Epsilon {
     const shown = value ?? this.own;
     this.handle.setAttribute("aria-valuenow", Math.log10(shown).toFixed(2));
     const locked = value === null ? `${was} locked` : `${would} locked, not ${was},`;
-    this.handle.setAttribute("aria-valuetext", `ε ${number(shown)}, ${whose}: ${locked} ${by}`);
+    this.handle.setAttribute("aria-valuetext", `ε ${number(shown)}, ${whose}: ${locked} ${before}`);
     setText(this.handle.firstChild, value === null ? "ε" : `ε ${number(value)}`);
   }
 

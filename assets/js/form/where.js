@@ -7,19 +7,21 @@ const WHERE = { browser: "this browser", server: "this server" };
 
 /** A choice, and what each means in a word, where there are two for the form's model. */
 export function where() {
-  const options = page.now.sources.map((name) => h("option", { value: name }, ""));
   const change = ({ target }) => page.set({ source: target.value });
-  const choice = h("select.sl-action-where", { onchange: change }, options);
+  const choice = h("select.sl-action-where", { onchange: change });
   const field = h("label.sl-where", h("span", "Run computes in "), choice);
-  page.follow(["source", "place", "model", "typed", "live"], ({ source: chosen, place, model, typed, live }) => {
-    const source = typed && options.length > 1 ? "browser" : chosen; // a typed rule runs there alone
+  page.follow(["sources"], ({ sources }) => {
+    choice.replaceChildren(...sources.map((name) => h("option", { value: name }, "")));
+  });
+  const shown = ["sources", "source", "place", "model", "typed", "decodes"];
+  page.follow(shown, ({ sources, source: chosen, place, model, typed, decodes }) => {
+    const source = typed && sources.length > 1 ? "browser" : chosen; // a typed rule runs there alone
     choice.disabled = source !== chosen;
     choice.title = choice.disabled ? "A rule of your own runs in this browser" : "";
     const means = { browser: "at once", server: place ? `${place} before you` : "shared" };
-    for (const option of options) setText(option, `${WHERE[option.value]} · ${means[option.value]}`);
+    for (const option of choice.children) setText(option, `${WHERE[option.value]} · ${means[option.value]}`);
     choice.value = source;
-    const alone = options.length < 2 || (model !== "" && live && !live.source.browser.decodes(model));
-    field.hidden = Boolean(alone);
+    field.hidden = sources.length < 2 || (model !== "" && !decodes(model));
   });
   return field;
 }

@@ -90,7 +90,7 @@ export function begin({ root, source, fill, refuses }) {
       if (!target.closest("#sl-run, .sl-controls")) addressing.touched = true; // Run changes nothing in the form
     });
   arriving.arrive();
-  page.set({ live });
+  page.set({ live, decodes: (model) => source.browser.decodes(model) });
   const measure = throttle(async () => {
     const { prompt } = page.now;
     const found = await source.browser.measured(prompt);

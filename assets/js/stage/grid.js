@@ -260,6 +260,7 @@ export class Grid {
 
   /** The beginning of a word that is wider than its cell: it fades where it is cut. */
   #faded(pen, label, [x, y, width], ink) {
+    if (!ink) return; // the stylesheet has not come yet
     const fade = pen.createLinearGradient(x + width - CUT, 0, x + width, 0);
     fade.addColorStop(0, ink);
     fade.addColorStop(1, `${ink}00`);

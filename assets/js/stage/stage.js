@@ -326,7 +326,7 @@ export class Stage {
       if (value) this.root.dataset[name] = value;
       else delete this.root.dataset[name];
     if (lesson?.shows.includes("curves")) this.parts.curves.use();
-    if (lesson?.shows.includes("gauges")) this.parts.panels.use();
+    if (lesson?.shows.includes("gauges")) this.parts.panels.use(() => this.tabs.open(0));
     if (lesson?.shows.includes("texts")) for (const { details } of this.sides) details.open = true;
     this.resize(); // what is shown has other room now
   }

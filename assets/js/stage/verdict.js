@@ -16,7 +16,7 @@ export function verdictOf(trace, lane, step) {
   return {
     work: less(totals.flopsShare, "work"),
     why: moreWork(trace, lane, step, totals),
-    time: timeText(totals),
+    time: timeText(trace, totals),
     text: tale(trace, totals, lane),
   };
 }
@@ -33,10 +33,11 @@ function moreWork({ reference, race }, lane, step, { flopsShare, takenBack }) {
   return `“${reference.name}” leaves out more`;
 }
 
-function timeText({ timed, speed, seconds: own, against }) {
+function timeText({ others }, { timed, speed, seconds: own, against }) {
   if (!timed) return "";
   if (speed !== null) return less(1 / speed, "time");
-  return `time: no difference to be seen here (${seconds(against)} and ${seconds(own)}, one run each)`;
+  const alike = "time: no difference to be seen here";
+  return others.length > 1 ? alike : `${alike} (${seconds(against)} and ${seconds(own)}, one run each)`; // else the lanes say it
 }
 
 /** Where a word is counted from, in words. */

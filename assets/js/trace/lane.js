@@ -208,11 +208,6 @@ export class Lane {
     const s = this.clamp(t);
     return s >= 0 && this.held[s * this.n + position] === 1;
   }
-  /** How many positions are locked after step t. */
-  heldCount(t) {
-    const s = this.clamp(t);
-    return s < 0 ? 0 : this.held.subarray(s * this.n, (s + 1) * this.n).reduce((sum, held) => sum + held, 0);
-  }
   /** The step in which the position's present lock began, or -1. */
   lockStep(position, t) {
     if (!this.isLocked(position, t)) return -1;
