@@ -30,7 +30,7 @@ class Chart {
     Object.assign(this, { key, told, height, values: [] });
     this.strip = new Strip(`sl-chart-${key}`);
     this.values = h("span.sl-chart-values");
-    const caption = h("figcaption", h("strong", name), ` ${unit}`, this.values);
+    const caption = h("figcaption", h("strong", name), h("span.sl-chart-unit", unit), this.values);
     this.node = h("figure.sl-chart", caption, this.strip.node);
     this.strip.canvas.setAttribute("aria-label", `${name}, ${unit}, of each step up to the cursor`);
   }
