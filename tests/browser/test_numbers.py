@@ -161,7 +161,7 @@ def told(seen: dict[str, Any], lane: Lane, t: int, size: int) -> None:
     if not seen["sentence"]:
         return
     assert 0 <= seen["step"] - seen["about"] <= 2, seen
-    if found := re.search(r"computes (\d+) of (\d+) tokens; (\d+) are left out", seen["sentence"]):
+    if found := re.search(r"computes (\d+) of (\d+) tokens[^;]*; (\d+) are left out", seen["sentence"]):
         computed, of, left = map(int, found.groups())
         assert computed + left == of == size, seen
         own = int(re.match(r"Step (\d+)", seen["sentence"])[1]) - 1  # type: ignore[index]

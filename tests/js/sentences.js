@@ -41,10 +41,12 @@ const SENTENCES = [
     },
   ],
   [
-    /computes (every token|(\d+) of (\d+) tokens; (\d+) are left out)\.$/,
-    ({ trace, now }, [, all, computed, of, left]) => {
+    /computes (every token|(\d+) of (\d+) tokens(, the masked among them)?; (\d+) are left out)\.$/,
+    ({ trace, lane, now, t }, [, all, computed, of, masks, left]) => {
       const told = all === "every token" ? [trace.n, trace.n, 0] : [computed, of, left].map(Number);
       assert.deepEqual(told, [now.computed.size, trace.n, trace.n - now.computed.size]);
+      const masked = [...now.computed].some((p) => lane.token(p, t) < 0);
+      assert.ok(all === "every token" || Boolean(masks) === masked);
     },
   ],
   [

@@ -1,6 +1,7 @@
 // One plain sentence for what happens now, with the cell that it speaks of. Derived from the trace alone.
 
 import { count, seconds } from "../dom.js";
+import { MASKED } from "../trace/states.js";
 import { verdict } from "./verdict.js";
 
 const FILLED = "Each step fills some with tokens: words, or pieces of words.";
@@ -65,6 +66,9 @@ export function moments(trace, found) {
 /** A lane's own step; said whose, where the lanes stand at different ones. */
 const stepOf = (lane, at, whose) => `Step ${at + 1}${whose ? ` of “${lane.name}”` : ""}`;
 
+/** That some of the tokens that a step computes are masked still, where it is so. */
+const masksIn = (lane, at) => (lane.row(at).includes(MASKED) ? ", the masked among them" : "");
+
 /** What a lane does in its step `at`; whose: whether the lanes stand at different steps. */
 export function happens(trace, lane, at, whose) {
   if (at < 0) return blanks(trace);
@@ -74,7 +78,8 @@ export function happens(trace, lane, at, whose) {
   if (still >= 0) return `${step}: ${locks(trace, lane, still, at)} and is computed no more after this step.`;
   const written = unmasked.slice(0, 3).map((p) => trace.word(lane.token(p, at)));
   const what = written.length ? written.join(", ") + (unmasked.length > 3 ? " and more" : "") : "nothing";
-  const rows = computed < lane.n ? `${computed} of ${lane.n} tokens; ${lane.n - computed} are left out` : "every token";
+  const some = `${computed} of ${lane.n} tokens${masksIn(lane, at)}; ${lane.n - computed} are left out`;
+  const rows = computed < lane.n ? some : "every token";
   return `${step}: ${whose ? "it" : `“${lane.name}”`} writes ${what}, and computes ${rows}.`;
 }
 
