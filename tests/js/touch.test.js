@@ -120,6 +120,10 @@ test("a cell of a recording is pressed, a word chosen: both lanes are computed, 
   await page.pass(300);
   assert.match(find(".sl-touched").textContent, /^Your word changed 0 of 127 others\.$/);
   assert.equal(find(".sl-touches").children.length, 1);
+  stage.timeline.seek(127);
+  await page.pass(60);
+  assert.match(find(".sl-verdict").textContent, /work/);
+  assert.doesNotMatch(find(".sl-verdict").textContent, /kipping changed|leaves out/, "the word did it");
 
   stage.timeline.seek(60);
   const [second] = lane.steps[50].unmasked;

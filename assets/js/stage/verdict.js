@@ -1,6 +1,7 @@
 // How a race ended: of each lane beside the reference its work, its time and what became of the text, each with its reason.
 
 import { count, h, seconds, setText } from "../dom.js";
+import { touchesOf } from "../trace/touches.js";
 
 const less = (share, what) => {
   const change = Math.round(100 * Math.abs(1 - share));
@@ -15,7 +16,7 @@ export function verdictOf(trace, lane, step) {
   if (trace.lanes.length === 1) return { work: aloneText(totals), why: "", time: "", text: "" };
   return {
     work: less(totals.flopsShare, "work"),
-    why: moreWork(trace, lane, step, totals),
+    why: touchesOf(trace) ? "" : moreWork(trace, lane, step, totals), // another text, another work
     time: timeText(trace, totals),
     text: tale(trace, totals, lane),
   };
@@ -49,7 +50,7 @@ function tale(trace, { same: { words, whole, open }, damage }, lane) {
   if (open) return words ? `up to here they share ${count(words, "word")} ${place}` : "nothing can be compared yet";
   const other = words ? `from word ${words + 1} ${place} on, another text` : "another text";
   const text = whole ? "both wrote the same text" : other;
-  if (!damage) return text;
+  if (!damage || touchesOf(trace)) return text; // which a word has changed, not skipping
   const { changed, commits } = damage;
   // a choice is the likeliest token; with noise another one can be drawn from a posterior that has moved a little
   const moved = lane.decoder.settings.temperature ? ", only the draw or the order" : ", only their order";
