@@ -1,4 +1,6 @@
-"""A run that is touched in the browser is the library's run with the same events, token for token, up to a tie."""
+"""A run that is touched in the browser, an own one or a recording, is the library's run with the same events, token for
+token, up to a tie.
+"""
 
 import json
 from dataclasses import asdict
@@ -14,6 +16,7 @@ from surelock.decoding.decoder import Decoder, plain_event
 from surelock.decoding.events import Event
 from surelock.engines.graph import graphs
 from surelock.places import ASSETS
+from surelock.record import record_run
 from surelock.trace.lanes import Lane
 
 WEIGHTS = sorted((ASSETS / "stories").glob("*.safetensors"))
@@ -38,26 +41,68 @@ def touched(steps: list[Any]) -> list[list[Event]]:
     return [[write], [write, Event(late, "write", position, token=701)]]
 
 
+def lane_of(number: int, rule: Any, more: dict[str, Any]) -> Lane:
+    settings = surelock.DecodeSettings(gen_length=12, seed=3, **more)
+    return Lane(id=f"lane-{number}", name="Own", decoder=Decoder(settings=settings, compute=rule))
+
+
+def write_engine(lm: surelock.LanguageModel, folder: Path, length: int, **asked: Any) -> None:
+    """Write what tests/js/library.js reads: the graphs, the shape of a run of so many positions, and what is asked."""
+    for name, graph in graphs(lm.config, lm.engine.tensors).items():
+        (folder / name).write_bytes(graph.SerializeToString())
+    shape = asdict(Shape(lm.config, lm.mask_id, lm.pad_id, lm.ends)) | {"length": length}
+    (folder / "asked.json").write_text(json.dumps({"shape": shape, **asked}))
+
+
 @needs_node
 @needs_packages
 def test_a_touched_run_is_the_librarys(stories: Any, tmp_path: Path) -> None:
     lm, lanes, expected = stories, [], []
     prompt = lm.encode(PROMPT, blanks=True)
     for number, (rule, more) in enumerate(RULES):
-        settings = surelock.DecodeSettings(gen_length=12, seed=3, **more)
-        decoder = Decoder(settings=settings, compute=rule)
-        steps = list(surelock.decode(lm, [prompt], **decoder.keywords()))
+        lane = lane_of(number, rule, more)
+        steps = list(surelock.decode(lm, [prompt], **lane.decoder.keywords()))
         lists = touched(steps)
         ends = [steps[-1].tokens[0].tolist()]
         for events in lists:
-            found = list(surelock.decode(lm, [prompt], settings, compute=rule, events=events))
+            found = list(surelock.decode(lm, [prompt], lane.decoder.settings, compute=rule, events=events))
             ends.append(found[-1].tokens[0].tolist())
         expected.append(ends)
-        lane = Lane(id=f"lane-{number}", name="Own", decoder=decoder).to_plain()
-        lanes.append({"lane": lane, "touches": [[plain_event(event) for event in events] for events in lists]})
-    for name, graph in graphs(lm.config, lm.engine.tensors).items():
-        (tmp_path / name).write_bytes(graph.SerializeToString())
-    shape = asdict(Shape(lm.config, lm.mask_id, lm.pad_id, lm.ends)) | {"length": len(prompt) + 12}
-    (tmp_path / "asked.json").write_text(json.dumps({"shape": shape, "prompt": prompt, "lanes": lanes}))
+        lanes.append({"lane": lane.to_plain(), "touches": [[plain_event(event) for event in each] for each in lists]})
+    write_engine(lm, tmp_path, len(prompt) + 12, prompt=prompt, lanes=lanes)
     found = [json.loads(line) for line in node("tests/js/touched.js", tmp_path, *WEIGHTS).splitlines()]
     assert [[each["tokens"] for each in own] for own in found] == expected
+
+
+def presses(steps: list[Any]) -> list[dict[str, int]]:
+    """Two presses at the end of a recorded run: on a cell that was written early, and on one that is locked by then if
+    the rule locks, else on one that was written late.
+    """
+    last = len(steps) - 1
+    early = int(np.flatnonzero(steps[2].newly_unmasked[0])[0])
+    locked = np.flatnonzero(steps[-1].locked[0] & ~steps[0].given[0])
+    late = np.flatnonzero(steps[last - 2].newly_unmasked[0])
+    others = [int(position) for position in (*locked[::-1], *late) if position != early]
+    return [{"cell": early, "step": last, "token": 700}, {"cell": others[0], "step": last, "token": 701}]
+
+
+@needs_node
+@needs_packages
+def test_a_touched_recording_is_the_librarys_run(stories: Any, tmp_path: Path) -> None:
+    lm = stories
+    prompt = lm.encode(PROMPT, blanks=True)
+    recordings, lanes = [], []
+    for number, (rule, more) in enumerate(RULES):
+        lane = lane_of(number, rule, more)
+        document = json.loads(json.dumps(record_run(lm, PROMPT, [lane], exact=False)))
+        steps = list(surelock.decode(lm, [prompt], **lane.decoder.keywords()))
+        recordings.append({"document": document, "presses": presses(steps)})
+        lanes.append(lane)
+    write_engine(lm, tmp_path, len(prompt) + 12, recordings=recordings)
+    lines = node("tests/js/touched_recordings.js", tmp_path, *WEIGHTS).splitlines()
+    for lane, line in zip(lanes, lines, strict=True):
+        for found in json.loads(line):
+            events = [Event(**event) for event in found["events"]]
+            steps = list(surelock.decode(lm, [prompt], **lane.decoder.keywords() | {"events": events}))
+            assert found["tokens"] == steps[-1].tokens[0].tolist(), lane.decoder.compute
+            assert found["repeats"], "the recording itself comes again as it was"

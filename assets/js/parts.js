@@ -5,5 +5,6 @@ export const LOADS = {
   drawer: async () => (await import("./cause/drawer.js")).Drawer,
   lessons: async () => (await import("./lessons/lessons.js")).Lessons,
   touching: async () => (await import("./touch/touching.js")).Touching,
+  presenter: async () => (await import("./stage/presenter.js")).Presenter,
   panels: async () => (await import("./panels/panels.js")).Panels,
 };

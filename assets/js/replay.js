@@ -9,7 +9,8 @@ import { decoderHere } from "./run/decoder_files.js";
 import { embed, embeddedLanes } from "./run/embed.js";
 import { Running } from "./run/running.js";
 import { Starting } from "./run/starting.js";
-import { page } from "./run/state.js";
+import { page, say } from "./run/state.js";
+import { keepRun } from "./run/visit.js";
 import { Stage } from "./stage/stage.js";
 import { followScheme } from "./stage/theme.js";
 import { TraceError } from "./trace/damage.js";
@@ -34,21 +35,19 @@ async function begin(root) {
 const parts = await begin(document.getElementById("sl-stage"));
 const { stage } = parts;
 embed(stage.root);
-stage.numbers.node.parentNode.append(stage.lessonsButton); // the page has it beside Run
+stage.numbers.counts.append(stage.lessonsButton); // the page has it beside Run
 followScheme();
 window.surelock = { ...parts, page };
 
 try {
   const trace = readTrace(JSON.parse(document.getElementById("sl-trace").textContent));
-  stage.runs.add(trace, "this file");
+  keepRun(trace, "this file");
   const { view, problem } = readAddress(location.hash.slice(1));
   const asked = Object.keys(view).length ? view : trace.view;
   stage.show(embeddedLanes(trace), { play: !asked && !reducedMotion() });
-  stage.say(
-    [problem, asked ? stage.look(asked, asked === view ? "the link" : "the file") : ""].filter(Boolean).join(" "),
-  );
+  say([problem, asked ? stage.look(asked, asked === view ? "the link" : "the file") : ""].filter(Boolean).join(" "));
   stage.arrive(location.search || location.hash.slice(1));
 } catch (error) {
   if (!(error instanceof TraceError || error instanceof SyntaxError)) throw error;
-  stage.say(error instanceof TraceError ? error.message : "This page holds no readable trace.", "error");
+  say(error instanceof TraceError ? error.message : "This page holds no readable trace.", "error");
 }

@@ -10,6 +10,7 @@ GAP = "▁"
 MOST_CHARACTERS = 100_000
 LEAST_BYTES = 10  # of a text that a tokenizer can be measured by
 FEWEST = 2  # bytes to a token, of a text that a tokenizer was made for
+MOST_A_WORD = 1.7  # tokens, of words that a model knows
 _FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -47,6 +48,21 @@ class Pieces:
         size = sum(len(piece.encode() if isinstance(piece, str) else piece) for piece in pieces)
         return LEAST_BYTES <= size < FEWEST * len(tokens)
 
+    def is_rare(self, tokens: Sequence[int]) -> bool:
+        """Return whether words of these tokens' text are many tokens each, so that the model knows few of them. Names,
+        which begin with a capital, are left out. assets/js/trace/pieces.js has the same measure.
+        """
+        known = self.of(tokens)
+        words: list[tuple[str, int]] = [("", 0)]
+        for token in tokens:
+            piece = known.get(str(token), "")
+            text = piece if isinstance(piece, str) else ""
+            begins = text[:1].isspace() or (text != "" and not any(char.isalpha() for char in text))
+            word, size = ("", 0) if begins else words.pop()
+            words.append((word + text, size + 1))
+        sizes = [size for word, size in words if _begins_small(word.strip())]
+        return bool(sizes) and sum(sizes) > MOST_A_WORD * len(sizes)
+
     def _piece(self, token: int) -> Piece:
         name = self._tokenizer.convert_ids_to_tokens(token)  # type: ignore[union-attr]
         if name is None:  # an id beyond the vocabulary: padded embeddings have such rows
@@ -60,6 +76,11 @@ class Pieces:
 
     def _decode(self, tokens: list[int]) -> str:
         return self._tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)  # type: ignore[union-attr]
+
+
+def _begins_small(word: str) -> bool:
+    """Whether a word begins with a letter that is no capital."""
+    return word[:1].isalpha() and not word[:1].isupper() and not word[:1].istitle()
 
 
 def running_text(pieces: Mapping[str, Piece], tokens: Iterable[int]) -> str:

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import html
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
@@ -18,6 +19,7 @@ from surelock.values import Json, frozen
 TEMPLATE = Path(__file__).with_name("replay.html")
 PACKED = Path(__file__).with_name("packed.html")  # unpacks and becomes the page that it holds
 TRACE_HOLE = "__SURELOCK_TRACE__"  # assets/js/export/share.js fills it in the browser
+FONT_FILE = re.compile(r"""url\(["']?\.\./fonts/([\w.-]+)["']?\)""")
 
 
 def plotly_script() -> Path:
@@ -38,12 +40,22 @@ def data_scripts() -> str:
     return "".join(f'<script id="{at}" type="application/json">{embedded_json(it)}</script>' for at, it in data.items())
 
 
+def with_fonts(style: str) -> str:
+    """Return a style sheet that holds its fonts, where it names files in assets/fonts."""
+
+    def held(found: re.Match[str]) -> str:
+        font = (ASSETS / "fonts" / found[1]).read_bytes()
+        return f'url("data:font/woff2;base64,{base64.b64encode(font).decode()}")'
+
+    return FONT_FILE.sub(held, style)
+
+
 @cache
 def replay_shell() -> str:
     """Return the replay page (about 5 MB) with `TRACE_HOLE` in place of the trace."""
     page = TEMPLATE.read_text("utf-8")
     parts = {
-        "__SURELOCK_CSS__": (ASSETS / "scripts" / "stage.css").read_text("utf-8"),
+        "__SURELOCK_CSS__": with_fonts((ASSETS / "scripts" / "stage.css").read_text("utf-8")),
         "__SURELOCK_SETTINGS__": data_scripts(),
         "__SURELOCK_PLOTLY__": plotly_script().read_text("utf-8").replace("</script", "<\\/script"),
         "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text("utf-8"),  # has a hole's name in it, too

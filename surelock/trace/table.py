@@ -47,9 +47,9 @@ class Cells:
 
     @property
     def states(self) -> NDArray[np.uint8]:
-        """The states of the positions, as indices of STATES."""
+        """The states of the positions, as indices of STATES: one that locks in the step that computes it is active."""
         masked, active, locked, resting, waiting = range(len(STATES))
-        written = np.where(self.locked, locked, np.where(self.computed, active, resting))
+        written = np.where(self.computed, active, np.where(self.locked, locked, resting))
         return np.where(self.tokens < 0, np.where(self.computed, masked, waiting), written).astype(np.uint8)
 
     def frame(self) -> pd.DataFrame:

@@ -188,17 +188,19 @@ class Form:
 
     def refit_to_prompt(self, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any) -> list[Any]:
         """Return the updates after the prompt has changed: its note, the length that fits, and, as JSON, whether the
-        model cannot know it and a sentence where no answer fits beside it.
+        model cannot know it, whether its words are many tokens each, and a sentence where no answer fits beside it.
         """
         prompt = prompt or ""
         given, lm = dict(zip(NAMES, schedule, strict=True)), self.models.ready(label)
         tokens, most = self._tokens(label, prompt, chat)
         fits, too_long = _measured(prompt, tokens, most)
-        foreign = bool(lm and tokens and Pieces(lm.tokenizer).is_foreign(tokens))
+        pieces = Pieces(lm.tokenizer) if lm and tokens else None
+        foreign = bool(pieces and pieces.is_foreign(tokens or ()))
+        rare = bool(pieces and pieces.is_rare(tokens or ()))
         return [
             gr.update(info=fits),
             *self._schedule(label, prompt, chat, Wants.read(wanted), given),
-            json.dumps({"foreign": foreign, "tooLong": too_long}),
+            json.dumps({"foreign": foreign, "rare": rare, "tooLong": too_long}),
         ]
 
     def _schedule(self, label: str, prompt: str, chat: bool, wants: Wants, given: Fields | None = None) -> list[Any]:

@@ -16,7 +16,7 @@ from surelock.ui.parameters import ENDPOINT, description
 from surelock.ui.schedule import fit
 
 TITLE = (
-    "<h1>SureLock</h1><p>A diffusion language model writes by filling in blanks over many steps. "
+    '<h1>SureLock</h1><p class="sl-lead">A diffusion language model writes by filling in blanks over many steps. '
     '<span class="sl-wide-only">On the right</span><span class="sl-narrow-only">Below</span>, what has settled '
     "is locked and never computed again.</p>"
 )
@@ -32,9 +32,10 @@ def build(models: Models, calls: Calls, *, most: int, sources: Sequence[str] = (
     with gr.Blocks(title="SureLock", fill_width=True, analytics_enabled=False) as page:
         with gr.Sidebar(width=340, label="Settings", open=False):
             form = Form(models, most)
-        gr.HTML(TITLE, apply_default_css=False, elem_id="sl-title")
+        head = f'<header id="sl-title">{TITLE}</header>'
+        place = f'<div class="sl-stage" data-sources="{" ".join(sources)}"></div>'
         stage = gr.HTML(
-            html_template=f'<div class="sl-stage" data-sources="{" ".join(sources)}"></div>',
+            html_template=f'<div class="sl-page">{head}{place}</div>',
             js_on_load=(ASSETS / "js" / "load" / "stage.js").read_text("utf-8"),
             apply_default_css=False,
             elem_id="sl-stage-host",

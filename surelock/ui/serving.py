@@ -29,7 +29,7 @@ from surelock.places import ASSETS
 from surelock.trace.replay import data_scripts, plotly_script, replay_shell
 from surelock.ui.models import EMBEDDED
 
-SERVED = ("scripts", "runs")  # folders of assets/; besides them only the files of the decoder in the browser
+SERVED = ("scripts", "runs", "fonts")  # folders of assets/; besides them only the files of the decoder in the browser
 PREFIX = "surelock"
 ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" stroke="#1668c7" stroke-width="2" fill="none">'

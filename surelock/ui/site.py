@@ -13,7 +13,7 @@ import gradio as gr
 from surelock.files import PART, write_files, write_text
 from surelock.places import ASSETS
 from surelock.trace.outputs import target_file
-from surelock.trace.replay import data_scripts, embedded_json, filled, plotly_script, replay_shell
+from surelock.trace.replay import data_scripts, embedded_json, filled, plotly_script, replay_shell, with_fonts
 from surelock.ui.form import Form
 from surelock.ui.layout import TITLE
 from surelock.ui.models import EMBEDDED, Models
@@ -26,12 +26,12 @@ STYLES = ("stage", "page", "site")
 #: docs/security.md gives the reason for each directive.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
+    "font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
 #: The policy of the one file. It allows its own script, by hash, and the scripts that this one unpacks.
 FILE_POLICY = (
     "default-src 'none'; script-src 'sha256-{}' blob: 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
+    "img-src data: blob:; font-src data:; worker-src blob:; base-uri 'none'; form-action 'none'"
 )
 SPACE = """---
 title: SureLock
@@ -79,6 +79,7 @@ def write_site(directory: Path) -> dict[str, int]:
             f"DIR must be new, empty or a site that this command wrote, and {str(directory)!r} holds something else"
         )
     scripts = [f"scripts/{name}" for name in ("site.js", *(f"{style}.css" for style in STYLES))]
+    scripts += [f"fonts/{path.name}" for path in (ASSETS / "fonts").glob("*.woff2")]
     files = site_files() | {name: (ASSETS / name).read_bytes() for name in scripts}
     links = "".join(f'<link rel="stylesheet" href="scripts/{name}.css">' for name in STYLES)
     script = '<script type="module" src="scripts/site.js"></script>'
@@ -94,7 +95,7 @@ def write_site(directory: Path) -> dict[str, int]:
 def one_file() -> str:
     """Return the page as one HTML file that contains all other files."""
     script = (ASSETS / "scripts" / "site.js").read_text("utf-8")
-    style = "\n".join((ASSETS / "scripts" / f"{name}.css").read_text("utf-8") for name in STYLES)
+    style = with_fonts("\n".join((ASSETS / "scripts" / f"{name}.css").read_text("utf-8") for name in STYLES))
     files = "\n".join(
         f'<script type="text/plain" data-file="{name}">{_packed(content)}</script>'
         for name, content in site_files().items()

@@ -158,15 +158,18 @@ def drawn_states(page: Page, lane: int) -> list[int]:
 
 
 def true_states(document: dict[str, Any], lane: int, step: int) -> list[int]:
-    """The states of a lane after a step, worked out from the records alone."""
+    """The states of a lane after a step, worked out from the records alone. What locks in the step that computes it is
+    active there.
+    """
     header = document["header"]
     own = header["lanes"][lane]["id"]
-    masked = [False] * len(header["prompt_tokens"]) + [True] * (header["length"] - len(header["prompt_tokens"]))
+    prompt = [token == header["mask_id"] for token in header["prompt_tokens"]]
+    masked = prompt + [True] * (header["length"] - len(prompt))
     locked, computed = [False] * header["length"], [True] * header["length"]
     for record in document["records"]:
         if record["lane"] != own or record["step"] > step:
             continue
-        for position in record.get("masked", ()):
+        for position in (*record.get("masked", ()), *record.get("taken_back", ())):
             masked[position] = True
         for position, _ in (*record.get("written", ()), *record["unmasked"]):
             masked[position] = False
@@ -178,7 +181,7 @@ def true_states(document: dict[str, Any], lane: int, step: int) -> list[int]:
         rows = {p for start, length in zip(runs[::2], runs[1::2], strict=True) for p in range(start, start + length)}
         computed = [position in rows for position in range(header["length"])]
     return [
-        0 if hidden else 2 if still else 1 if ran else 3
+        0 if hidden else 1 if ran else 2 if still else 3
         for hidden, still, ran in zip(masked, locked, computed, strict=True)
     ]
 

@@ -11,7 +11,7 @@
     [0, c.masked],
     [1, c.active],
     [2, c.locked],
-    [2, c.lockedHatch],
+    [2, c.lockedMark],
     [3, c.resting],
   ].map(([state, hex]) => [state, rgb(hex)]);
   return Array.from({ length: stage.trace.n }, (_, cell) => {

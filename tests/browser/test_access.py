@@ -87,7 +87,7 @@ def told_apart(page: Page, canvas: str) -> None:
     assert len(set(swatches)) == 2
     colours = page.evaluate("surelock.stage.colours")
     assert colours["masked"] == canvas != colours["activeRing"]
-    for one, other in (("lockedHatch", "locked"), ("maskedDot", "masked"), ("restingRing", "resting")):
+    for one, other in (("lockedMark", "locked"), ("maskedDot", "masked"), ("restingRing", "resting")):
         assert colours[one] != colours[other]
     assert len({colours[f"raster{state}"] for state in ("Masked", "Active", "Locked", "Resting")}) == 4
     assert all(colour.startswith("#") for colour in [*colours["lanes"], *colours["pins"]]), "Plotly knows no names"
@@ -112,7 +112,7 @@ def test_where_motion_is_not_wanted_the_recorded_run_stands_at_its_end(page: Pag
     page.goto(app.url)
     page.wait_for_function("window.surelock?.stage.trace && surelock.stage.timeline.atEnd")
     expect(page.locator(".sl-play")).to_have_attribute("aria-label", "Play")
-    assert "of the work" in page.inner_text(".sl-narrator"), "the verdict"
+    assert "less work" in page.inner_text(".sl-verdict"), "the verdict"
     assert not page.evaluate("surelock.stage.timeline.playing"), "it stays there"
     page.click(".sl-play")
     page.wait_for_function("Number(surelock.stage.root.dataset.step) < 40 && surelock.stage.timeline.playing")

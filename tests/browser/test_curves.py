@@ -88,9 +88,9 @@ def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
         page.keyboard.press("ArrowUp")
     would = locked_shown(page)
     assert would > was
-    told = f"ε 5e-3: “SureLock” would have locked {would} tokens by its step 51, not {was}."
+    told = f"ε 5e-3: “SureLock” would have locked {would} tokens before its step 51, not {was}."
     assert page.text_content(".sl-epsilon-row p") == told, "it says whose locks it counts"
-    spoken = f"ε 5e-3, “SureLock”: {would} locked, not {was}, by its step 51"
+    spoken = f"ε 5e-3, “SureLock”: {would} locked, not {was}, before its step 51"
     assert handle.get_attribute("aria-valuetext") == spoken
     expect(page.locator(".sl-side >> nth=1")).to_contain_text(ESTIMATE)
     expect(page.locator(".sl-side >> nth=0")).not_to_contain_text(ESTIMATE)

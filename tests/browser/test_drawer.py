@@ -112,7 +112,7 @@ def test_a_pin_in_any_lane_is_beside_its_curve(stage: Page, lanes: int) -> None:
     rest(stage)
     tops = stage.evaluate(f"{edges}.map(({{ top }}) => top)")
     seek(stage, 127)
-    expect(stage.locator(".sl-narrator")).to_contain_text("of the work")
+    expect(stage.locator(".sl-verdict")).to_contain_text("work")
     rest(stage)
     player = stage.evaluate("document.querySelector('.sl-dock').getBoundingClientRect().top")
     assert stage.evaluate(f"Math.max(...{edges}.map(({{ bottom }}) => bottom))") <= player, "no grid is covered"

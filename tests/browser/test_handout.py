@@ -43,7 +43,7 @@ def test_print_gives_a_handout(page: Page, app: App) -> None:
     plain = " ".join(told.split())
     assert all(" ".join(text.split()) in plain for text in texts) and len(texts[0]) > 100
     share = page.evaluate("((trace) => trace.totals(trace.lanes[1], trace.race.last).flopsShare)(surelock.stage.trace)")
-    assert all(word in told for word in ("Prompt: ", f"{100 * share:.0f} % of the work", "Percentile m", "lanes="))
+    assert all(word in told for word in ("Prompt: ", f"{100 * (1 - share):.0f} % less work", "Percentile m", "lanes="))
     assert handout.locator("button, input").count() == 0 and not page.evaluate("document.body.matches('.dark')")
     ink = handout.evaluate("(node) => getComputedStyle(node).color")
     assert ink == "rgb(23, 32, 46)"

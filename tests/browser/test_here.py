@@ -15,7 +15,7 @@ from tests.browser.server import App, serve
 from tests.browser.test_site import touched
 from tests.waiting import HANGS
 
-OFFER = "This server can compute it instead: choose it beside Run."
+OFFER = "This server can compute it instead: choose it in the settings."
 COMMITS = "surelock.live.run.trace.lanes.map(({ steps }) => steps.map(({ unmasked, locked }) => [unmasked, locked]))"
 
 DAMAGE = "surelock.live.run.trace.lanes.map(({ steps }) => steps.at(-1).damage)"

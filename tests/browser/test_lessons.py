@@ -243,6 +243,8 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
             page.evaluate("document.querySelector('.sl-lesson').scrollIntoView()")
             if "curves" in told["shows"]:
                 until(page, "surelock.stage.curves")
+            if "gauges" in told["shows"]:
+                until(page, "surelock.stage.panels")
             settled(page)
             where = (lesson["name"], number + 1)
             shown = [part for part in told["shows"] if not part.startswith("lane:")]

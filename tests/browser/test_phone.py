@@ -106,7 +106,7 @@ def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
     expect(phone.locator(".sl-prompt-box")).to_be_hidden()
     expect(phone.locator(".sidebar .toggle-button")).to_be_hidden()  # it would cover what is scrolled beneath it
     options = phone.locator(".sl-action-where option").all_inner_texts()
-    assert options == ["this server", "this browser"], "no more fits"
+    assert options == ["this server · shared", "this browser · at once"]
     at = box(phone, ".sl-narrator-box")["y"]
     run.tap()
     phone.wait_for_selector(".sl-action-stop")

@@ -65,11 +65,11 @@ def test_the_video_is_a_webm_of_the_length_it_says(replay: Page, tmp_path: Path)
 def test_the_picture_shows_the_end(replay: Page, tmp_path: Path) -> None:
     """A file of its size, in which the lanes' names and the verdict are written."""
     replay.evaluate("surelock.stage.timeline.seek(127)")
-    until(replay, "document.querySelector('.sl-narrator').textContent.includes('of the work')")
+    until(replay, "document.querySelector('.sl-verdict').textContent.includes('less work')")
     replay.evaluate(WRITTEN)
     data = exported(replay, tmp_path, "Picture (PNG)").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert [int.from_bytes(data[at : at + 4], "big") for at in (16, 20)] == [1600, 900] and len(data) > 50_000
     told = " ".join(replay.evaluate("said"))
     names = replay.evaluate("surelock.stage.trace.lanes.map(({ name }) => name)")
-    assert [each for each in (*names, replay.inner_text(".sl-narrator")) if each not in told] == []
+    assert [each for each in (*names, replay.inner_text(".sl-verdict-work")) if each not in told] == []

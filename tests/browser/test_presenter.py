@@ -67,7 +67,7 @@ def test_the_verdict_of_four_lanes_is_whole(page: Page, tmp_path: Path) -> None:
     page.evaluate("surelock.stage.timeline.seek(Infinity)")
     until(page, "surelock.stage.root.dataset.step === '31'")
     settled(page)
-    assert page.evaluate(WHOLE, ".sl-narrator-box") and page.evaluate(WHOLE, ".sl-narrator-box > p")
+    assert page.evaluate(WHOLE, ".sl-narrator-box") and page.evaluate(WHOLE, ".sl-verdict")
     windows = page.evaluate("surelock.stage.sides.map(({ box }) => box.getBoundingClientRect().height)")
     assert min(windows) >= 60, windows
 

@@ -77,4 +77,4 @@ def test_a_shared_link_is_computed_at_once_and_says_what_it_lacks(page: Page, ap
     lacks = "This run lacks what the link asks for: some of its pinned positions."
     assert status(page) == f"The link points at step 7. {lacks}"
     assert "step" not in address(page)
-    expect(page.locator(".sl-narrator")).to_contain_text("of the work")
+    expect(page.locator(".sl-verdict")).to_contain_text("work")

@@ -134,5 +134,5 @@ def test_a_term_is_tapped_and_its_sentence_stays_inside_a_phone(page: Page, app:
         box = page.locator("[role=tooltip]").bounding_box()
         assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
         assert box["y"] >= 0 and box["y"] + box["height"] <= 844
-    page.locator(".sl-narrator").first.click()
+    page.locator(".sl-key").first.click()
     expect(page.locator("[role=tooltip]")).to_be_hidden()

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { where } from "../../assets/js/form/actions.js";
 import { stopButton } from "../../assets/js/form/controls.js";
+import { fieldOf } from "../../assets/js/form/refusal.js";
+import { where } from "../../assets/js/form/where.js";
 import { page } from "../../assets/js/run/state.js";
-import { about, waitingText } from "../../assets/js/run/wording.js";
+import { about, waitingText, warningOf } from "../../assets/js/run/wording.js";
 import { onPage } from "./page.js";
 
 const idle = { phase: "idle", pending: null, waits: null, place: 0 };
@@ -23,8 +24,9 @@ test("the button that ends a run says what it does, and that it has been pressed
 test("where Run computes is said as it is: a typed rule runs in this browser, whatever is chosen", (t) => {
   onPage(t);
   globalThis.matchMedia = () => ({ matches: false });
-  page.set({ sources: ["server", "browser"], source: "server", typed: false });
-  const choice = where(() => true);
+  page.set({ sources: ["server"], source: "server", typed: false });
+  const choice = where().find("sl-action-where"); // the form may come before the stage says who computes
+  page.set({ sources: ["server", "browser"] });
   const told = () => [choice.value, Boolean(choice.disabled)];
   assert.deepEqual(told(), ["server", false]);
   page.set({ typed: true });
@@ -60,4 +62,20 @@ test("an estimate is told no better than to five seconds", () => {
     ", about 2 min",
     ", about 3 min",
   ]);
+});
+
+test("one quiet sentence warns of rare words, of many tokens a step, of a high temperature, and of nothing else", () => {
+  const plain = { rare: false, length: 64, steps: 16, temperature: 1 };
+  const told = (more) => warningOf({ ...plain, ...more });
+  assert.equal(told({}), "");
+  assert.match(told({ rare: true }), /few of these words/);
+  assert.match(told({ length: 65 }), /^With more than 4 tokens a step/);
+  assert.match(told({ temperature: 1.1 }), /temperature above 1/);
+  assert.equal(told({ steps: 0 }), "", "steps that follow the length");
+});
+
+test("what is refused of the prompt stands at the prompt", () => {
+  assert.equal(fieldOf("Prompt is empty: write a few words for the model to continue."), "prompt");
+  assert.equal(fieldOf("Too long: 900 tokens; at most 512 fit here."), "prompt");
+  assert.equal(fieldOf("The queue is full."), null);
 });

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { Gauges } from "../../assets/js/stage/gauges.js";
-import { mostWork } from "../../assets/js/stage/numbers.js";
+import { otherTokens, workSoFar } from "../../assets/js/stage/numbers.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { onPage } from "./page.js";
-import { every, raceOf, shown, small } from "./small.js";
+import { every, raceOf, small } from "./small.js";
 
 test("four gauges tell of each lane beside the reference, in a number, a note and a bar", (t) => {
   onPage(t);
@@ -30,8 +30,8 @@ test("four gauges tell of each lane beside the reference, in a number, a note an
   const [, locks] = trace.lanes;
   assert.deepEqual(told(trace, 2), [
     ["80 % | of the FLOPs of “All” | 0.8"],
-    ["3 | of 4 tokens; 1 are not locked | 0.75"],
-    ["– | too close to tell: 2.00 s against 3.00 s | 0 | 0"],
+    ["2 | of 4 tokens; 2 are not locked | 0.5"],
+    ["2.00 s | against 3.00 s: no difference to be seen here, one run each | 0.6667 | 1"],
     ["– | unknown; the same text for the first word | 0"],
   ]);
   const nothing = "– | \u00a0 | 0";
@@ -42,30 +42,39 @@ test("four gauges tell of each lane beside the reference, in a number, a note an
   ]);
   assert.deepEqual(told(trace.withLanes([locks]), 2), [
     ["80 % | of computing every token | 0.8"],
-    ["3 | of 4 tokens; 1 are not locked | 0.75"],
+    ["2 | of 4 tokens; 2 are not locked | 0.5"],
     ["2.00 s | on this machine | 1"],
     ["1 | of 2, commit error 0.38 nats, regret 0.3 | 0.5"],
   ]);
 });
 
-/** Lanes of so many steps of 100 FLOPs each, were every position computed. */
-const race = (...steps) => raceOf(steps.map((count, i) => every(`${i}`, new Array(count).fill({}))));
-
-test("while a run comes the whole is what is asked for, not what is there", () => {
-  const document = race(8, 4);
-  const trace = shown(new Trace(document), { live: true });
-  assert.equal(mostWork(trace), 1, "before the first step");
-  for (const record of document.records.slice(0, 2)) trace.append(record);
-  assert.equal(mostWork(trace), 800);
-  for (const record of document.records.slice(2, 6)) trace.append(record);
-  assert.equal(mostWork(trace), 800, "it stays while the work grows");
-  const lane = trace.lanes[1];
-  lane.masked.fill(0);
-  assert.ok(lane.endsAt(lane.count - 1), "nothing is left to write");
-  lane.decoder.unmask = { kind: "remask" };
+test("the work so far is beside the reference's in as many steps, and a bar is as long as its number", () => {
+  const lanes = [
+    ["A", 3, 100],
+    ["B", 3, 50],
+    ["C", 6, 100],
+  ];
+  const made = lanes.map(([id, count, flops]) => every(id, new Array(count).fill({ flops, baseline_flops: 100 })));
+  const trace = Trace.parse(raceOf(made));
+  const nothing = workSoFar(trace, -1);
   assert.deepEqual(
-    [lane.most, lane.endsAt(lane.count - 1), lane.endsAt(7)],
-    [8, false, true],
-    "what is taken back is written anew in as many steps more",
+    nothing.map(({ share, bar }) => [Number.isNaN(share), bar]),
+    new Array(3).fill([true, 0]),
   );
+  const shares = (step) => workSoFar(trace, step).map(({ share }) => share);
+  assert.deepEqual(shares(0), [1, 0.5, 1]);
+  assert.deepEqual(shares(5), [1, 0.5, 2], "one that takes twice the steps does twice the work");
+  const bars = workSoFar(trace, 5).map(({ bar }) => bar);
+  assert.deepEqual(bars, [0.5, 0.25, 1], "all on one scale");
+});
+
+test("tokens that differ are counted as the grids underline them", () => {
+  const trace = Trace.parse(small());
+  const [all, locks] = trace.lanes;
+  for (let step = -1; step < 3; step++) {
+    const pairs = Array.from({ length: trace.n }, (_, p) => [all.token(p, step), locks.token(p, step)]);
+    const others = pairs.filter(([a, b]) => a >= 0 && b >= 0 && a !== b).length;
+    assert.equal(otherTokens(trace, locks, step), others);
+    assert.equal(otherTokens(trace, all, step), 0);
+  }
 });

@@ -7,6 +7,7 @@ import { layout } from "../../assets/js/stage/layout.js";
 import { Raster } from "../../assets/js/stage/raster.js";
 import { cellText } from "../../assets/js/stage/spoken.js";
 import { Trace } from "../../assets/js/trace/trace.js";
+import { onPage } from "./page.js";
 import { base64, every, raceOf, shown, small } from "./small.js";
 
 test("cells are laid out in the columns that fit, with their words up to a length or when they are scrolled", () => {
@@ -29,41 +30,49 @@ test("cells are laid out in the columns that fit, with their words up to a lengt
   assert.deepEqual(told(2600, 600, { whole: true }), [50, 52, 12, 12, 1, false]);
 });
 
-test("a raster has a column for each step of the cursor, a row for each position, and ends with its lane", () => {
+test("a raster has a column for each step of the cursor, a row for each position, and ends with its lane", (t) => {
+  onPage(t);
   const colours = Object.fromEntries(
     ["Masked", "Active", "Locked", "Resting", "Waiting"].map((name, i) => [
       `raster${name}`,
       `#0000${`${i + 1}`.padStart(2, "0")}`,
     ]),
   );
-  const drawn = (trace, lane) => {
-    let image;
+  const drawn = (trace, lane, step = 2) => {
+    const columns = [];
     const pen = {
-      createImageData: (width, height) => ({ data: new Uint8Array(4 * width * height) }),
-      putImageData: (made) => (image = made),
+      createImageData: (width, height) => ({ height, data: new Uint8Array(4 * width * height) }),
+      putImageData: ({ data, height }, column) => {
+        columns[column] = Array.from({ length: height }, (_, p) => data[4 * p + 2]);
+      },
+      clearRect: (from) => columns.splice(from),
     };
     const canvas = { getContext: () => pen, setAttribute: (_, text) => (canvas.label = text) };
-    const raster = Object.assign(Object.create(Raster.prototype), { lane, canvas, cursor: { style: {} } });
-    raster.moveTo(0);
+    const raster = Object.assign(new Raster(lane), { canvas, cursor: { style: {} } });
+    raster.moveTo(trace, 0);
     assert.equal(raster.cursor.style.transform, undefined, "before it is drawn there is no cursor");
-    raster.draw(trace, colours);
-    raster.moveTo(1);
-    const { width, height } = canvas;
-    const state = (p, column) => image.data[4 * (p * width + column) + 2];
-    const rows = Array.from({ length: height }, (_, p) =>
-      Array.from({ length: width }, (__, column) => state(p, column)).join(""),
+    raster.draw(trace, colours, step);
+    const [forth] = [structuredClone(columns)];
+    raster.moveTo(trace, -1);
+    assert.deepEqual(columns, [], "before the first step it is empty");
+    raster.moveTo(trace, step);
+    assert.deepEqual(columns, forth, "back and forth");
+    raster.moveTo(trace, 1);
+    assert.ok(columns.length <= 2, "nothing is drawn behind the cursor");
+    const rows = Array.from({ length: canvas.height }, (_, p) =>
+      Array.from({ length: canvas.width }, (__, column) => forth[column]?.[p] ?? 0).join(""),
     );
     return [...rows, canvas.label, raster.cursor.style.transform];
   };
   const trace = Trace.parse(small());
   const [all, locks] = trace.lanes;
   const label = "states of 4 positions over 3 steps";
-  assert.deepEqual(drawn(trace, locks), ["343", "233", "223", "122", `=Locks: ${label}`, "translateX(50.000cqw)"]);
+  assert.deepEqual(drawn(trace, locks), ["242", "223", "223", "122", `=Locks: ${label}`, "translateX(66.667cqw)"]);
   trace.race.byClock = true;
-  assert.deepEqual(drawn(trace, all), ["222", "222", "222", "122", `All: ${label}`, "translateX(50.000cqw)"]);
+  assert.deepEqual(drawn(trace, all), ["222", "222", "222", "122", `All: ${label}`, "translateX(66.667cqw)"]);
   const records = small().records.map((each) => ({ ...each, seconds: each.lane === "b" ? 0.25 : 1 }));
   const raced = shown(Trace.parse({ ...small(), records }), { byClock: true });
-  assert.deepEqual(drawn(raced, raced.lanes[1]).slice(0, 4), ["300", "300", "300", "200"], "then its time is saved");
+  assert.deepEqual(drawn(raced, raced.lanes[1]).slice(0, 4), ["200", "300", "300", "200"], "then its time is saved");
   const live = shown(new Trace(small()), { byClock: true, live: true });
   for (const record of small().records.slice(0, 2)) live.append(record);
   assert.deepEqual(drawn(live, live.lanes[0]).slice(0, 4), ["200", "200", "200", "100"]);

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { lookedAt } from "../../assets/js/cause/inspector.js";
 import { heading, stepsAfter, told } from "../../assets/js/export/poster.js";
-import { narrate, verdict } from "../../assets/js/stage/narrator.js";
+import { narrate, spokenCell } from "../../assets/js/stage/narrator.js";
 import { summary } from "../../assets/js/stage/spoken.js";
+import { verdict, verdictOf } from "../../assets/js/stage/verdict.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { decoder, every, lasting, longer, pairs, raceOf, record, shown, small } from "./small.js";
 
@@ -23,16 +24,17 @@ test("the verdict joins the work, the time if it can be told, what skipping chan
     if (errors !== null) trace.lane("b").steps.at(-1).damage = { changed: errors, commits: 2 };
     const said = verdict(trace);
     assert.equal(narrate(trace, 19), said);
-    assert.ok(said.match(/\p{L}+/gu).length <= 25, "at most 25 words");
+    assert.ok(said.match(/\p{L}+/gu).length <= 30, "a sentence or two");
     return said;
   };
-  const start = "“=Locks” did 80 % of the work";
-  const text = "rom word 2 on, another story.";
-  assert.equal(told({ seconds: 0.5 }), `${start} in 50 % of the time. F${text}`);
-  assert.equal(told({ seconds: 1.02 }), `${start}; times too close to tell. F${text}`);
-  assert.equal(told({ seconds: 2 }), `${start} in 200 % of the time. F${text}`);
-  assert.equal(told({ errors: 1 }), `${start} in 50 % of the time. Skipping changed 1 of 2 choices; f${text}`);
-  const none = `${start} in 50 % of the time. Skipping changed none of 2 choices, only their order; f${text}`;
+  const start = "“=Locks”: 20 % less work";
+  const text = "rom word 2 after the prompt on, another text.";
+  assert.equal(told({ seconds: 0.5 }), `${start}, 50 % less time. F${text}`);
+  const alike = "time: no difference to be seen here (20.0 s and 20.4 s, one run each)";
+  assert.equal(told({ seconds: 1.02 }), `${start}, ${alike}. F${text}`);
+  assert.equal(told({ seconds: 2 }), `${start}, 100 % more time. F${text}`);
+  assert.equal(told({ errors: 1 }), `${start}, 50 % less time. Skipping changed 1 of 2 choices; f${text}`);
+  const none = `${start}, 50 % less time. Skipping changed none of 2 choices, only their order; f${text}`;
   assert.equal(told({ errors: 0 }), none);
   const noisy = longer(small(), { b: { flops: 80 } });
   noisy.header.lanes[1].settings.temperature = 0.5;
@@ -63,11 +65,11 @@ test("what a choice looked at was locked before its step, not by it", () => {
 
 test("of a run that was stopped the verdict does not say how the texts go on", () => {
   const stopped = raced({ records: small().records.filter(({ step }) => step === 0) });
-  assert.match(verdict(stopped), /Up to here they share 1 word\.$/);
+  assert.match(verdict(stopped), /Up to here they share 1 word after the prompt\.$/);
   assert.match(told(stopped, [0, 0]), /^Step 1: “=Locks” writes/);
   const { clock, told: done, done: share } = heading(stopped, stopped.lane("b"), 0);
   assert.deepEqual([clock, share], ["0.50 s", 1 / 3]);
-  assert.match(done, /% of all FLOPs, 1 of 4 locked, step 1 \/ 3$/);
+  assert.match(done, /% of all FLOPs, 0 of 4 locked, step 1 \/ 3$/);
   const whole = raced();
   assert.deepEqual(heading(whole, whole.lane("b"), -1), { clock: "0.00 s", told: "step 0 / 3", done: 0 });
   assert.equal(told(whole, [2, 2]), verdict(whole));
@@ -139,7 +141,7 @@ test("the verdict of several lanes is the work of each beside the reference", ()
   const work = { A: [100, 100], B: [100, 50], C: [30, 10] };
   const steps = (list) => list.map((flops) => ({ flops }));
   const trace = Trace.parse(raceOf(Object.entries(work).map(([id, list]) => every(id, steps(list)))));
-  assert.equal(verdict(trace), "“B” did 75 % of the work. “C” did 20 % of the work.");
+  assert.match(verdict(trace), /^“B”: 25 % less work, time: .*\. “C”: 80 % less work/);
 });
 
 test("by the clock a lane that has not finished its first step is still all blanks", () => {
@@ -154,10 +156,33 @@ test("a summary tells of each lane beside the reference, of those that have begu
   const trace = Trace.parse(raceOf([lane("A", 1), lane("B", 1, { flops: 50 }), lane("C", 3)]));
   trace.lanes[1].steps[0].damage = { changed: 1, commits: 2, mean: 0.5 };
   const b =
-    "B: 1 of 4 tokens locked, 50 % of the computation of A so far, 1 of 2 choices changed by skipping rows, the same text.";
+    "B: 0 of 4 tokens locked, 50 % of the computation of A so far, 1 of 2 choices changed by skipping rows, the same text.";
   assert.equal(summary(trace, -1), "");
   assert.equal(
     summary(trace, 0),
-    `Step 1 of 2. ${b} C: 1 of 4 tokens locked, 100 % of the computation of A so far, the same text.`,
+    `Step 1 of 2. ${b} C: 0 of 4 tokens locked, 100 % of the computation of A so far, the same text.`,
   );
+});
+
+test("more work than the reference's says why", () => {
+  const steps = (count, more = {}) => new Array(count).fill({ flops: 100, ...more });
+  const longer = Trace.parse(raceOf([every("A", steps(2)), every("B", steps(4))]));
+  const at = longer.count - 1;
+  const { work, why } = verdictOf(longer, longer.lanes[1], at);
+  assert.deepEqual([work, why], ["100 % more work", "it takes 4 steps instead of 2"]);
+  const idle = Trace.parse(raceOf([every("A", steps(2, { flops: 50 })), every("B", steps(2))]));
+  assert.equal(verdictOf(idle, idle.lanes[1], 1).why, "“A” leaves out more");
+});
+
+test("a sentence belongs to the cell that it speaks of first", () => {
+  const trace = Trace.parse(small());
+  const [, locks] = trace.lanes;
+  for (let step = 0; step < 2; step++) {
+    const spoken = spokenCell(trace, step);
+    const word = trace.word(locks.token(spoken.cell, step));
+    assert.equal(spoken.lane, locks);
+    assert.ok(narrate(trace, step).includes(word), `${narrate(trace, step)}: ${word}`);
+  }
+  assert.equal(spokenCell(trace, -1), null);
+  assert.equal(spokenCell(trace, 2), null, "the verdict is of no cell");
 });

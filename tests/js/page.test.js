@@ -4,7 +4,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import fc from "fast-check";
-import { narrate } from "../../assets/js/stage/narrator.js";
+import { readAddress, settingsOf, storyOf, writeAddress } from "../../assets/js/run/address.js";
+import { isOver, narrate } from "../../assets/js/stage/narrator.js";
 import { cellText, gridName } from "../../assets/js/stage/spoken.js";
 import { prose } from "../../assets/js/trace/prose.js";
 import { open } from "./browser.js";
@@ -44,6 +45,18 @@ function liveRun() {
 
 const RUN = liveRun();
 
+/** What a step of a lane that a request asks for tells: what its parent's does, but for words that are written by hand. */
+function recordOf({ id, parent, events = [] }, step) {
+  const root = parent ?? id;
+  const record = RUN.records.find((each) => each.lane === root && each.step === step);
+  if (!record) return [];
+  const own = events.filter((event) => event.step === step);
+  const byHand = events.filter((event) => event.step <= step).map(({ position }) => position);
+  const unmasked = record.unmasked.filter(([position]) => !byHand.includes(position));
+  const written = own.map(({ position, token }) => [position, token]);
+  return [{ ...structuredClone(record), lane: id, unmasked, ...(written.length && { written }) }];
+}
+
 /** What a page's run is at, by what was pressed and answered. */
 class Model {
   asked = null; // what waits, not open yet
@@ -58,9 +71,9 @@ class Model {
     return this.run !== null && !this.run.over;
   }
 
-  /** What waits: "run", "more" of a paused one, or nothing. */
+  /** What waits: "run", "branch" of a touch, "more" of a paused one, or nothing. */
   get waits() {
-    if (this.asked) return "run";
+    if (this.asked) return this.asked.request.prompt_tokens ? "branch" : "run";
     return this.run?.waits ? "more" : null;
   }
 
@@ -82,6 +95,16 @@ class Model {
 }
 
 const last = ({ source }) => source.asked.at(-1);
+
+/** Notes what the page has asked for since, if anything. */
+function askedSince(page, model, before) {
+  if (last(page) === before) return;
+  Object.assign(model, { asked: last(page), place: 0, submitted: model.waits === "run" ? model.edited : undefined });
+  if (last(page).request.prompt_tokens) model.submitted = undefined;
+  else model.submitted = model.edited;
+}
+
+const rests = (model) => model.asked === null && !model.going;
 /** Runs, also those that are over, which have not been told that they pause or stop. */
 const waiting = ({ source }, name) => source.asked.filter(({ answers }) => answers.some((each) => each.name === name));
 /** Tells one of them; which. */
@@ -122,9 +145,12 @@ const MOVES = {
     (page, model) => {
       if (model.going) model.end();
       const { header, pieces } = structuredClone(RUN);
+      const { lanes, prompt_tokens: touched, from } = model.asked.request;
+      if (touched) header.lanes = structuredClone(lanes);
       model.asked.send({ run: `r${page.source.asked.length}`, open: { header, pieces }, pausable: true });
+      const sent = Math.min(...(from?.steps ?? [0]));
       Object.assign(model, {
-        run: { handle: model.asked, sent: 0, over: false },
+        run: { handle: model.asked, lanes: header.lanes, sent, over: false },
         asked: null,
         phase: "running",
         edited: model.edited === model.submitted ? null : model.edited,
@@ -136,8 +162,9 @@ const MOVES = {
     (_, model, n) => {
       const { run } = model;
       const until = run.stepping ? run.sent + 1 : Math.min(STEPS, run.sent + 1 + (n % 4));
-      const records = RUN.records.filter(({ step }) => step >= run.sent && step < until);
-      run.handle.send({ pieces: {}, records: structuredClone(records) });
+      const steps = range(until).slice(run.sent);
+      const records = steps.flatMap((step) => run.lanes.flatMap((lane) => recordOf(lane, step)));
+      run.handle.send({ pieces: {}, records });
       Object.assign(run, { sent: until, stepping: false, waits: false });
     },
   ],
@@ -262,12 +289,11 @@ const MOVES = {
   seek: [(_, { stage }) => stage.trace.count > 0, ({ stage }, _, n) => stage.timeline.seek(n % 12)],
   play: [
     (_, { stage }) => !stage.timeline.live && stage.trace.count > 0,
-    ({ stage: { timeline, chapters } }) => {
+    ({ stage: { timeline } }) => {
       const { playing } = timeline;
       if (playing) return timeline.toggle();
       timeline.toggle();
       assert.ok(timeline.playing, "Play plays");
-      timeline.stops = chapters.map(({ step }) => step);
     },
   ],
   look: [() => true, ({ stage }, _, n) => stage.cells.compare(stage.sides[n % stage.sides.length], n % stage.trace.n)],
@@ -301,6 +327,39 @@ const MOVES = {
       assert.deepEqual([stage.drawer.isOpen, surelock.page.now.pins.size], [false, 0], "they were of another run");
     },
   ],
+  touch: [
+    (model, { stage }) => rests(model) && stage.trace.complete && stage.touching !== undefined,
+    (page, model, n) => {
+      const { stage } = page;
+      const { lane } = stage.sides[n % stage.sides.length];
+      const cell = PROMPT + (n % (N - PROMPT));
+      const step = lane.unmaskStep(cell, lane.count - 1);
+      const before = last(page);
+      const why = stage.touching.runs.touch(lane, { step, kind: "write", position: cell, token: 10 + (n % 3) });
+      assert.equal(why === "", last(page) !== before, why);
+      askedSince(page, model, before);
+    },
+  ],
+  undo: [
+    (model, { surelock }) => rests(model) && surelock.page.now.touches !== null,
+    (page, model) => {
+      const before = last(page);
+      const { touches } = page.surelock.page.now.touches;
+      page.stage.touching.runs.undo();
+      askedSince(page, model, before);
+      const now = page.surelock.page.now.touches?.touches ?? [];
+      assert.deepEqual(now, touches.slice(0, -1), "the last touch is taken back");
+    },
+  ],
+  back: [
+    (model, { surelock }) => rests(model) && surelock.page.now.touches !== null,
+    (page, model) => {
+      const before = last(page);
+      page.stage.touching.runs.back();
+      askedSince(page, model, before);
+      assert.equal(page.surelock.page.now.touches, null, "the race is on show again");
+    },
+  ],
   own: [
     (model) => model.run?.sent > 0,
     ({ stage }) => stage.runs.entries.length > 1 && stage.reveal(stage.runs.entries.at(-1).trace),
@@ -316,6 +375,13 @@ const marked = ({ children }) =>
   ]);
 const parts = (list) => list.map(({ kind, text }) => [kind, text.trim()]);
 
+/** A link to what is on show tells of its touches, all of them. */
+function linked(trace, { touches, step }) {
+  if (!touches) return;
+  const { story } = readAddress(writeAddress(settingsOf(trace), { step }, "", storyOf(trace)));
+  assert.deepEqual(story.touches.events, touches.touches);
+}
+
 /** What a page shows beside what it has to. settled: nothing moves, and what was asked for has come. */
 function agrees(page, model, rests) {
   const { stage, surelock, find } = page;
@@ -330,7 +396,7 @@ function agrees(page, model, rests) {
   const { pins } = surelock.page.now;
   assert.equal(new Set(pins.values()).size, pins.size, "each pin has a colour of its own");
   const { follow, held, last: end } = stage.timeline;
-  if (trace.race.live && follow) assert.equal(step, trace.race.front, "who follows is at the front");
+  if (trace.race.live && follow) assert.ok(step <= trace.race.front, "who follows comes to the front");
   assert.ok(step <= end, `step ${step} of ${end}`);
   assert.ok(!(follow && held), "who follows has put the cursor nowhere");
   for (const side of stage.sides) {
@@ -344,10 +410,13 @@ function agrees(page, model, rests) {
   }
   if (!rests) return;
   assert.equal(find(".sl-step-label").textContent.startsWith(step < 0 ? "" : `step ${step + 1} `), true);
-  const { timeline, moments } = stage; // what moves may be told of a little later
-  const own = timeline.held ? [] : [...moments.map(({ sentence }) => sentence()), stage.teller.text.textContent];
+  linked(trace, surelock.page.now);
   const told = find(".sl-narrator").textContent;
-  if (step >= 0) assert.ok([narrate(trace, step, stage.chapters), ...own].includes(told), told);
+  const about = stage.teller.told?.step;
+  if (told) assert.ok(step >= about && step - about <= 2, `step ${step}: ${told}, of step ${about}`);
+  if (stage.timeline.held && told) assert.equal(told, narrate(trace, step, stage.chapters));
+  const over = isOver(trace, step) && waits !== "run";
+  assert.equal(find(".sl-verdict").hidden, !over, "the verdict stands at the end, and there alone");
   const { drawer } = stage;
   for (const lane of trace.lanes)
     if (drawer?.epsilon?.value === null) assert.equal(drawer.epsilon.states(lane, step), undefined, "no estimate");

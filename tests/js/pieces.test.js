@@ -72,3 +72,14 @@ test("a tokenizer that takes a text into little more than bytes was made for ano
   const story = "Tom had a small red boat.";
   assert.deepEqual([told(story, 4), told(story, 3), told(story, 1), told("a b c d", 1)], [false, false, true, false]);
 });
+
+test("words of many tokens are rare; names are left out", () => {
+  const own = new Pieces();
+  own.add({ 1: "The", 2: " qu", 3: "ark", 4: "s", 5: " dog", 6: " Zy", 7: "xw", 8: "vu", 9: ".", 10: [0xc3] });
+  assert.equal(own.isRare([1, 5, 5, 9]), false);
+  assert.equal(own.isRare([1, 2, 3, 4, 9]), true);
+  assert.equal(own.isRare([1, 2, 3, 4, 5, 5, 9]), false, "5 tokens of 3 words");
+  assert.equal(own.isRare([1, 6, 7, 8, 5, 9]), false, "a name");
+  assert.equal(own.isRare([1, 2, 10, 10, 9]), true, "bytes go on with a word");
+  assert.equal(own.isRare([1, 9]), false);
+});

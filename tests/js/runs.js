@@ -1,21 +1,12 @@
 // Decodes what a folder of tests/test_web_engine.py asks for, with ONNX Runtime Web in Node: node tests/js/runs.js
 // FOLDER FILE... Prints the tokens and the locked positions after each step of each run. FILES hold the weights.
 
-import { readFileSync } from "node:fs";
-import { basename, join } from "node:path";
-import * as ort from "onnxruntime-web/wasm";
 import { Run } from "../../assets/js/decode/algorithm.js";
 import { readDecoder } from "../../assets/js/decode/decoder.js";
-import { OnnxEngine } from "../../assets/js/decode/engine.js";
+import { decoderFor } from "./library.js";
 
-const [folder, ...weights] = process.argv.slice(2);
-const bytes = (file) => new Uint8Array(readFileSync(file));
-const { shape, prompt, decoders } = JSON.parse(readFileSync(join(folder, "asked.json"), "utf8"));
-const graphs = Object.fromEntries(["step", "head", "posterior"].map((name) => [name, bytes(join(folder, name))]));
-const files = Object.fromEntries(weights.map((file) => [basename(file), bytes(file)]));
-
-ort.env.wasm.numThreads = 1;
-const engine = await OnnxEngine.load(ort, { config: shape.network, graphs, files: () => files });
+const { asked, engine } = await decoderFor(process.argv.slice(2));
+const { shape, prompt, decoders } = asked;
 const flat = (values) => Array.from(values);
 
 for (const { decoder, ...observing } of decoders) {

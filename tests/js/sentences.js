@@ -35,16 +35,18 @@ export const same = (told, own) => assert.ok(Math.abs(told - own) <= 0.500001, `
 /** The place: {trace, lane, base, t: the lane's step, step: the cursor's, now: its reading, steps: all of them, others: by lane}. */
 const SENTENCES = [
   [
-    /^After the prompt every cell begins as a blank/,
+    /^After the prompt every cell begins as a blank|^The blanks between the given words begin as empty cells/,
     ({ trace, lane }) => {
-      for (let p = 0; p < trace.n; p++) assert.equal(lane.token(p, -1) < 0, p >= trace.promptLength);
+      for (let p = 0; p < trace.n; p++) assert.equal(lane.token(p, -1) < 0, !trace.given[p]);
     },
   ],
   [
-    /computes (every token|(\d+) of (\d+) tokens; (\d+) are left out)\.$/,
-    ({ trace, now }, [, all, computed, of, left]) => {
+    /computes (every token|(\d+) of (\d+) tokens(, the masked among them)?; (\d+) are left out)\.$/,
+    ({ trace, lane, now, t }, [, all, computed, of, masks, left]) => {
       const told = all === "every token" ? [trace.n, trace.n, 0] : [computed, of, left].map(Number);
       assert.deepEqual(told, [now.computed.size, trace.n, trace.n - now.computed.size]);
+      const masked = [...now.computed].some((p) => lane.token(p, t) < 0);
+      assert.ok(all === "every token" || Boolean(masks) === masked);
     },
   ],
   [
@@ -67,17 +69,18 @@ const SENTENCES = [
     },
   ],
   [
-    /, (?:with (\d+) others? )?as the first after the prompt/,
+    /, (?:with (\d+) others? )?as the first (?:after the prompt|in the blanks)/,
     ({ trace, now, steps, t }, [, others = 0]) => {
-      const own = ({ record }) => record.locked.filter((p) => p >= trace.promptLength).length;
+      const own = ({ record }) => record.locked.filter((p) => !trace.given[p]).length;
       assert.deepEqual([own(now), steps.slice(0, t).some(own)], [1 + Number(others), false]);
     },
   ],
   [
     /half of all tokens are locked, (\d+) of (\d+)\.$/,
     ({ trace, now, steps, t }, [, locked, of]) => {
-      assert.deepEqual([Number(locked), Number(of)], [now.locked.size, trace.n]);
-      assert.ok(2 * now.locked.size >= trace.n && (!t || 2 * steps[t - 1].locked.size < trace.n));
+      const shown = ({ locked: all, computed }) => [...all].filter((p) => !computed.has(p)).length;
+      assert.deepEqual([Number(locked), Number(of)], [shown(now), trace.n]);
+      assert.ok(2 * shown(now) >= trace.n && (!t || 2 * shown(steps[t - 1]) < trace.n));
     },
   ],
   [
@@ -97,20 +100,29 @@ const SENTENCES = [
     },
   ],
   [
-    /did (\d+) % of the work(?: of computing everything)?/,
-    ({ trace, now, others }, [all, share]) => {
+    /^“.*?”: (?:(\d+) % (less|more)|as much) work/,
+    ({ trace, now, others }, [, change = 0, which]) => {
       const whole = trace.lanes.length > 1 ? others.get(trace.reference.id).at(-1).flops : now.every;
-      same(Number(share), (100 * now.flops) / whole);
-      assert.equal(all.endsWith("everything"), trace.lanes.length === 1);
+      const sign = which === "more" ? -1 : 1;
+      same(Number(change), sign * 100 * (1 - now.flops / whole));
     },
   ],
   [
-    /in (\d+) % of the time/,
-    ({ now, others, trace }, [, share]) =>
-      same(Number(share), (100 * now.seconds) / others.get(trace.reference.id).at(-1).seconds),
+    /^“.*?”: [^,“]*, (\d+) % (less|more) time/,
+    ({ now, others, trace }, [, change, which]) => {
+      const sign = which === "more" ? -1 : 1;
+      same(Number(change), sign * 100 * (1 - now.seconds / others.get(trace.reference.id).at(-1).seconds));
+    },
   ],
   [
-    /Skipping changed (none|\d+) of (\d+) choices?(, only [a-z ]+)?; /,
+    /^“.*?”: [^,“]*, time: no difference to be seen here \(([\d.]+) s and ([\d.]+) s, one run each\)/,
+    ({ now, others, trace }, [, theirs, mine]) => {
+      const base = others.get(trace.reference.id).at(-1).seconds;
+      assert.ok(Math.abs(Number(mine) - now.seconds) < 0.51 && Math.abs(Number(theirs) - base) < 0.51);
+    },
+  ],
+  [
+    /[Ss]kipping changed (none|\d+) of (\d+) choices?(, only [a-z ]+)?; /,
     ({ now }, [, changed, of, order]) => {
       assert.deepEqual([Number(changed === "none" ? 0 : changed), Number(of)], [now.changed, now.choices]);
       assert.ok(!order || !now.changed);
@@ -127,6 +139,6 @@ export function holds(sentence, at) {
     if (found) check(place, found);
     return found;
   });
-  const waits = / at work\.$|^“.*” computed everything\.$/.test(sentence);
+  const waits = / at work\.$|^“.*”: every token was computed\.$/.test(sentence);
   assert.ok(known.length || waits, `nobody knows “${sentence}”`);
 }

@@ -109,7 +109,7 @@ test("a play ends with the run, or where it is paused", (t) => {
   const pass = onPage(t);
   const [told, moved] = [[], []];
   const note = (list) => (value) => list.push(value);
-  const line = new Timeline({ onMove: note(moved), onPlaying: note(told) });
+  const line = new Timeline({ onMove: note(moved), onPlaying: note(told), onRest: () => 0 });
   line.trace = Trace.parse(small());
   line.speed.value = "1";
   line.play();
@@ -130,7 +130,7 @@ test("a run takes nine seconds, at three to thirty steps a second, by the speed 
   const pass = onPage(t);
   const after = (count, speed, seconds) => {
     const moved = [];
-    const line = new Timeline({ onMove: (step) => moved.push(step), onPlaying() {} });
+    const line = new Timeline({ onMove: (step) => moved.push(step), onPlaying() {}, onRest: () => 0 });
     line.trace = Trace.parse(raceOf([every("All", new Array(count).fill({}))]));
     line.speed.value = `${speed}`;
     line.play();
@@ -148,29 +148,62 @@ test("a run takes nine seconds, at three to thirty steps a second, by the speed 
   near(after(20, 0.5, 3.3), 5);
 });
 
-test("a play rests for a moment at its stops, each told once it is shown, and goes on", (t) => {
+test("a play rests where a sentence begins, passes by no stop, and goes on", (t) => {
   const pass = onPage(t);
   const told = [];
+  let speaks = null; // the step at which a sentence begins
   const line = new Timeline({
     onMove: (step) => told.push(step),
     onPlaying() {},
-    onRest() {
-      told.push("rest");
-      return 2500;
+    onRest: () => {
+      const rest = line.step === speaks ? 2500 : 0;
+      if (rest) speaks = null;
+      return rest;
     },
   });
   line.trace = Trace.parse(raceOf([every("All", new Array(100).fill({}))]));
-  line.speed.value = "1";
-  line.play({ stops: [2] });
+  line.speed.value = "8";
+  line.stops = [5];
+  speaks = 5;
+  line.play();
   pass(2.4);
-  assert.deepEqual([told, line.rests, line.moving], [[0, 1, 2, "rest"], true, false]);
+  assert.deepEqual([told.at(-1), line.step, line.rests, line.moving], [5, 5, true, false], "it stops at the stop");
   pass(3);
-  assert.deepEqual([told.slice(0, 5), line.rests], [[0, 1, 2, "rest", 3], false]);
+  assert.ok(line.step > 5 && !line.rests);
   line.pause();
   line.step = -1;
-  line.play({ stops: [-1] });
+  line.play({ first: true });
   told.length = 0;
   pass(2.8);
   assert.deepEqual([told, line.step, line.rests], [[], -1, true], "the blanks stand for three seconds");
   line.pause();
+});
+
+test("who follows a run sees it come; where a sentence stands the display rests, says how far the run has come, and catches up", (t) => {
+  const pass = onPage(t);
+  t.after(() => delete globalThis.matchMedia);
+  globalThis.matchMedia = () => ({ matches: false });
+  let rest = 0;
+  const line = new Timeline({ onMove() {}, onPlaying() {}, onRest: () => rest });
+  const document = raceOf([every("All", new Array(100).fill({}))]);
+  const trace = new Trace(document);
+  trace.race.live = true;
+  line.load(trace, { live: true });
+  const come = (count) => {
+    for (const record of document.records.slice(trace.count, count)) trace.append(record);
+    line.grew();
+  };
+  come(10);
+  pass(1);
+  assert.equal(line.step, 9);
+  rest = 2500;
+  come(11);
+  pass(0.1);
+  assert.deepEqual([line.step, line.rests], [10, true]);
+  rest = 0;
+  come(40);
+  pass(0.5);
+  assert.deepEqual([line.step, line.whose.textContent], [10, "40 computed"]);
+  pass(3);
+  assert.deepEqual([line.step, line.whose.textContent], [39, ""], "it has caught up");
 });

@@ -5,7 +5,8 @@ import { misfit } from "../../assets/js/lessons/answers.js";
 import { branchOf } from "../../assets/js/run/branching.js";
 import { laneClock } from "../../assets/js/stage/clock.js";
 import { measured } from "../../assets/js/stage/gauges.js";
-import { narrate, verdict } from "../../assets/js/stage/narrator.js";
+import { narrate } from "../../assets/js/stage/narrator.js";
+import { verdict } from "../../assets/js/stage/verdict.js";
 import { results } from "../../assets/js/trace/results.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { longer, read, record, small } from "./small.js";
@@ -35,7 +36,7 @@ test("a what-if has no time beside the run that it comes from, nor after an expo
   for (const each of [trace, Trace.parse(trace.toDocument())]) {
     each.race.byClock = true;
     const child = each.lanes[2];
-    assert.match(verdict(each.withLanes([each.lanes[0], child])), /“What if” did 52 % of the work\. /);
+    assert.match(verdict(each.withLanes([each.lanes[0], child])), /“What if”: 48 % less work\. /);
     assert.doesNotMatch(verdict(each.withLanes([each.lanes[0], child])), /“What if”[^“]* time/);
     assert.deepEqual(laneClock(each, child, 60), ["not timed", "step 61 of 128"]);
     assert.deepEqual(laneClock(each, child, 127), ["not timed", "128 steps"]);
@@ -99,15 +100,16 @@ test("two that compute every row are too close to tell, and no number is shouted
   const alike = retimed(({ lane, step }) => (lane === "surelock" ? own : other)[step]);
   const { speed, seconds, against } = alike.totals(alike.lanes[1], 127);
   assert.ok(speed === null && against / seconds > 1.1);
-  assert.match(verdict(alike), /; times too close to tell\. /);
-  assert.equal(result(alike, alike.lanes[1], "Speed"), "too close to tell");
-  const { value, note } = measured(alike.totals(alike.lanes[1], 4), { slowest: 2 });
-  assert.ok(value === "–" && note.startsWith("too close to tell: "));
+  assert.match(verdict(alike), /, time: no difference to be seen here \([\d.]+ s and [\d.]+ s, one run each\)\. /);
+  assert.equal(result(alike, alike.lanes[1], "Speed"), "no difference to be seen (one run each)");
+  const { note, bar, value } = measured(alike.totals(alike.lanes[1], 4), { slowest: 2 });
+  assert.match(note, /^against [\d.]+ s: no difference to be seen here, one run each$/);
+  assert.ok(Math.abs(Number.parseFloat(value) - 2 * bar) < 0.006, "the bar is as long as the time beside it");
   const twice = retimed(({ lane }) => (lane === "surelock" ? 1 : 2));
   assert.deepEqual(
     [14, 15, 127].map((step) => twice.totals(twice.lanes[1], step).speed),
     [null, 2, 2],
   );
-  assert.equal(measured(twice.totals(twice.lanes[1], 127), { slowest: 2 }).value, "2.00×");
-  assert.match(narrate(twice, 127), / in 50 % of the time\./);
+  assert.equal(measured(twice.totals(twice.lanes[1], 127), { slowest: 2 }).note, "against 256 s: 2.00 times as fast");
+  assert.match(narrate(twice, 127), /, 50 % less time\./);
 });

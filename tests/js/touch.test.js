@@ -52,11 +52,11 @@ test("an outline stands for a second where a cell becomes another, then fades to
   const trace = touched();
   const wave = new Wave(touchesOf(trace), () => {});
   assert.deepEqual([...otherAt(wave.pair, 0)], [0, 0, 1, 0]);
-  assert.deepEqual([...wave.levels(0, 0)], [0, 0, LEVELS, 0]);
+  assert.deepEqual([...wave.levels(wave.pair.touched, 0, 0)], [0, 0, LEVELS, 0]);
   assert.equal(frames.length, 1);
-  assert.deepEqual([...wave.levels(1, 900)], [0, 0, LEVELS, LEVELS]);
-  assert.deepEqual([...wave.levels(1, 3000)], [0, 0, 1, 1]);
-  assert.deepEqual([...wave.levels(-1, 3100)], [0, 0, 0, 0]);
+  assert.deepEqual([...wave.levels(wave.pair.touched, 1, 900)], [0, 0, LEVELS, LEVELS]);
+  assert.deepEqual([...wave.levels(wave.pair.touched, 1, 3000)], [0, 0, 1, 1]);
+  assert.deepEqual([...wave.levels(wave.pair.touched, -1, 3100)], [0, 0, 0, 0]);
   assert.equal(digitsOf([1, 2, 3]).length, 8);
   delete globalThis.requestAnimationFrame;
   delete globalThis.matchMedia;
@@ -120,6 +120,10 @@ test("a cell of a recording is pressed, a word chosen: both lanes are computed, 
   await page.pass(300);
   assert.match(find(".sl-touched").textContent, /^Your word changed 0 of 127 others\.$/);
   assert.equal(find(".sl-touches").children.length, 1);
+  stage.timeline.seek(127);
+  await page.pass(60);
+  assert.match(find(".sl-verdict").textContent, /work/);
+  assert.doesNotMatch(find(".sl-verdict").textContent, /kipping changed|leaves out/, "the word did it");
 
   stage.timeline.seek(60);
   const [second] = lane.steps[50].unmasked;

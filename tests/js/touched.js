@@ -3,22 +3,13 @@
 // too. Prints {step, same, tokens} of each: where it began, whether both are the same, and its tokens at the end.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { basename, join } from "node:path";
-import * as ort from "onnxruntime-web/wasm";
-import { OnnxEngine } from "../../assets/js/decode/engine.js";
 import { race } from "../../assets/js/decode/race.js";
 import { Recorder } from "../../assets/js/decode/recorder.js";
 import { Allowance, Snapshots } from "../../assets/js/decode/snapshots.js";
+import { decoderFor } from "./library.js";
 
-const [folder, ...weights] = process.argv.slice(2);
-const bytes = (file) => new Uint8Array(readFileSync(file));
-const { shape, prompt, lanes } = JSON.parse(readFileSync(join(folder, "asked.json"), "utf8"));
-const graphs = Object.fromEntries(["step", "head", "posterior"].map((name) => [name, bytes(join(folder, name))]));
-const files = Object.fromEntries(weights.map((file) => [basename(file), bytes(file)]));
-
-ort.env.wasm.numThreads = 1;
-const engine = await OnnxEngine.load(ort, { config: shape.network, graphs, files: () => files });
+const { asked, engine } = await decoderFor(process.argv.slice(2));
+const { shape, prompt, lanes } = asked;
 const allowance = new Allowance();
 
 /** A race of one lane: {recorder, snapshots, tokens}. origin: {recorder, snapshots, id, most}, where it may begin. */

@@ -46,7 +46,9 @@ export class CellCurve {
     this.drawn = "";
     this.steps = Math.max(trace.count, trace.race.live ? trace.steps : 1, 2);
     this.cursors.replaceChildren(
-      ...trace.lanes.map((_, i) => svg("line", { class: `sl-cell-cursor sl-lane-${i + 1}`, y1: TOP, y2: BOTTOM })),
+      ...trace.lanes.map((lane) =>
+        svg("line", { class: `sl-cell-cursor sl-lane-${trace.colourOf(lane) + 1}`, y1: TOP, y2: BOTTOM }),
+      ),
     );
     this.axis.replaceChildren(
       ...[-8, -4, 0].flatMap((power) => [
@@ -76,11 +78,12 @@ export class CellCurve {
   #lines(cell) {
     const { lanes } = this.trace;
     this.picture.setAttribute("aria-label", `KL of position ${cell}: ${lanes.map(({ name }) => name).join(", ")}`);
-    const drawn = lanes.map((lane, i) => {
+    const drawn = lanes.map((lane) => {
+      const colour = this.trace.colourOf(lane);
       const { path, locks } = lineOf(lane, cell, this.#x);
       const mark = ([x, at]) => svg("path", { class: "sl-cell-lock", d: `M${x},${at - 6}l6,6l-6,6l-6,-6z` });
-      const line = svg("path", { class: "sl-cell-line", d: path, "stroke-dasharray": DASHES[i] });
-      return svg("g", { class: `sl-lane-${i + 1}` }, line, ...locks.map(mark));
+      const line = svg("path", { class: "sl-cell-line", d: path, "stroke-dasharray": DASHES[colour] });
+      return svg("g", { class: `sl-lane-${colour + 1}` }, line, ...locks.map(mark));
     });
     this.lines.replaceChildren(...drawn);
   }

@@ -4,7 +4,9 @@ import "../core.js";
 import { h, inView, throttle, watchView } from "../dom.js";
 import { explained } from "../panels/term.js";
 import { page } from "../run/state.js";
+import { chapters } from "../trace/chapters.js";
 import { number } from "../trace/described.js";
+import { quantile } from "../trace/lane.js";
 import { pinName } from "../trace/prose.js";
 
 const REDRAW_MS = 1000;
@@ -12,8 +14,11 @@ const REDRAW_MS = 1000;
 const [PARTS, MOST_REST_MS] = [60, 5000];
 const KL_FLOOR = 1e-12;
 const KL_HINT = "A diamond is where a pinned token locks.";
+const KL_CAPTION =
+  "How much each prediction has changed since it was last computed. Thick: the median of the tokens that the step computed; when stable tokens lock they no longer count, and it rises. Thin: the median of every written token, each at its last value.";
+const MARKS = { "First lock": "first lock", "Half locked": "half locked", Fork: "first difference" };
 const FIGURES = [
-  { key: "kl", title: "Step-wise KL", terms: ["KL"], hint: KL_HINT, y: "nats", log: true },
+  { key: "kl", title: "Step-wise KL", terms: ["KL"], caption: KL_CAPTION, hint: KL_HINT, y: "nats", log: true },
   { key: "flops", title: "FLOPs per step, relative to computing every position", terms: ["FLOPs"], y: "share" },
   { key: "saved", title: "FLOPs saved so far, relative to computing every position", y: "share saved" },
   { key: "time", title: "Time per step", y: "ms" },
@@ -31,6 +36,25 @@ async function loadPlotly(address) {
 
 const QUIET = { responsive: false, displayModeBar: false };
 const LEGEND = { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom" };
+
+const medians = new WeakMap(); // by lane: what was worked out of how many steps
+
+/** After each of a lane's steps the median KL of all written tokens, each at its last value. */
+export function writtenMedians(lane) {
+  const known = medians.get(lane);
+  if (known?.length === lane.count) return known;
+  const last = new Float32Array(lane.n).fill(NaN);
+  const found = Array.from({ length: lane.count }, (_, t) => {
+    for (let p = 0; p < lane.n; p++) {
+      const kl = lane.kl[t * lane.n + p];
+      if (!Number.isNaN(kl)) last[p] = kl;
+    }
+    const written = last.filter((kl, p) => Number.isFinite(kl) && lane.token(p, t) >= 0).sort();
+    return quantile(written, 0.5);
+  });
+  medians.set(lane, found);
+  return found;
+}
 
 /** The line of an epsilon, and where it is named. */
 const ACROSS = { type: "line", xref: "paper", x0: 0, x1: 1 };
@@ -53,7 +77,8 @@ export class Curves {
       const cursor = h("div.sl-plot-cursor", { hidden: true });
       const caption = h("figcaption", explained(figure.title, figure.terms ?? []));
       const hint = figure.hint ? h("p.sl-hint.sl-figure-hint", { hidden: true }, figure.hint) : null;
-      const node = h("figure.sl-figure", caption, hint, h("div.sl-plot-box", plot, cursor));
+      const told = figure.caption && h("p.sl-hint.sl-figure-hint", explained(figure.caption, []));
+      const node = h("figure.sl-figure", caption, told ?? null, hint, h("div.sl-plot-box", plot, cursor));
       return { ...figure, plot, cursor, node, hint };
     });
     this.note = h("p.sl-hint", { hidden: true }, "The curves could not be loaded.");
@@ -70,11 +95,14 @@ export class Curves {
     for (const { node } of this.plots) watchView(node, () => this.trace?.race.live && this.redraw());
     stage.lower.append(this.node);
     this.theme(stage.colours);
-    this.show(stage.only);
-    if (stage.trace) {
-      this.load(stage.trace);
-      this.moveTo(stage.trace.race.reached(stage.trace.subject, page.now.step));
-    }
+    page.follow(["laid"], ({ trace }) => trace && this.load(trace));
+    page.follow(["laid", "lesson"], ({ lesson }) => this.show(lesson?.lanes ?? null));
+    page.follow(["records", "pins"], () => this.redraw());
+    page.follow(["ended"], ({ ended, trace }) => ended && ended === trace && this.draw());
+    page.follow(
+      ["drawn"],
+      ({ trace, drawn: { step } }) => trace && this.moveTo(trace.race.reached(trace.subject, step)),
+    );
     if (plotly) loadPlotly(plotly).then((found) => this.use(found));
     else this.use(window.Plotly ?? null);
   }
@@ -156,11 +184,11 @@ export class Curves {
       return each((s) => 1000 * s.seconds).filter((_, i) => this.trace.race.clocked.includes(this.lanes[i]));
     const medians = each((s) => level(s.median));
     for (const line of medians) line.name += ", median";
-    return [...this.#band(), ...medians, ...this.#pinLines()];
+    return [...this.#band(), ...this.#writtenMedians(), ...medians, ...this.#pinLines()];
   }
 
   #place(lane) {
-    return this.trace.lanes.indexOf(lane);
+    return this.trace.colourOf(lane);
   }
 
   #line(lane, f) {
@@ -189,6 +217,41 @@ export class Curves {
       fillcolor: `${this.colours.lanes[this.#place(lane)]}2e`,
     });
     return [edge("low"), edge("high", "tonexty")];
+  }
+
+  /** Of every lane the median of all written tokens, each at its last value: thin. */
+  #writtenMedians() {
+    return this.lanes.map((lane) => {
+      const values = writtenMedians(lane);
+      const line = this.#line(lane, (_, t) => level(values[t]));
+      return {
+        ...line,
+        line: { ...line.line, width: 0.8 },
+        showlegend: false,
+        hoverinfo: "skip",
+        hovertemplate: undefined,
+      };
+    });
+  }
+
+  /** The moments of the race as upright lines with their names: [shapes, annotations]. */
+  #marks() {
+    const { trace, colours } = this;
+    const found = chapters(trace).filter(({ name }) => MARKS[name] && trace.subject);
+    const places = found.map(({ name, at }) => ({ x: at + 1, text: MARKS[name] }));
+    const line = { color: colours.muted, dash: "dot", width: 1 };
+    const shapes = places.map(({ x }) => ({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line }));
+    const font = { size: 11, color: colours.muted };
+    const upright = {
+      textangle: -90,
+      showarrow: false,
+      yref: "paper",
+      y: 0,
+      xanchor: "right",
+      yanchor: "bottom",
+      font,
+    };
+    return [shapes, places.map(({ x, text }) => ({ ...upright, x, text }))];
   }
 
   /** A pinned position's KL in each lane, with a mark at each of its locks. */
@@ -243,6 +306,7 @@ export class Curves {
     const axis = { color: colours.muted, gridcolor: colours.line, zeroline: false, tickfont: { size: 11 } };
     const epsilons = key === "kl" ? this.#epsilons() : [];
     const dashed = (color) => ({ color, dash: "dashdot", width: 1.5 });
+    const [marks, names] = key === "kl" && this.lanes.includes(trace.subject) ? this.#marks() : [[], []];
     const note = { showarrow: false, bgcolor: colours.panel, borderpad: 1, font: { size: 11, color: colours.ink } };
     return {
       width: plot.clientWidth, // Plotly keeps the one that it was drawn in
@@ -250,7 +314,7 @@ export class Curves {
       margin: { l: 54, r: 10, t: 6, b: 34 },
       paper_bgcolor: "transparent",
       plot_bgcolor: "transparent",
-      font: { color: colours.ink, size: 12, family: "system-ui, sans-serif" },
+      font: { color: colours.ink, size: 12, family: "SL Sans, system-ui, sans-serif" },
       xaxis: {
         ...axis,
         title: { text: "step", font: { size: 11 }, standoff: 4 },
@@ -269,8 +333,14 @@ export class Curves {
       showlegend: key === "kl",
       hovermode: "closest",
       uirevision: trace.lanes.map(({ id }) => id).join(),
-      shapes: epsilons.map(({ value, colour }) => ({ ...ACROSS, y0: value, y1: value, line: dashed(colour) })),
-      annotations: epsilons.map(({ value, text }) => ({ ...note, ...AT_RIGHT, y: Math.log10(value), text })),
+      shapes: [
+        ...epsilons.map(({ value, colour }) => ({ ...ACROSS, y0: value, y1: value, line: dashed(colour) })),
+        ...marks,
+      ],
+      annotations: [
+        ...epsilons.map(({ value, text }) => ({ ...note, ...AT_RIGHT, y: Math.log10(value), text })),
+        ...names,
+      ],
     };
   }
 }

@@ -2,6 +2,7 @@
 
 import "../core.js";
 import { count, h, isNarrow, setText } from "../dom.js";
+import { page } from "../run/state.js";
 import { CellCurve } from "./cellcurve.js";
 import { Epsilon } from "./epsilon.js";
 import { Inspector } from "./inspector.js";
@@ -12,11 +13,15 @@ const LEAST = 360;
 export class Drawer {
   /** Joins a stage. fetchTop(lane, cell, step), fetchAttended: see Inspector; touching: {race: see Epsilon}, or null. */
   constructor(stage, { fetchTop, fetchAttended, touching }) {
-    Object.assign(this, { stage, player: stage.timeline.node, cell: -1, child: null });
+    Object.assign(this, { root: stage.root, floor: stage.floor, cell: -1, child: null });
+    this.player = page.now.player.node;
+    this.resize = () => stage.resize();
     const begins = (start) => start && ((...asked) => this.#begin(() => start(...asked)));
     this.curve = new CellCurve();
-    this.epsilon = new Epsilon(stage, { curve: this.curve, race: begins(touching?.race) ?? null });
-    this.inspector = new Inspector(stage, { fetchTop, fetchAttended });
+    const headOf = (lane) => this.floor.sideOf(lane).node.querySelector("h2");
+    this.epsilon = new Epsilon({ headOf, curve: this.curve, race: begins(touching?.race) ?? null });
+    const pin = (cell) => this.floor.cells.pin(cell);
+    this.inspector = new Inspector({ pin, fetchTop, fetchAttended });
     this.progress = h("p.sl-drawer-progress", { role: "status", tabindex: -1 });
     const { title, pinButton, note, pinList, body } = this.inspector;
     const close = h("button.sl-small", { onclick: () => this.close() }, "Close");
@@ -24,10 +29,16 @@ export class Drawer {
     const head = h("header.sl-drawer-head", title, pinButton, close, this.progress, note, pinList);
     this.node = h("aside.sl-drawer", { "aria-label": "Position", hidden: true }, head, parts);
     this.#listen();
-    stage.floor.append(this.node);
-    if (!stage.trace) return;
-    this.load(stage.trace);
-    this.inspector.drawPins();
+    this.floor.node.append(this.node);
+    this.#follow();
+  }
+
+  #follow() {
+    page.follow(["laid"], ({ trace }) => trace && this.load(trace));
+    page.follow(["laid", "pins", "ended"], ({ trace }) => trace && this.inspector.drawPins());
+    page.follow(["drawn"], ({ drawn }) => this.draw(drawn.step));
+    page.follow(["records"], () => this.trace && this.#grew());
+    page.follow(["ended"], ({ ended }) => ended && this.#ended(ended));
   }
 
   #listen() {
@@ -59,10 +70,6 @@ export class Drawer {
     return this.node.checkVisibility();
   }
 
-  shows(cell) {
-    return this.isOpen && this.cell === cell;
-  }
-
   /** Opens at a position of a side's lane; the focus goes to its grid when it closes. */
   open(cell, side) {
     const moves = !this.isOpen || this.from !== side.lane;
@@ -72,14 +79,15 @@ export class Drawer {
     if (moves) {
       this.node.hidden = false;
       this.#stand();
-      this.stage.resize();
+      this.resize();
     }
+    page.set({ inspected: cell });
     if (isNarrow()) this.#lift(side.place(cell));
   }
 
   /** Beside its lane, and as tall as what is free between its top and the player. */
   #stand() {
-    standBeside(this.stage, this.from);
+    standBeside(this.floor, this.from);
     const top = Math.max(EDGE, this.node.getBoundingClientRect().top);
     const room = Math.max(LEAST, innerHeight - top - this.player.offsetHeight - 2 * EDGE);
     this.node.style.setProperty("--sl-drawer-room", `${room}px`);
@@ -88,9 +96,9 @@ export class Drawer {
   /** A sheet stands above the player, at the window's upper edge where it would cover the cell that it speaks of: nothing
    * moves under a finger. at: {top, bottom} in the window. */
   #lift(at) {
-    const { node, player, stage } = this;
-    stage.root.style.setProperty("--sl-player", `${player.offsetHeight + 10}px`);
-    stage.root.style.setProperty("--sl-dock", `${player.parentElement.offsetHeight + 10}px`);
+    const { node, player, root } = this;
+    root.style.setProperty("--sl-player", `${player.offsetHeight + 10}px`);
+    root.style.setProperty("--sl-dock", `${player.parentElement.offsetHeight + 10}px`);
     node.dataset.edge = at.bottom > innerHeight - player.offsetHeight - node.offsetHeight - 2 * EDGE ? "top" : "bottom";
   }
 
@@ -99,14 +107,10 @@ export class Drawer {
     const focused = this.node.contains(document.activeElement);
     this.node.hidden = true;
     const { lanes, reference } = this.trace;
-    const side = this.stage.nodeOf(lanes.includes(this.from) ? this.from : reference); // a what-if may have taken its place
-    if (focused) side.querySelector("canvas.sl-grid").focus({ preventScroll: true });
-    this.stage.redraw();
-    this.stage.resize();
-  }
-
-  follow(cell, side) {
-    if (this.isOpen) this.open(cell, side);
+    page.set({ inspected: -1 });
+    const side = this.floor.sideOf(lanes.includes(this.from) ? this.from : reference); // a what-if may have taken its place
+    if (focused) side.canvas.focus({ preventScroll: true });
+    this.resize();
   }
 
   turnTo(lane) {
@@ -130,6 +134,11 @@ export class Drawer {
     return why;
   }
 
+  #ended(trace) {
+    if (trace === this.trace) this.#finished();
+    else this.forget(trace);
+  }
+
   /** A trace that is not on show has ended: nothing more is told of its lane. */
   forget({ lanes }) {
     if (!lanes.includes(this.child)) return;
@@ -145,14 +154,14 @@ export class Drawer {
     return true;
   }
 
-  grew() {
+  #grew() {
     const { child, epsilon } = this;
     if (epsilon.lane) epsilon.load(this.trace); // it waits for all of them
     if (!child?.count) return;
     setText(this.progress, `“${child.name}”: step ${child.count} of ${child.most}.`);
   }
 
-  finished() {
+  #finished() {
     const { child, trace } = this;
     this.child = null;
     this.curve.load(trace);
@@ -165,8 +174,7 @@ export class Drawer {
 }
 
 /** Leaves a column free right of a lane's, for the drawer; in the last row of several, from there on. */
-function standBeside(stage, lane) {
-  const { sides, floor } = stage;
+function standBeside({ sides, node: floor }, lane) {
   const columns = sides.length < 4 ? sides.length : 2; // as in grids.css
   const at = sides.findIndex((side) => side.lane === lane);
   const hole = at < 0 ? columns : (at % columns) + 1;

@@ -3,6 +3,7 @@
 
 import { count, h, isTouch, setText } from "../dom.js";
 import { explained } from "../panels/term.js";
+import { page, redraw } from "../run/state.js";
 import { described, number } from "../trace/described.js";
 import { lockRule, locksAt } from "../trace/estimate.js";
 import { ACTIVE, LOCKED } from "../trace/states.js";
@@ -10,10 +11,12 @@ import { MakeRoom } from "./makeroom.js";
 import { nearest, stops } from "./slider.js";
 
 const OFFERED = { offered: [1e-8, 1, 0], log: true };
+const lockedIn = (states) => states.filter((state) => state === LOCKED).length;
+
 export class Epsilon {
-  /** curve: see CellCurve. race(lane, epsilon, gone) makes a lane of it or gives a sentence why not, null where none can run. */
-  constructor(stage, { curve, race }) {
-    Object.assign(this, { stage, curve, lane: null, value: null, step: -1 });
+  /** headOf(lane): where the name of a lane on show stands. curve: see CellCurve. race(lane, epsilon, gone) makes a lane of it or gives a sentence why not, null where none can run. */
+  constructor({ headOf, curve, race }) {
+    Object.assign(this, { headOf, curve, lane: null, value: null, step: -1 });
     this.stops = stops(described.compute.lock?.settings.epsilon ?? OFFERED).filter((x) => x > 0);
     this.handle = h(
       "div.sl-epsilon",
@@ -45,6 +48,7 @@ export class Epsilon {
     this.lane = trace.race.live ? null : (first ?? null);
     this.value = null;
     this.estimate = null;
+    page.set({ estimate: null });
     this.room.close();
     this.#belongs();
   }
@@ -60,7 +64,7 @@ export class Epsilon {
     const { trace } = this;
     if (this.lane) {
       this.full = trace.lanes.find((lane) => lane.steps.every(({ computed }) => computed === lane.n)) ?? null;
-      this.stage.nodeOf(this.lane).querySelector("h2").after(this.badge);
+      this.headOf(this.lane).after(this.badge);
       this.handle.setAttribute("aria-valuemin", Math.log10(this.stops[0]));
       this.handle.setAttribute("aria-valuemax", Math.log10(this.stops.at(-1)));
     }
@@ -80,16 +84,17 @@ export class Epsilon {
     this.room.close();
     if (wanted !== this.value) this.estimate = wanted === null ? null : locksAt(this.lane, wanted, this.full);
     this.value = wanted;
+    page.set({ estimate: this.estimate && this });
     this.#tell();
     this.place();
-    this.stage.redraw();
+    redraw();
     if (focused && wanted === null) this.handle.focus();
   }
 
-  /** What the grid of a lane shows at a step instead of its states, or undefined. */
+  /** What the grid of a lane shows at a step instead of its states, or undefined: what would have been left out of it. */
   states(lane, step) {
     if (!this.estimate || lane !== this.lane) return undefined;
-    const locked = this.#locked(step);
+    const locked = this.#locked(lane.clamp(step) - 1);
     return lane.row(step).map((state, p) => {
       if (locked[p]) return LOCKED;
       return state === LOCKED ? ACTIVE : state;
@@ -100,7 +105,7 @@ export class Epsilon {
   #locked(step) {
     const { lane, estimate } = this;
     const t = lane.clamp(step);
-    return estimate.subarray(Math.max(0, t) * lane.n, (t + 1) * lane.n);
+    return estimate.subarray(Math.max(0, t) * lane.n, Math.max(0, (t + 1) * lane.n));
   }
 
   moveTo(step) {
@@ -114,13 +119,13 @@ export class Epsilon {
     this.actions.hidden = value === null;
     if (!lane) return;
     const t = lane.clamp(this.step);
-    const was = lane.at(t)?.lockedCount ?? 0;
-    const would = value === null ? 0 : this.#locked(t).reduce((sum, locked) => sum + locked, 0);
-    const [whose, by] = [`“${lane.name}”`, `by its step ${t + 1}`];
+    const was = lockedIn(lane.row(t));
+    const would = lockedIn(this.states(lane, t) ?? []);
+    const [whose, before] = [`“${lane.name}”`, `before its step ${t + 1}`];
     const told =
       value === null
         ? `Drag ε${isTouch() ? "" : " or use the arrow keys"}: ${whose} shows what would have locked by now.`
-        : `ε ${number(value)}: ${whose} would have locked ${count(would, "token")} ${by}, not ${was}.`;
+        : `ε ${number(value)}: ${whose} would have locked ${count(would, "token")} ${before}, not ${was}.`;
     if (this.told !== told) {
       this.told = told;
       this.said.replaceChildren(...(value === null ? explained(told, ["ε"], { stop: false }) : [told]));
@@ -128,7 +133,7 @@ export class Epsilon {
     const shown = value ?? this.own;
     this.handle.setAttribute("aria-valuenow", Math.log10(shown).toFixed(2));
     const locked = value === null ? `${was} locked` : `${would} locked, not ${was},`;
-    this.handle.setAttribute("aria-valuetext", `ε ${number(shown)}, ${whose}: ${locked} ${by}`);
+    this.handle.setAttribute("aria-valuetext", `ε ${number(shown)}, ${whose}: ${locked} ${before}`);
     setText(this.handle.firstChild, value === null ? "ε" : `ε ${number(value)}`);
   }
 

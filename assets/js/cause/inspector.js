@@ -4,7 +4,7 @@ import { h, percent, scientific, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { eventText } from "../trace/described.js";
 import { pinName } from "../trace/prose.js";
-import { LOCKED, STATES } from "../trace/states.js";
+import { STATES } from "../trace/states.js";
 
 const UNSEEN = "not computed yet";
 const LISTED = 4; // positions that a choice attended to
@@ -22,19 +22,18 @@ function byHand(lane, cell, t) {
 /** What a choice looked at, from [[position, share], ...] as a dense forward of the step's tokens has them: of the words
  * written before, those that it attended to most, and which of them were locked, so that it met their keys and values as they were. */
 export function lookedAt(trace, lane, t, list) {
-  const before = t > 0 ? lane.row(t - 1) : []; // what locks in the step itself was computed in it
   const told = list.slice(0, LISTED).map(([p, share]) => {
-    return `${trace.word(lane.token(p, t))} ${percent(share)}${before[p] === LOCKED ? " (locked)" : ""}`;
+    return `${trace.word(lane.token(p, t))} ${percent(share)}${lane.isLocked(p, t - 1) ? " (locked)" : ""}`;
   });
   return told.length ? `Among the tokens already written, this prediction attended most to ${told.join(", ")}.` : "";
 }
 
 export class Inspector {
-  /** fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. fetchAttended(trace, lane, position, step) -> Promise of what `lookedAt` is told, or null. */
-  constructor(stage, { fetchTop, fetchAttended }) {
-    Object.assign(this, { stage, fetchTop, fetchAttended, wanted: "", cell: -1, step: -1, columns: [], pinned: [] });
+  /** pin(cell) pins it or takes its pin away. fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. fetchAttended(trace, lane, position, step) -> Promise of what `lookedAt` is told, or null. */
+  constructor({ pin, fetchTop, fetchAttended }) {
+    Object.assign(this, { pin, fetchTop, fetchAttended, wanted: "", cell: -1, step: -1, columns: [], pinned: [] });
     this.title = h("h3.sl-inspector-title");
-    this.pinButton = h("button.sl-small", { onclick: () => this.stage.cells.pin(this.cell) }, "Pin");
+    this.pinButton = h("button.sl-small", { onclick: () => this.pin(this.cell) }, "Pin");
     this.note = h("p.sl-note", { role: "status" });
     this.pinList = h("div.sl-pins");
     this.body = h("div.sl-inspector-columns");
@@ -42,13 +41,13 @@ export class Inspector {
 
   load(trace) {
     Object.assign(this, { trace, wanted: "" });
-    this.columns = trace.lanes.map((lane, i) => {
+    this.columns = trace.lanes.map((lane) => {
       const facts = h("dl.sl-facts");
       const bars = h("ol.sl-top");
       const attended = h("p.sl-attended");
       const stands = h("span.sl-inspector-step");
       const head = h("h4", lane.name, stands);
-      const node = h(`div.sl-inspector-column.sl-lane-${i + 1}`, head, facts, bars, attended);
+      const node = h(`div.sl-inspector-column.sl-lane-${trace.colourOf(lane) + 1}`, head, facts, bars, attended);
       return { lane, stands, facts, bars, attended, node };
     });
     this.body.replaceChildren(...this.columns.map(({ node }) => node));
@@ -164,7 +163,7 @@ export class Inspector {
   drawPins() {
     this.say("");
     this.pinned = [...page.now.pins].map(([cell, pin]) => {
-      const onclick = () => this.stage.cells.pin(cell);
+      const onclick = () => this.pin(cell);
       const button = h(`button.sl-pin.sl-pin-${pin + 1}`, { title: "Unpin", onclick });
       return { cell, pin, button };
     });

@@ -243,13 +243,14 @@ const asks = {
     return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.`, pieces };
   },
 
-  /** {foreign, tooLong} of a prompt. They mirror `refit_to_prompt` of surelock/ui/form.py. */
+  /** {foreign, rare, tooLong} of a prompt. They mirror `refit_to_prompt` of surelock/ui/form.py. */
   async measured({ text }) {
     const { tokenizer, shape } = await assembled();
     const [tokens, pieces, most] = [tokenizer.encode(text, shape.mask_id), new Pieces(), shape.network.max_length];
     pieces.add(tokenizer.pieces(tokens));
     const sentence = `Too long: ${tokens.length} tokens; at most ${most} fit here, ${LEAST_ANSWER} of them for the answer.`;
-    return { foreign: pieces.isForeign(tokens), tooLong: tokens.length + LEAST_ANSWER > most ? sentence : "" };
+    const tooLong = tokens.length + LEAST_ANSWER > most ? sentence : "";
+    return { foreign: pieces.isForeign(tokens), rare: pieces.isRare(tokens), tooLong };
   },
 
   /** [[position, share], ...]: what a position of these tokens (-1: masked) attends to most, as

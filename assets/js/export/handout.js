@@ -2,8 +2,9 @@
 
 import { h } from "../dom.js";
 import { leftOut } from "../run/address.js";
-import { verdict } from "../stage/narrator.js";
+import { page } from "../run/state.js";
 import { palette } from "../stage/theme.js";
+import { verdict } from "../stage/verdict.js";
 import { promptOf, prose } from "../trace/prose.js";
 import { everything } from "../trace/results.js";
 import { Field, WIDTH } from "./poster.js";
@@ -75,7 +76,8 @@ export function printHandout(stage, link) {
   };
   const show = () => {
     hide();
-    const { trace, root, view } = stage;
+    const { root, view } = stage;
+    const { trace } = page.now;
     if (!trace?.count) return;
     dark = document.body.classList.contains("dark");
     document.body.classList.remove("dark"); // paper is light

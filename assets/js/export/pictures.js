@@ -2,6 +2,7 @@
 // recorded as it plays: a busy machine takes longer, but leaves nothing out.
 
 import { download, h, percent, setText } from "../dom.js";
+import { page } from "../run/state.js";
 import { palette } from "../stage/theme.js";
 import { TraceError } from "../trace/damage.js";
 import { HEIGHT, lasts, Poster, stepsAfter, WIDTH } from "./poster.js";
@@ -70,8 +71,7 @@ async function film(trace, colours, { guesses, onProgress, signal }) {
 }
 
 export class Pictures {
-  constructor(stage) {
-    this.stage = stage;
+  constructor() {
     this.bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the video" });
     this.progress = h("span");
     const cancel = h("button.sl-small", { onclick: () => this.stopper.abort() }, "Cancel");
@@ -97,7 +97,7 @@ export class Pictures {
       setText(this.progress, `Making the video, ${percent(part)}.`);
     };
     try {
-      const made = await film(trace, this.#colours(), { guesses: this.stage.colouring.guesses, onProgress, signal });
+      const made = await film(trace, this.#colours(), { guesses: page.now.guesses, onProgress, signal });
       if (!made) return "The video was cancelled.";
       download(`${name}.webm`, "video/webm", made);
       return "";

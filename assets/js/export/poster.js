@@ -5,8 +5,9 @@ import { count, percent, seconds } from "../dom.js";
 import { Grid } from "../stage/grid.js";
 import { labelsOf } from "../stage/labels.js";
 import { layout } from "../stage/layout.js";
-import { happens, narrate, stillWorking, verdict } from "../stage/narrator.js";
+import { happens, narrate, stillWorking } from "../stage/narrator.js";
 import { cut, fillBox, type } from "../stage/pens.js";
+import { verdict } from "../stage/verdict.js";
 import { textOf } from "../trace/prose.js";
 import { ACTIVE, LOCKED, MASKED, RESTING, STATES } from "../trace/states.js";
 
@@ -62,7 +63,7 @@ export class Field {
     const said = trace.lanes.map((lane, i) => labelsOf(trace, lane, steps[i], this.guesses));
     const base = trace.lanes.indexOf(trace.reference);
     this.sides.forEach(({ lane, box, grid, size }, i) => {
-      const colour = colours.lanes[i];
+      const colour = colours.lanes[trace.colourOf(lane)];
       this.#head(pen, lane, steps[i], box, colour);
       const { tokens, list: labels, faint } = said[i];
       const other = i === base ? null : said[base].tokens;

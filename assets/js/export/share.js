@@ -2,9 +2,11 @@
 
 import { download, h } from "../dom.js";
 import { leftOut } from "../run/address.js";
+import { page, say } from "../run/state.js";
+import { keepRun } from "../run/visit.js";
 import { TraceError } from "../trace/damage.js";
 import { parseTrace } from "../trace/reading.js";
-import { STATES } from "../trace/states.js";
+import { LOCKED, STATES } from "../trace/states.js";
 import { Pictures } from "./pictures.js";
 
 const MOST_BYTES = 200 * 2 ** 20;
@@ -46,7 +48,7 @@ export function toCsv(trace) {
 }
 
 function csvRows(trace, lane, t, names) {
-  const states = lane.row(t);
+  const stateOf = (p) => (lane.isLocked(p, t) ? LOCKED : lane.row(t)[p]); // what it is from then on
   const tokens = lane.tokens(t);
   const { seconds, flops, baselineFlops, unmasked } = lane.steps[t];
   const ofStep = [seconds, flops, baselineFlops];
@@ -60,7 +62,7 @@ function csvRows(trace, lane, t, names) {
     const kl = lane.kl[at] === Infinity ? "inf" : lane.kl[at];
     const values = Number.isNaN(lane.confidence[at]) ? [0, "", ""] : [1, kl, lane.confidence[at]];
     const error = errors[unmasked.indexOf(p)] ?? "";
-    return [name, t, p, STATES[states[p]].replace(",", ""), ...token, ...values, error, ...ofStep].join(",");
+    return [name, t, p, STATES[stateOf(p)].replace(",", ""), ...token, ...values, error, ...ofStep].join(",");
   });
 }
 
@@ -78,7 +80,7 @@ export function fillReplay(shell, document, decoder = "") {
 export class Share {
   /** source.document(run), source.shell(), source.decoder(model), source.link(trace, view): what the page offers; absent ones hide their buttons. */
   constructor(stage, source) {
-    Object.assign(this, { stage, source, pictures: new Pictures(stage) });
+    Object.assign(this, { stage, source, pictures: new Pictures() });
     this.status = h("p.sl-hint", { role: "status" });
     this.quick = this.#quick();
     const onchange = () => this.#run(() => this.#import());
@@ -197,10 +199,10 @@ export class Share {
     this.file.value = "";
     const trace = parseTrace(text);
     const { stage } = this;
-    stage.add(trace, "imported");
+    keepRun(trace, "imported");
     stage.show(trace, { label: "Imported run:" });
-    stage.say(trace.view ? stage.look(trace.view, "the file") : "");
-    stage.onView();
+    say(trace.view ? stage.look(trace.view, "the file") : "");
+    page.set({ looked: {} });
     return "Opened.";
   }
 }

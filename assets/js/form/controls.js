@@ -2,8 +2,10 @@
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
-import { foreignText } from "../run/wording.js";
+import { foreignText, warningOf } from "../run/wording.js";
 import { toWrite } from "../trace/blanks.js";
+import { followRefusals } from "./refusal.js";
+import { where } from "./where.js";
 
 const FOCUS_MS = 50;
 const NARROW = "(max-width: 768px)";
@@ -69,24 +71,27 @@ export function stopButton(now) {
 /** A line that says what Run will write, and what to expect of it. */
 export function writesLine() {
   const line = h("p.sl-writes", { "aria-live": "polite" });
-  page.follow(["prompt", "length", "foreign", "tooLong"], ({ prompt, length, foreign, tooLong }) =>
-    setText(line, tooLong || (foreign ? foreignText() : toWrite(prompt, length))),
-  );
+  const parts = ["prompt", "length", "steps", "temperature", "foreign", "rare", "tooLong"];
+  page.follow(parts, (now) => {
+    const written = [toWrite(now.prompt, now.length), warningOf(now)].filter(Boolean).join(" ");
+    setText(line, now.tooLong || (now.foreign ? foreignText() : written));
+  });
   return line;
 }
 
 export function connect({ element }) {
   const button = (name, action) => h(`button.sl-control.sl-control-${name}`, { disabled: true, onclick: action });
   const pause = button("pause", () => page.now.live[page.now.phase === "paused" ? "resume" : "pause"]());
-  const step = button("step", () => page.now.live.stage.timeline.move(1));
+  const step = button("step", () => page.now.player.move(1));
   const stop = button("stop", () => page.now.live.stop());
-  element.querySelector(".sl-controls").replaceChildren(pause, step, stop);
+  element.querySelector(".sl-controls").replaceChildren(pause, step, stop, where());
   setText(step, "Step");
   page.follow(["arrived"], ({ arrived }) => {
     const prompt = document.getElementById("sl-prompt"); // it may come after these buttons
     if (arrived && prompt?.querySelector(".sl-writes") === null) prompt.append(writesLine());
   });
   keepInert();
+  followRefusals(() => document.querySelector(".sidebar.open") || toggleSidebar());
   document.addEventListener("keydown", closeByEscape);
   leaveListsByTab();
   page.follow(["live", "phase", "pending", "waits", "place"], ({ live, phase, pending }) => {

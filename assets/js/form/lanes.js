@@ -3,7 +3,7 @@
 
 import { h } from "../dom.js";
 import { codesIn } from "../run/address.js";
-import { page } from "../run/state.js";
+import { page, say } from "../run/state.js";
 import { MISSING, Part } from "../stage/part.js";
 import { described, namesApart, presetName, ruleName, rulesOf, unnumbered } from "../trace/described.js";
 import { codesOf, putCodes } from "../trace/typed.js";
@@ -18,7 +18,7 @@ class Lanes {
     this.shown = new Part(
       () => import("./lane_list.js"),
       ({ LaneList }) => new LaneList(this, box),
-      () => page.now.live?.stage.say(MISSING, "error"),
+      () => say(MISSING, "error"),
     );
     watch("value", () => this.#take());
     this.#take();

@@ -4,6 +4,7 @@
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { pressRun, toggleSidebar, writesLine } from "./controls.js";
+import { refusalLine } from "./refusal.js";
 
 const CHIP = 42; // characters of an opening on its chip
 
@@ -16,7 +17,7 @@ export function promptBox() {
   const run = h("button.sl-prompt-run", { onclick: () => pressRun() }, "Run");
   const settings = h("button.sl-small.sl-phone-only", { onclick: toggleSidebar }, "Settings"); // the bar has no room
   const foot = h("div.sl-prompt-foot", knows, settings, run);
-  const node = h("div.sl-prompt-box", { hidden: true }, field, writesLine(), chips, foot);
+  const node = h("div.sl-prompt-box", { hidden: true }, field, refusalLine(), writesLine(), chips, foot);
   const put = (text) => {
     const prompt = document.querySelector("#sl-prompt textarea");
     Object.assign(prompt, { value: text });
@@ -49,6 +50,9 @@ export function promptBox() {
     chips.replaceChildren(...examples.map(chip));
     setText(knows, about && `This model knows ${about}.`);
   });
-  page.follow(["waits", "phase"], ({ waits, phase }) => (waits === "run" || phase === "running") && toggle(false));
+  page.follow(["phase"], ({ phase }) => phase === "running" && toggle(false));
+  page.follow(["refused"], ({ refused }) => {
+    if (refused?.field === "prompt" && !document.querySelector(".sidebar.open")) toggle(true);
+  });
   return { node, toggle };
 }

@@ -26,7 +26,7 @@ export function shownParts(trace, shows) {
   const isLane = (part) => part.startsWith("lane:");
   const named = shows.filter(isLane).map((part) => laneOf(trace, part.slice("lane:".length)));
   const lanes = named.some(Boolean) ? trace.lanes.filter((lane) => named.includes(lane)) : trace.lanes;
-  return [...shows.filter((part) => !isLane(part)), ...lanes.map((lane) => `lane-${trace.lanes.indexOf(lane) + 1}`)];
+  return [...shows.filter((part) => !isLane(part)), ...lanes.map((lane) => `lane-${trace.colourOf(lane) + 1}`)];
 }
 
 /** A page's text with the lanes' names where it has "{reference}" or "{subject}". */

@@ -5,7 +5,7 @@ import "../core.js";
 import { count, dialog, h, select, setText } from "../dom.js";
 import { field } from "../form/fields.js";
 import { explained } from "../panels/term.js";
-import { page } from "../run/state.js";
+import { page, say } from "../run/state.js";
 import { trust } from "../run/trust.js";
 import { described } from "../trace/described.js";
 import { pinName } from "../trace/prose.js";
@@ -42,21 +42,31 @@ export class Lessons {
     this.card = h("section.sl-lesson", { hidden: true, "aria-label": "Lesson" });
     this.draw();
     page.follow(["waiting"], ({ waiting }) => this.#waits(waiting));
+    page.follow(["forgotten"], () => this.#gone());
+    page.follow(["laid"], ({ trace }) => trace && this.#shown(trace));
+    page.follow(["records"], ({ trace }) => trace && this.#grew(trace));
+    page.follow(["ended"], ({ ended, trace }) => ended && ended === trace && this.#finished(trace));
+    page.follow(["looked"], () => this.#looked());
     stage.teller.node.after(this.card);
     stage.root.append(this.node);
   }
 
   draw() {
     const items = this.lessons.map((lesson) => {
-      const { name, title, minutes, pages } = lesson;
+      const { name, title, minutes, number, pages } = lesson;
       const questions = pages.filter(({ kind }) => kind === "predict").length;
       const seen = this.book.seen(name);
-      const state = seen
-        ? `${seen} of ${count(pages.length, "page")} seen, ${this.book.predictions(name)} of ${count(questions, "prediction")} made`
-        : `${count(minutes, "minute")}, ${count(questions, "prediction")}`;
+      const made = `${this.book.predictions(name)} of ${count(questions, "prediction")} made`;
+      const more = seen ? `${seen} of ${count(pages.length, "page")} seen, ${made}` : count(questions, "prediction");
+      const state = `${count(minutes, "minute")}, ${more}`;
       const begins = { "aria-label": `${seen ? "Go on with" : "Begin"} lesson: ${title}` };
       const begin = button(seen ? "Go on" : "Begin", () => this.begin(lesson), begins);
-      return h("li", begin, h("span", h("strong", title), h("span.sl-hint", state)));
+      return h(
+        "li",
+        h("b.sl-lesson-number", `${number}`),
+        h("span", h("strong", title), h("span.sl-hint", state)),
+        begin,
+      );
     });
     const kept = "Predictions stay in this tab and go nowhere. Save them as a file to keep or to hand in.";
     const tools = [
@@ -84,32 +94,27 @@ export class Lessons {
     return this.lesson !== null;
   }
 
-  /** Whether the page on show leaves out a part of the stage. */
-  hides(part) {
-    return this.open && !this.lesson.pages[this.page].shows.includes(part);
-  }
-
   /** Goes where an address says: `lesson` and `page`, which counts from 1. */
   arrive(search) {
     const query = new URLSearchParams(search);
     const name = query.get("lesson");
     if (!name) return;
     const lesson = this.lessons.find((each) => each.name === name);
-    if (!lesson) return this.stage.say(`There is no lesson “${name.slice(0, 40)}” here.`);
+    if (!lesson) return say(`There is no lesson “${name.slice(0, 40)}” here.`);
     return this.begin(lesson, Number.parseInt(query.get("page") ?? "1", 10) - 1);
   }
 
   /** Begins a lesson on the run on show, if it is one for it, else on the recorded one. */
-  async begin(lesson, page = 0) {
-    const { trace: now } = this.stage;
+  async begin(lesson, number = 0) {
+    const { trace: now } = page.now;
     const why = now ? misfit(now, lesson.run) : "There is no run.";
     const recorded = why && (await this.recorded(lesson.run.recorded));
     const trace = why ? recorded?.withLanes(recorded.lanes, recorded.firstReference) : now;
-    if (!trace || misfit(trace, lesson.run)) return this.stage.say(`${why} Its recorded run is not here either.`);
+    if (!trace || misfit(trace, lesson.run)) return say(`${why} Its recorded run is not here either.`);
     this.node.close();
     if (!this.open) this.before = this.stage.view.byClock;
     Object.assign(this, { lesson, trace, own: null, awaiting: false });
-    this.go(Number.isInteger(page) ? Math.max(0, Math.min(page, lesson.pages.length - 1)) : 0);
+    this.go(Number.isInteger(number) ? Math.max(0, Math.min(number, lesson.pages.length - 1)) : 0);
     this.card.scrollIntoView({ block: "start" });
   }
 
@@ -150,11 +155,11 @@ export class Lessons {
     const { stage, trace } = this;
     const { pages } = this.lesson;
     const { kind, by_clock: byClock = false, pins, question } = pages[this.page];
-    if (stage.trace !== trace) stage.show(trace, { label: "In this lesson:" });
+    if (page.now.trace !== trace) stage.show(trace, { label: "In this lesson:" });
+    this.#limit(pages[this.page]);
     stage.look({ byClock, pins: this.#pins(kind, pins, question) });
     const step = this.#stepOf(this.page);
     if (step !== undefined) stage.look({ ...stage.view, step });
-    this.#limit(pages[this.page]);
   }
 
   #stepOf(page) {
@@ -164,17 +169,11 @@ export class Lessons {
 
   /** Shows what a page speaks of and hides the rest, with what would give a prediction away; without a page shows all. */
   #limit({ shows, question } = {}) {
-    const { root, trace, sides, resize } = this.stage;
-    const shown = shows && shownParts(trace, shows);
-    const told = { shows: shown?.join(" "), guess: question?.kind };
-    for (const [name, value] of Object.entries(told))
-      if (value) root.dataset[name] = value;
-      else delete root.dataset[name];
-    if (shows?.includes("curves")) this.stage.parts.curves.use();
-    if (shows?.includes("texts")) for (const { details } of sides) details.open = true;
-    const drawn = trace?.lanes.filter((_, i) => shown?.includes(`lane-${i + 1}`));
-    this.stage.showCurves(shown ? drawn.map(({ id }) => id) : null);
-    resize(); // what is shown has other room now
+    const { trace } = page.now;
+    if (!shows) return page.set({ lesson: null });
+    const parts = shownParts(trace, shows);
+    const lanes = trace.lanes.filter((lane) => parts.includes(`lane-${trace.colourOf(lane) + 1}`)).map(({ id }) => id);
+    page.set({ lesson: { shows, parts, lanes, guess: question?.kind, refuses: (cell) => this.#refuses(cell) } });
   }
 
   #pins(kind, pins, question) {
@@ -215,10 +214,10 @@ export class Lessons {
 
   #predict(question) {
     this.question = new Question(question, {
-      pins: () => this.stage.view.pins,
-      nameOf: (p) => this.#nameOf(p, this.stage.view.step, question),
+      pins: () => [...page.now.pins.keys()],
+      nameOf: (p) => this.#nameOf(p, page.now.step, question),
       given: this.#prediction(this.page),
-      onChange: () => this.looked(),
+      onChange: () => this.#looked(),
     });
     return [this.question.node];
   }
@@ -296,20 +295,20 @@ export class Lessons {
   }
 
   /** The run that was asked for will not come. */
-  gone() {
+  #gone() {
     if (!this.awaiting) return;
     this.awaiting = false;
     setText(this.progress, "");
   }
 
-  shown(trace) {
+  #shown(trace) {
     if (!this.open) return;
     this.#limit(this.lesson.pages[this.page]);
     if (this.awaiting && trace.race.live) Object.assign(this, { own: trace, awaiting: false, held: false });
   }
 
   /** Records were appended to the trace on show. The cursor waits where the page stops, so that nothing is given away. */
-  grew(trace) {
+  #grew(trace) {
     if (!this.open || trace !== this.own) return;
     const { at } = this.lesson.pages[this.page];
     const stop = at === undefined ? Infinity : stepOf(at, trace.steps);
@@ -320,7 +319,7 @@ export class Lessons {
     setText(this.progress, `Step ${trace.count} of ${trace.steps} is computed.`);
   }
 
-  finished(trace) {
+  #finished(trace) {
     if (!this.open || trace !== this.own) return;
     this.own = null;
     const why = misfit(trace, this.lesson.run);
@@ -330,17 +329,17 @@ export class Lessons {
   }
 
   /** Whether a position is none of those that the page asks for; the question says why. */
-  refuses(cell) {
+  #refuses(cell) {
     if (this.question?.question.kind !== "cells") return false;
-    const { trace, view } = this.stage;
+    const { trace, step } = page.now;
     const { lane: name, is } = this.question.question.answer;
     const lane = laneOf(trace, name);
-    const written = is === "written_next" && lane.token(cell, trace.race.reached(lane, view.step)) >= 0;
+    const written = is === "written_next" && lane.token(cell, trace.race.reached(lane, step)) >= 0;
     const why = written ? "A token stands there already: pin a masked position." : "";
     return this.question.refuse(trace.given[cell] ? "That is the prompt: pin another position." : why);
   }
 
-  looked() {
+  #looked() {
     if (!this.question) return;
     this.question.looked();
     this.done.disabled = this.question.value === undefined;

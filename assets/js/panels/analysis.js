@@ -1,7 +1,7 @@
 // How long tokens stayed active once they were written.
 
 import { count, h, throttle } from "../dom.js";
-import { isMasked, LOCKED } from "../trace/states.js";
+import { page } from "../run/state.js";
 
 const EDGES = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity]; // steps: the bars are from one of them to before the next
 
@@ -14,9 +14,10 @@ function delayLabel(low, high) {
  * locked token locked, the least first, and how many written ones are not locked. */
 export function lockDelays(lane) {
   const last = lane.count - 1;
-  const written = [...lane.row(last).entries()].filter(([, state]) => !isMasked(state));
-  const locked = written.filter(([, state]) => state === LOCKED);
-  const delays = locked.map(([p]) => lane.lockStep(p, last) - Math.max(0, lane.unmaskStep(p, last)));
+  const cells = Array.from({ length: lane.n }, (_, p) => p);
+  const written = cells.filter((p) => lane.token(p, last) >= 0);
+  const locked = written.filter((p) => lane.isLocked(p, last));
+  const delays = locked.map((p) => lane.lockStep(p, last) - Math.max(0, lane.unmaskStep(p, last)));
   return { delays: delays.sort((a, b) => a - b), never: written.length - locked.length };
 }
 
@@ -38,10 +39,13 @@ function bars(lane) {
 }
 
 export class Analysis {
-  constructor(stage) {
+  constructor() {
     const lanes = h("div.sl-delays");
     this.node = h("div", h("h4", "How many steps after it was written each token locked"), lanes);
-    const draw = () => stage.trace && this.node.clientWidth && lanes.replaceChildren(...stage.trace.lanes.map(bars));
+    const draw = () => {
+      const { trace } = page.now;
+      if (trace && this.node.clientWidth) lanes.replaceChildren(...trace.lanes.map(bars));
+    };
     this.redraw = throttle(draw, 700);
   }
 }

@@ -1,6 +1,7 @@
 // This visitor's runs: of each its prompt and how its lanes' texts begin; show it again, put its settings into the form.
 
 import { h } from "../dom.js";
+import { page } from "../run/state.js";
 import { promptOf, textOf } from "../trace/prose.js";
 
 const HINT = "Runs of this visit stay in this page until you close it.";
@@ -11,9 +12,9 @@ const CALLED = { live: "your own" }; // where a run came from
 const cutTo = (text, most) => (text.length > most ? `${text.slice(0, most).trimEnd()}\u00a0…` : text);
 
 export class Runs {
-  /** onUse(trace) puts a run's settings into the form; null where there is none. */
-  constructor(stage, onUse) {
-    Object.assign(this, { stage, onUse });
+  /** onShow(trace) shows a run. onUse(trace) puts a run's settings into the form; null where there is none. */
+  constructor({ onShow, onUse }) {
+    Object.assign(this, { onShow, onUse });
     this.list = h("ol.sl-run-list");
     this.node = h("div.sl-runs", h("p.sl-hint", HINT), this.list);
   }
@@ -21,7 +22,7 @@ export class Runs {
   draw() {
     const buttons = () => [...this.list.querySelectorAll("button")];
     const focused = buttons().indexOf(document.activeElement);
-    this.list.replaceChildren(...this.stage.runs.entries.map((entry) => this.#run(entry)));
+    this.list.replaceChildren(...page.now.runs.map((entry) => this.#run(entry)));
     if (focused >= 0) buttons()[focused]?.focus(); // drawn anew under the visitor's hands
   }
 
@@ -32,7 +33,7 @@ export class Runs {
     return h(
       "li.sl-run",
       `${number} (${CALLED[source] ?? source}) `,
-      button("Show", `Show run ${number}`, () => this.stage.reveal(trace)),
+      button("Show", `Show run ${number}`, () => this.onShow(trace)),
       this.onUse && button("Use these settings", `Use these settings, of run ${number}`, () => this.onUse(trace)),
       h("p.sl-hint", { dir: "auto" }, cutTo(promptOf(trace), EXCERPT)),
       lanes,

@@ -1,7 +1,7 @@
 // What the page's address says: the settings of a run (see linkTo), and what a person looks at in it. Steps count from 1
 // there, as on the page.
 
-import { isEvent } from "../trace/header.js";
+import { isEvent } from "../trace/event.js";
 import { MOST_LANES } from "../trace/states.js";
 import { digitsOfTokens, MOST_TOUCHES, touchesOf } from "../trace/touches.js";
 import { putCodes, takeCodes } from "../trace/typed.js";

@@ -31,16 +31,18 @@ export class Addressing {
   constructor({ stage, kept }) {
     Object.assign(this, { stage, kept });
     this.later = throttle(() => this.write(), QUIET_MS);
-    page.follow(["phase", "edited"], () => this.write());
+    page.follow(["phase", "edited", "runs"], () => this.write());
+    page.follow(["looked"], () => this.later());
   }
 
   /** A step is in it where somebody put the cursor. */
   write() {
-    const { trace, view, timeline } = this.stage;
+    const { trace, player } = page.now;
+    const { view } = this.stage;
     if (!trace || trace.provisional) return; // the address is the link's own
     const { edited, wanted } = page.now;
     const settings = edited ?? (isRecorded(trace) ? "" : settingsOf(trace));
-    const looked = { ...view, step: timeline.held ? view.step : -1 };
+    const looked = { ...view, step: player.held ? view.step : -1 };
     const story = edited || trace.race.live ? {} : storyOf(trace);
     const query = writeAddress(settings, edited ? (wanted ?? {}) : looked, location.search, story);
     replaceQuery(query, apart(settings)[1]);
@@ -57,7 +59,9 @@ export class Addressing {
 
   /** The form's values after one of them changed: by a visitor, or as the page settled. */
   edit(values) {
-    page.set({ prompt: String(values.prompt ?? ""), model: values.model, length: Number(values.gen_length) });
+    const { prompt, model, gen_length: length, steps, temperature } = values;
+    page.set({ prompt: String(prompt ?? ""), model, length: Number(length) });
+    page.set({ steps: Number(steps ?? 0), temperature: Number(temperature ?? 0) });
     if (this.touched) page.set({ edited: settingsOfForm(values), wanted: null });
   }
 }

@@ -6,7 +6,8 @@ import { promptOf } from "../trace/prose.js";
 import { readAddress, sameSettings, settingsOf } from "./address.js";
 import { embeddedLanes } from "./embed.js";
 import { recorded } from "./recorded.js";
-import { page } from "./state.js";
+import { page, say } from "./state.js";
+import { keepRun } from "./visit.js";
 
 const NO_FORM = "The settings of this link did not come: the connection was lost. Reload the page.";
 
@@ -32,19 +33,19 @@ export class Arriving {
   async arrive() {
     const { settings, view, story, problem } = readAddress(location.search, location.hash);
     const { run, query, form } = this.kept.shown;
-    if (view.byClock !== undefined) this.stage.timeline.setRace(view.byClock);
+    if (view.byClock !== undefined) page.now.player.setRace(view.byClock);
     page.set({ recorded: await recorded });
-    if (page.now.recorded) this.stage.runs.add(page.now.recorded, "recorded");
+    if (page.now.recorded) keepRun(page.now.recorded, "recorded", { kept: true });
     const kept = await this.kept.traces();
-    for (const { trace, source } of kept) this.stage.runs.add(trace, source);
-    if (this.live.run || this.stage.trace) return;
+    for (const { trace, source } of kept) keepRun(trace, source, { kept: true });
+    if (this.live.run || page.now.trace) return;
     const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link
     if (!back && (story.touches || !asksForRecorded(settings))) return this.#showLink(settings, view, story, problem);
     const again = back && kept.find(({ trace }) => trace.key === run)?.trace;
     if (again && story.touches) Object.assign(again, { settings, touchedLane: story.touches.lane });
     if (again) this.#showAgain(again);
     else if (page.now.recorded) this.#showRecorded(settings, view);
-    else return this.stage.say("The recorded run could not be read; press Run to make one.");
+    else return say("The recorded run could not be read; press Run to make one.");
     const own = again || asksForRecorded(settings);
     const missing = own && Object.keys(view).length ? this.stage.look(view) : "";
     const inForm = (back && form) || settings;
@@ -78,7 +79,7 @@ export class Arriving {
   #tell(...sentences) {
     const before = this.#told.size;
     for (const sentence of sentences) if (sentence) this.#told.add(sentence);
-    if (this.#told.size > before && !this.live.run) this.stage.say([...this.#told].join(" "));
+    if (this.#told.size > before && !this.live.run) say([...this.#told].join(" "));
   }
 
   #showAgain(trace) {

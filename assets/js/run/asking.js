@@ -10,7 +10,7 @@ export const asking = (parts) => ({
   onLive: (action) => parts.live[action](),
   touching: {
     live: () => parts.live,
-    token: (text) => parts.source.token(text, parts.stage.trace.header.model.name),
+    token: (text) => parts.source.token(text, page.now.trace.header.model.name),
     presets: () => page.now.presets,
     race: (lane, epsilon, gone) => parts.starting.race(lane, epsilon, gone),
   },

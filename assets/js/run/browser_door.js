@@ -23,10 +23,11 @@ export class BrowserDoor {
   attended = this.#ask("attended");
   inside = this.#ask("inside");
 
-  /** {foreign, tooLong} of a prompt, as the page's state has them, as far as that is known: nothing is fetched for it. */
+  /** {foreign, rare, tooLong} of a prompt, as the page's state has them, as far as that is known: nothing is fetched for it. */
   async measured(text) {
-    const { foreign = false, tooLong = "" } = (page.now.decoder && (await this.#ask("measured")(text))) || {};
-    return { foreign, tooLong };
+    const known = (page.now.decoder && (await this.#ask("measured")(text))) || {};
+    const { foreign = false, rare = false, tooLong = "" } = known;
+    return { foreign, rare, tooLong };
   }
 
   decodes(model) {

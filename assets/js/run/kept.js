@@ -9,7 +9,7 @@ const MOST = 4_000_000; // characters of all runs together; browsers keep about 
 
 export class Kept {
   #reading = new Part(
-    () => import("../trace/reading.js"),
+    () => import("./reading.js"),
     ({ readTrace }) => readTrace,
     () => this.onProblem(MISSING),
   );
@@ -17,6 +17,10 @@ export class Kept {
   /** onProblem(sentence) is called once, where nothing can be kept. */
   constructor({ onProblem, tab = new Tab() }) {
     Object.assign(this, { onProblem, tab });
+    page.follow(["runs"], ({ runs }) => {
+      const last = runs.at(-1);
+      if (last && !last.kept) this.keepTrace(last.trace, last.source);
+    });
   }
 
   /** [{id, source, document}, ...], the oldest first. */

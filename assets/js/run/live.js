@@ -15,10 +15,10 @@ import { addressOf, beside, fileOf } from "./files.js";
 import { Kept } from "./kept.js";
 import { readRun } from "./recorded.js";
 import { Running } from "./running.js";
-import { ServerSource } from "./server_source.js";
+import { ServerDoor } from "./server_door.js";
 import { Sources } from "./sources.js";
 import { Starting } from "./starting.js";
-import { page } from "./state.js";
+import { page, say } from "./state.js";
 import { Tab } from "./tab.js";
 
 const PATIENCE_MS = 6000; // with a form whose load event does not come: it holds its first settings
@@ -51,11 +51,6 @@ function makeStage(root, { parts, tab, onUse }) {
       link: linkTo,
     },
     ...asking(parts),
-    onView: () => parts.addressing.later(),
-    onRun: (trace, from) => {
-      parts.kept.keepTrace(trace, from);
-      parts.addressing.write();
-    },
     onUse,
     lessons: {
       tab,
@@ -73,23 +68,21 @@ export function begin({ root, source, fill, refuses }) {
   const parts = { source };
   const onUse = async (trace) => {
     const refused = await refuses(trace.header.model.name);
-    if (refused) return parts.stage.say(refused, "error");
+    if (refused) return say(refused, "error");
     fill(settingsOf(trace));
-    parts.stage.say("The form holds the settings of this run; press Run to race them.");
+    say("The form holds the settings of this run; press Run to race them.");
   };
   const stage = makeStage(root, { parts, tab, onUse });
-  const kept = new Kept({ onProblem: (text) => stage.say(text), tab });
+  const kept = new Kept({ onProblem: say, tab });
   const live = new Running({ stage, source });
   const addressing = new Addressing({ stage, kept });
   addEventListener("pagehide", () => kept.leave(live));
   const fillAgain = (settings) => formIsFilled.then(() => fill(settings));
   const arriving = new Arriving({ stage, live, kept, fill: fillAgain });
-  Object.assign(parts, { stage, live, addressing, kept, arriving, starting: new Starting({ stage, live }) });
-  const decodes = (model) => source.browser.decodes(model);
-  root.before(
-    actions({ press: () => live.pressForm(), toggleForm: toggleSidebar, lessons: stage.lessonsButton, decodes }),
-  );
-  addSkipLink(stage.grids);
+  Object.assign(parts, { stage, live, addressing, kept, arriving, starting: new Starting({ live }) });
+  const press = () => live.pressForm();
+  root.before(actions({ press, toggleForm: toggleSidebar, lessons: stage.lessonsButton }), stage.status);
+  addSkipLink(stage.floor.grids);
   embed(root);
   window.surelock = { ...parts, page }; // for the form's events, the browser's console and the tests
   for (const type of ["pointerdown", "keydown"])
@@ -97,7 +90,7 @@ export function begin({ root, source, fill, refuses }) {
       if (!target.closest("#sl-run, .sl-controls")) addressing.touched = true; // Run changes nothing in the form
     });
   arriving.arrive();
-  page.set({ live });
+  page.set({ live, decodes: (model) => source.browser.decodes(model) });
   const measure = throttle(async () => {
     const { prompt } = page.now;
     const found = await source.browser.measured(prompt);
@@ -117,7 +110,7 @@ export function connect({ element, trigger }) {
   const sources = root.dataset.sources.split(" "); // see surelock/ui/stage.py
   page.set({ sources, source: sources[0] });
   setTimeout(() => page.set({ arrived: page.now.arrived ?? {} }), PATIENCE_MS);
-  const server = new ServerSource(beside(""));
+  const server = new ServerDoor(beside(""));
   addEventListener("pagehide", () => server.leave());
   begin({
     root,

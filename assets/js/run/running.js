@@ -1,12 +1,14 @@
 // The run on its way: it is asked for, waits, opens, brings its steps and ends; Pause, Step and Stop.
 
 import { closeSidebarIfNarrow, pressRun } from "../form/controls.js";
+import { fieldOf } from "../form/refusal.js";
 import { withBlanks } from "../trace/blanks.js";
 import { digitsOfTokens, touchedName } from "../trace/touches.js";
 import { Trace } from "../trace/trace.js";
 import { cursorBefore, partedAt } from "./branching.js";
 import { LiveRun } from "./live_run.js";
-import { page } from "./state.js";
+import { page, say } from "./state.js";
+import { keepRun } from "./visit.js";
 import { FILLING, fetching, foreignText, lookedFor, ONE_WAITS, waitingText } from "./wording.js";
 
 /** what: "run", the form's own; "branch", a touch, another ε or a lesson's run; "more", of a paused run; null: nothing waits. */
@@ -37,17 +39,14 @@ export class Running {
   /** source: see ServerSource. */
   constructor({ stage, source }) {
     Object.assign(this, { stage, source });
-    page.follow(["waiting"], ({ waiting }) => waiting && stage.say(waiting));
-    page.follow(["phase"], ({ phase }) => {
-      stage.root.dataset.state = phase;
-    });
+    page.follow(["waiting"], ({ waiting }) => waiting && say(waiting));
     page.follow(["arrived"], ({ arrived }) => arrived && this.#early && this.pressForm());
   }
 
   /** Presses the form's Run: now, or once the form holds its settings. */
   pressForm() {
     this.#early = !page.now.arrived;
-    if (this.#early) this.stage.say(FILLING);
+    if (this.#early) say(FILLING);
     else pressRun();
   }
 
@@ -115,7 +114,7 @@ export class Running {
   backTo(race) {
     if (page.now.waits === "branch") {
       this.#leaveQueue(); // which may lead back by itself
-      if (this.stage.trace === race) return;
+      if (page.now.trace === race) return;
     }
     this.leave(null);
     const { aside } = this;
@@ -133,7 +132,7 @@ export class Running {
     if (!aside) return;
     this.aside = null;
     aside.handle.stop();
-    if (aside.trace.count) this.stage.add(aside.trace, "stopped");
+    if (aside.trace.count) keepRun(aside.trace, "stopped");
   }
 
   /** What comes of a race that rests was on its way, or is its end. */
@@ -144,7 +143,7 @@ export class Running {
     if (!message.end && !message.lost) return;
     this.aside = null;
     const how = message.end === "finished" ? "live" : (message.end ?? "interrupted");
-    if (aside.trace.count) this.stage.add(aside.trace, how);
+    if (aside.trace.count) keepRun(aside.trace, how);
   }
 
   /** Asks for a run of these lanes with a trace's prompt. Anything but a branch ends the run on its way. */
@@ -156,10 +155,11 @@ export class Running {
   }
 
   #begin(what, request, linked = null) {
+    page.set({ refused: null });
     this.linked = linked;
     this.submitted = what === "run" ? page.now.edited : undefined;
     waitFor(what);
-    this.stage.say("Starting …");
+    say("Starting …");
     const handle = this.source.start(request, (messages) => this.#hear(handle, messages));
     this.#queued = handle;
   }
@@ -172,12 +172,12 @@ export class Running {
   /** Of the present run, and again at its end. */
   #note(text) {
     this.run.note = text;
-    this.stage.say(text);
+    say(text);
   }
 
   #showNew() {
     const { run } = this;
-    if (run?.readNews() && this.stage.trace === run.trace) this.stage.grew();
+    if (run?.readNews() && page.now.trace === run.trace) page.set({ records: page.now.records + 1 });
   }
 
   #message(handle, message) {
@@ -186,8 +186,8 @@ export class Running {
     if (!goesOn && handle !== this.#queued) return;
     const { place, loading, status, note, refused, lost } = message;
     if (place !== undefined) return this.#placed(message);
-    if (loading) return this.stage.say(fetching(loading));
-    if (status !== undefined) return this.stage.say(status || page.now.waiting || this.run?.note || "");
+    if (loading) return say(fetching(loading));
+    if (status !== undefined) return say(status || page.now.waiting || this.run?.note || "");
     if (note) return this.#note(note);
     if (message.open) return this.#open(handle, message);
     if (!goesOn) return this.#refused(refused ?? lost);
@@ -195,7 +195,7 @@ export class Running {
     if (refused) return this.#rest(refused, "error");
     if (page.now.waits === "more") {
       waitFor(null);
-      this.stage.say("");
+      say("");
     }
     if (message.end) return this.#end(message);
     if (message.errors) return this.run.score(message.errors);
@@ -214,8 +214,8 @@ export class Running {
     const { other, again } = run.take(message);
     if (other) return this.#part(other);
     run.behind = again > 0;
-    if (again) this.stage.say(`Computing again up to the step in question: step ${again} …`);
-    else if (before) this.stage.say(run.branching?.parted ?? "");
+    if (again) say(`Computing again up to the step in question: step ${again} …`);
+    else if (before) say(run.branching?.parted ?? "");
   }
 
   /** A step that is on show came again as another one: all that grows is computed anew, the parent with it. */
@@ -232,8 +232,9 @@ export class Running {
     const { linked } = this;
     this.#forgetQueued();
     if (linked?.touches) return this.#without(linked, why);
-    if (this.stage.trace?.provisional) return this.stage.instead(why);
-    this.stage.say(why, "error");
+    if (page.now.trace?.provisional) return this.stage.instead(why);
+    page.set({ refused: { text: why, field: fieldOf(why) } });
+    say(why, "error");
   }
 
   /** Plays a link without its touches, which its settings do not allow. */
@@ -245,7 +246,7 @@ export class Running {
     this.#queued = null;
     waitFor(null);
     this.#undo(this.branching);
-    this.stage.lessons?.gone();
+    page.set({ forgotten: page.now.forgotten + 1 });
   }
 
   #open(handle, { run: id, open, pausable }) {
@@ -280,10 +281,10 @@ export class Running {
 
   #show(trace, branching) {
     const step = branching ? cursorBefore(branching) : -1;
-    if (this.stage.trace !== trace)
+    if (page.now.trace !== trace)
       return this.stage.show(trace, { live: true, label: branching ? BRANCH : "Your run:", step });
     trace.race.live = true;
-    this.stage.timeline.load(trace, { live: true, step });
+    page.now.player.load(trace, { live: true, step });
   }
 
   #end({ end, problem }) {
@@ -304,15 +305,15 @@ export class Running {
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     let sentence =
       problem ?? (end === "stopped" ? `Stopped after ${trace.race.done}.` : (branching?.parted ?? note ?? ""));
-    if (this.stage.trace !== trace) this.stage.drawer?.forget(trace);
+    const shown = page.now.trace === trace;
     if (inVain) this.#undo(branching);
-    else if (this.stage.trace === trace) {
-      this.stage.finish();
+    if (!inVain || !shown) page.set({ ended: trace });
+    if (shown && !inVain) {
       if (wanted) sentence ||= [lookedFor(wanted, trace), lacks].filter(Boolean).join(" ");
     }
-    if (!page.now.waits) this.stage.say(sentence, problem ? "error" : "note"); // else it is the next one's
+    if (!page.now.waits) say(sentence, problem ? "error" : "note"); // else it is the next one's
     const finished = branching ? "branch" : "live";
-    if (trace.count && !inVain) this.stage.add(trace, end === "finished" ? finished : end);
+    if (trace.count && !inVain) keepRun(trace, end === "finished" ? finished : end);
   }
 
   /** Leaves the run on its way, if there is one. Says whether it is that trace's: what it has not finished goes on in the next one. */
@@ -333,17 +334,17 @@ export class Running {
     const { trace, before, cut } = branching;
     this.branching = null;
     if (this.aside?.trace === before) return this.backTo(before);
-    if (this.stage.trace === trace) this.stage.show(before, { keep: true });
+    if (page.now.trace === trace) this.stage.show(before, { keep: true });
     if (!cut) return;
     before.race.live = false;
-    if (before.count) this.stage.add(before, "stopped");
+    if (before.count) keepRun(before, "stopped");
   }
 
   async pause() {
     if (page.now.phase !== "running") return;
     if (this.run.pausable) return this.#pause();
-    this.stage.timeline.seek(page.now.step - 1);
-    this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
+    page.now.player.seek(page.now.step - 1);
+    say("Only the display is paused: this server’s device cannot hold a run.");
   }
 
   async #pause() {
@@ -353,7 +354,7 @@ export class Running {
     await run.handle.pause();
     if (this.run !== run || page.now.pending !== "pause") return;
     page.set({ pending: null });
-    this.stage.say(`Paused after ${run.trace.race.done}.`);
+    say(`Paused after ${run.trace.race.done}.`);
   }
 
   /** Of the run nothing is computed or waits any more. */
@@ -361,15 +362,15 @@ export class Running {
     if (!this.run.over) this.run.state = "running";
     if (page.now.waits === "more") waitFor(null);
     page.set({ phase: "paused" });
-    this.stage.say(sentence, kind);
+    say(sentence, kind);
   }
 
   resume() {
     if (page.now.phase !== "paused" || page.now.pending === "stop") return;
     this.run.state = "running";
-    this.stage.say("");
+    say("");
     page.set({ phase: "running", pending: null });
-    this.stage.timeline.followLive();
+    page.now.player.followLive();
     waitFor("more");
     this.run.handle.resume();
   }
@@ -377,7 +378,7 @@ export class Running {
   /** One more step where it is computed, if a run is paused there. Says whether it asked for one. */
   step() {
     const { run } = this;
-    if (!run || this.stage.trace !== run.trace || page.now.phase !== "paused") return false;
+    if (!run || page.now.trace !== run.trace || page.now.phase !== "paused") return false;
     if (run.state !== "stepping" && !page.now.pending) {
       run.state = "stepping";
       waitFor("more");
@@ -392,7 +393,7 @@ export class Running {
     if (waits === "more" && place) return this.#pause();
     if (!waits || waits === "more") return this.#stopRun();
     this.#leaveQueue();
-    this.stage.say("Cancelled: nothing waits for the device any more.");
+    say("Cancelled: nothing waits for the device any more.");
   }
 
   #leaveQueue() {
@@ -404,7 +405,7 @@ export class Running {
     const { run } = this;
     if (page.now.phase === "idle") return;
     page.set({ pending: "stop" });
-    this.stage.say("Stopping after this step …");
+    say("Stopping after this step …");
     await run.handle.stop();
     if (this.run === run && !run.over) this.#end({ end: "stopped" });
   }

@@ -2,6 +2,7 @@
 // start(request, hear) -> {pause, resume, step, stop, leave}, top(lane, cell, step), token(text, model),
 // attended(trace, lane, cell, step), document(run).
 
+import "../core.js";
 import { isText } from "../trace/damage.js";
 import { unlessCut } from "./events.js";
 import { edition } from "./files.js";
@@ -39,12 +40,12 @@ async function answerTo(url, options) {
 export class ServerSource {
   visitor = newVisitor();
   runs = new Set(); // those on their way
-  #opened; // a promise of the edition that the page is of
+  #opened;
 
-  /** root: the address of the server's routes. */
-  constructor(root) {
+  /** root: the address of the server's routes. opened: a promise of the edition that the page is of. */
+  constructor(root, opened = edition().catch(unlessCut)) {
     this.root = root;
-    this.#opened = edition().catch(unlessCut);
+    this.#opened = opened;
   }
 
   /** Whether the server was updated since the page was opened. */

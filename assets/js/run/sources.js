@@ -1,10 +1,10 @@
-// Where runs are computed, where the page has two sources of them: each by the one that is chosen beside Run.
+// Where runs are computed, where the page has two sources of them: each by the one that is chosen in the settings.
 
 import { codesOf } from "../trace/typed.js";
 import { page } from "./state.js";
 
 const INSTEAD = "The server does not answer: this browser computes it.";
-const OFFER = " This server can compute it instead: choose it beside Run.";
+const OFFER = " This server can compute it instead: choose it in the settings.";
 
 export class Sources {
   #of = new Map(); // sources by the ids of their runs

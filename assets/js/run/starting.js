@@ -2,10 +2,11 @@
 
 import { number } from "../trace/described.js";
 import { branchOf } from "./branching.js";
+import { page } from "./state.js";
 
 export class Starting {
-  constructor({ stage, live }) {
-    Object.assign(this, { stage, live });
+  constructor({ live }) {
+    this.live = live;
   }
 
   /** Starts a lane that is another one with its own epsilon. Gives a sentence where it cannot. */
@@ -27,7 +28,7 @@ export class Starting {
   /** Starts a lane that is `parent` with something changed from a step on, in the place of the lane `gone` if there is one. Gives a sentence where it cannot. */
   branchOff(parent, changed, from, name, gone) {
     if (this.live.refuses) return this.live.refuses;
-    const { trace: before } = this.stage;
+    const { trace: before } = page.now;
     const cut = this.live.leave(before);
     const { trace, child } = branchOf(before, parent, changed, from, name, gone);
     const branching = { trace, child, from, before, cut };

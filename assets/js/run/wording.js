@@ -9,6 +9,16 @@ export const FILLING = "The settings are still on their way: the run starts once
 export const foreignText = (knows = "") =>
   `${knows ? `This model knows ${knows}. It` : "This model"} reads this prompt almost byte by byte: expect nonsense.`;
 
+const MOST_A_STEP = 4; // tokens
+
+/** What to expect of a run that is asked for, in a quiet sentence, or "". */
+export function warningOf({ rare, length, steps, temperature }) {
+  if (rare) return "This model knows few of these words: expect odd ones.";
+  if (steps && length > MOST_A_STEP * steps)
+    return `With more than ${MOST_A_STEP} tokens a step, words that are written together may not fit each other.`;
+  return temperature > 1 ? "At a temperature above 1 unlikely words are written often." : "";
+}
+
 /** A link's step, in a sentence: the run that it asked for is shown at its end. */
 export function lookedFor({ step }, { race: { last } }) {
   if (step === undefined || step === last) return "";

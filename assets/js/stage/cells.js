@@ -1,75 +1,75 @@
 // The cells of the grids under the pointer and the keys: the one that is looked at, those that are pinned, the drawer on one.
 
 import { h, setText, zoomOf } from "../dom.js";
-import { page } from "../run/state.js";
+import { hides, page, redraw } from "../run/state.js";
 import { writtenAt } from "../trace/chapters.js";
 import { forkOf } from "../trace/prose.js";
 import { cellText } from "./spoken.js";
 import { PIN_COLOURS } from "./theme.js";
 
+const FULL = `At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`;
+
 export class Cells {
   led = null; // the side whose cell the keys have led to
   pointed = null; // {side, cell} under the pointer
 
-  constructor(stage) {
-    this.stage = stage;
+  /** parts: see partsOf. floor: see Floor. */
+  constructor(parts, floor) {
+    Object.assign(this, { parts, floor });
     this.tip = h("div.sl-tip", { hidden: true, "aria-hidden": "true" });
     this.spoken = h("p.sl-hidden.sl-spoken", { "aria-live": "assertive" });
   }
 
   open(cell, { lane }) {
-    return this.stage.parts.drawer.use((drawer) => {
-      const side = this.stage.sides.find((each) => each.lane === lane); // another trace may be on show by now
+    return this.parts.drawer.use((drawer) => {
+      const side = this.floor.sideOf(lane); // another trace may be on show by now
       const led = this.led?.lane === lane; // the arrows may have gone on while the part came
-      if (side && !this.stage.hides("inspector")) drawer.open(led ? page.now.hover : cell, side);
+      if (side && !hides("inspector")) drawer.open(led ? page.now.hover : cell, side);
     });
   }
 
   pin(cell) {
     const pins = new Map(page.now.pins);
     if (!pins.delete(cell)) {
-      if (this.stage.lessons?.refuses(cell)) return;
+      if (page.now.lesson?.refuses(cell)) return;
       const taken = new Set(pins.values());
       const free = Array.from({ length: PIN_COLOURS }, (_, i) => i).find((i) => !taken.has(i));
-      if (free === undefined)
-        return (this.stage.drawer?.inspector ?? this.stage).say(
-          `At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`,
-        );
+      if (free === undefined) return this.parts.drawer.use(({ inspector }) => inspector.say(FULL));
       pins.set(cell, free);
     }
-    page.set({ pins });
-    this.stage.onView();
+    page.set({ pins, looked: {} });
   }
 
   /** A press or Enter opens the menu of a cell; in a lesson, whose questions are answered by cells, it pins the cell. */
   press(side, cell) {
     page.set({ hover: cell });
-    if (this.stage.lessons?.open) return this.compare(side, cell);
+    if (page.now.lesson) return this.compare(side, cell);
     this.tip.hidden = true;
-    return this.stage.parts.touching.use((touching) => {
-      const there = this.stage.sides.find(({ lane }) => lane === side.lane); // another trace may be on show by now
+    return this.parts.touching.use((touching) => {
+      const there = this.floor.sideOf(side.lane); // another trace may be on show by now
       if (there) touching.open(there, cell);
     });
   }
 
   /** Pins a cell and opens the drawer on it; one that is pinned is shown there, or unpinned where it is. */
   compare(side, cell) {
-    const hidden = this.stage.hides("inspector");
-    const shows = page.now.pins.has(cell) && !hidden && !this.stage.drawer?.shows(cell);
+    const hidden = hides("inspector");
+    const shows = page.now.pins.has(cell) && !hidden && page.now.inspected !== cell;
     page.set({ hover: cell });
     if (!hidden) this.open(cell, side);
-    if (shows) this.stage.redraw();
+    if (shows) redraw();
     else this.pin(cell);
   }
 
   point(side, cell, event) {
     this.tip.hidden = cell < 0;
-    if (cell < 0) return this.#leave();
+    if (cell < 0) return this.#leaveGrid();
     const other = cell !== page.now.hover || side !== this.pointed?.side;
     this.pointed = { side, cell };
     this.writeTip(page.now.step);
-    const box = this.stage.root.getBoundingClientRect();
-    const zoom = zoomOf(this.stage.root);
+    const root = this.tip.parentElement;
+    const box = root.getBoundingClientRect();
+    const zoom = zoomOf(root);
     const x = Math.min((event.clientX - box.left) / zoom + 14, box.width / zoom - 260);
     this.tip.style.transform = `translate(${x}px, ${(event.clientY - box.top) / zoom + 18}px)`;
     if (!other) return;
@@ -78,39 +78,43 @@ export class Cells {
   }
 
   /** The pointer has left the grids: what the drawer speaks of stays marked. */
-  #leave() {
-    if (!this.stage.drawer?.isOpen || this.led) return;
-    page.set({ hover: this.stage.drawer.cell });
+  #leaveGrid() {
+    if (page.now.inspected < 0 || this.led) return;
+    page.set({ hover: page.now.inspected });
+  }
+
+  /** What is said of a cell is of a grid that goes. */
+  leave() {
+    this.tip.hidden = true;
   }
 
   writeTip(step) {
     if (this.tip.hidden) return;
     const { side, cell } = this.pointed;
-    setText(this.tip, cellText(this.stage.trace, side.lane, cell, step, this.stage.colouring.guesses));
+    setText(this.tip, cellText(page.now.trace, side.lane, cell, step, page.now.guesses));
   }
 
   focusCell(side, cell) {
     this.led = side;
-    this.stage.long.reveal(cell, side.grid);
-    this.stage.drawer?.follow(cell, side);
+    this.floor.long.reveal(cell, side.grid);
+    if (page.now.inspected >= 0) this.parts.drawer.use((drawer) => drawer.open(cell, side));
     page.set({ hover: cell });
-    this.stage.presenter.reveal(cell);
   }
 
   /** Speaks the cell that the keys have led to; again where a step makes it another, while its grid has the focus. */
   speak(step) {
     const { led } = this;
-    const { hover } = page.now;
+    const { hover, trace, guesses } = page.now;
     if (hover < 0 || !led || led.canvas !== document.activeElement) return;
-    setText(this.spoken, cellText(this.stage.trace, led.lane, hover, step, this.stage.colouring.guesses));
+    setText(this.spoken, cellText(trace, led.lane, hover, step, guesses));
   }
 
   /** To the step in which the later of the two words at a fork is written; the drawer shows both distributions. */
   toFork(side, step) {
-    const { trace } = this.stage;
+    const { trace, player } = page.now;
     const { position } = forkOf(trace, side.lane, step);
     page.set({ hover: position });
-    this.stage.timeline.seek(writtenAt(trace, side.lane, position));
-    if (!this.stage.hides("inspector")) this.open(position, side);
+    player.seek(writtenAt(trace, side.lane, position));
+    if (!hides("inspector")) this.open(position, side);
   }
 }

@@ -1,12 +1,16 @@
-// What the cells' fill says: the state, or a value on a scale; and whether masked ones hold guesses. A select beside the legend, and the scale, with its two ends, in
-// the place of the key.
+// What the cells' fill says: the state, or a value on a scale; and whether masked ones hold guesses. A select beside the legend,
+// and the scale, with its two ends, in the place of the key.
 
 import { h, setText } from "../dom.js";
+import { page } from "../run/state.js";
 import { VALUES } from "../trace/values.js";
 
+const GUESSES = "What the model would write now, in the masked cells that the step computed";
+
 export class ColourBy {
-  constructor(stage) {
-    Object.assign(this, { stage, name: "state", guessing: true, trace: null });
+  #guessing = true;
+
+  constructor() {
     const option = (name) => h("option", { value: name }, VALUES[name]?.label ?? "State");
     const options = ["state", ...Object.keys(VALUES)].map(option);
     this.select = h("select.sl-speed", { onchange: () => this.choose(this.select.value) }, options);
@@ -15,45 +19,37 @@ export class ColourBy {
     const ramp = h("span.sl-scale-ramp", { "aria-hidden": "true" });
     this.called = h("span");
     this.scale = h("span.sl-scale", { hidden: true }, this.called, this.low, ramp, this.high); // it stands where the key did
-    const guess = ({ target }) => {
-      this.guessing = target.checked;
-      this.stage.redraw();
+    const onchange = ({ target }) => {
+      this.#guessing = target.checked;
+      this.#guess();
     };
-    const checkbox = h("input", { type: "checkbox", checked: true, onchange: guess });
-    const title = "What the model would write now, in the masked cells that the step computed";
-    const guesses = h("label", { title }, checkbox, " Guesses");
+    const checkbox = h("input", { type: "checkbox", checked: true, onchange });
+    const guesses = h("label", { title: GUESSES }, checkbox, " Guesses");
     this.node = h("span.sl-choice", h("label", "Colours ", this.select), guesses);
+    page.follow(["laid", "ended", "colour"], (now) => this.#tell(now));
+    page.follow(["lesson"], () => this.#guess());
   }
 
-  load(trace) {
-    this.trace = trace;
-    this.#tell();
+  get name() {
+    return page.now.colour;
   }
 
   choose(name) {
     if (![...this.select.options].some(({ value }) => value === name)) return;
-    this.name = name;
-    this.#tell();
-    this.stage.redraw();
-    this.stage.onView();
+    page.set({ colour: name, looked: {} });
   }
 
-  /** Whether guesses are shown; not where a lesson asks which cells are written next: they would tell. */
-  get guesses() {
-    return this.guessing && this.stage.root.dataset.guess !== "cells";
+  /** None where a lesson asks which cells are written next: they would tell. */
+  #guess() {
+    page.set({ guesses: this.#guessing && page.now.lesson?.guess !== "cells" });
   }
 
-  /** A lane's values at a step, or null where the state is told. */
-  values(lane, step) {
-    return VALUES[this.name]?.of(this.trace, lane, step) ?? null;
-  }
-
-  #tell() {
-    this.select.value = this.name;
-    const told = VALUES[this.name];
+  #tell({ colour, trace }) {
+    this.select.value = colour;
+    const told = VALUES[colour];
     this.scale.hidden = !told;
-    if (!told) return;
-    const [low, high] = told.ends(this.trace);
+    if (!told || !trace) return;
+    const [low, high] = told.ends(trace);
     setText(this.called, `${told.label}:`);
     setText(this.low, low);
     setText(this.high, high);

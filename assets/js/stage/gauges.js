@@ -2,6 +2,7 @@
 
 import { h, percent, sameText, seconds, setText, short } from "../dom.js";
 import { term } from "../panels/term.js";
+import { uncompared } from "./numbers.js";
 
 /** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
 export const GAUGES = [
@@ -36,24 +37,20 @@ export const GAUGES = [
   },
 ];
 
+/** The bar is as long as the time that is printed beside it. */
 export function measured(now, { single, slowest }) {
   if (!now.timed) return { value: "–", note: "not timed together", bar: 0 };
-  const bar = now.seconds / slowest;
-  if (single) return { value: seconds(now.seconds), note: "on this machine", bar };
-  const note = `${seconds(now.seconds)} against ${seconds(now.against)}`;
-  if (now.speed === null) return { value: "–", note: `too close to tell: ${note}`, bar: 0 };
-  return { value: `${now.speed.toFixed(2)}×`, note, bar };
+  const own = { value: seconds(now.seconds), bar: now.seconds / slowest };
+  if (single) return { ...own, note: "on this machine" };
+  const against = `against ${seconds(now.against)}`;
+  if (now.speed === null) return { ...own, note: `${against}: no difference to be seen here, one run each` };
+  return { ...own, note: `${against}: ${now.speed.toFixed(2)} times as fast` };
 }
 
 /** How far the distributions that were chosen from are from those with every row computed, and the choices from the best. */
 function damageText(damage) {
   const told = `of ${damage.commits}, commit error ${short(damage.mean)} nats`;
   return damage.regret === null ? told : `${told}, regret ${short(damage.regret / Math.max(1, damage.commits))}`;
-}
-
-export function uncompared({ race, complete }) {
-  if (!race.live) return "unknown";
-  return complete ? "comparing" : "at the end";
 }
 
 export class Gauges {
@@ -82,7 +79,7 @@ export class Gauges {
     const bar = h(`span.sl-bar.sl-bar-${key}`);
     const base = key === "time" && lane !== trace.reference ? h("span.sl-bar.sl-bar-reference") : null;
     const bars = h("div.sl-gauge-bars", { "aria-hidden": "true" }, base, bar);
-    const own = `div.sl-gauge-row.sl-lane-${trace.lanes.indexOf(lane) + 1}`;
+    const own = `div.sl-gauge-row.sl-lane-${trace.colourOf(lane) + 1}`;
     const node = h(own, h("div.sl-gauge-name", lane.name), value, bars, note);
     return { lane, node, value, note, bar, base };
   }

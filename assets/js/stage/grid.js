@@ -14,7 +14,10 @@ const FAINT = [0, 0.35, 0.5, 0.65, 0.8]; // how strongly a guess is drawn, by it
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
 const LIT = 4 ** 3; // what `#lit` gives is less
 const OUTLINES = 8; // levels of an outline, 0 for none
-const HATCH = 6; // pixels between the lines on locked cells
+const CORNER = 7; // pixels of the corner that marks a locked cell, at most
+const ON_THE_LINE = /^[.,;:…_]+$/u;
+const PUNCTUATION = /^[\p{P}\p{S}]{1,2}$/u;
+const CUT = 14; // pixels over which a word fades that is cut
 
 /** What a pin's number leaves of a cell. */
 const beside = ([x, y, w, h]) => [x + TAG, y, w - TAG, h];
@@ -24,6 +27,21 @@ const outlineOf = (level) => 0.8 + (2.6 * (level - 1)) / (OUTLINES - 2);
 
 /** Which of the shades a value has, from 1; 0 for none. */
 const toneOf = (value) => (Number.isNaN(value) ? 0 : 1 + Math.round(value * (SHADES - 1)));
+
+/** The corner of a cell that is locked, for those who do not see the hue. */
+function lockCorner(pen, [w, h], colour) {
+  const size = Math.min(CORNER, h / 3, w / 3);
+  pen.beginPath();
+  pen.moveTo(w - size, 0);
+  pen.lineTo(w, 0);
+  pen.lineTo(w, size);
+  pen.closePath();
+  pen.save();
+  pen.globalCompositeOperation = "source-atop"; // within the cell's round corner
+  pen.fillStyle = colour;
+  pen.fill();
+  pen.restore();
+}
 
 export class Grid {
   constructor(canvas) {
@@ -184,19 +202,7 @@ export class Grid {
     const own = [colours.masked, colours.active, colours.locked, colours.resting, colours.masked][state];
     pen.fillStyle = shaded?.fill ?? own;
     pen.fill();
-    if (state === LOCKED) {
-      pen.save();
-      pen.clip();
-      pen.strokeStyle = shaded ? `${shaded.ink}40` : colours.lockedHatch;
-      pen.lineWidth = 1.3;
-      for (let x = -h; x < w; x += HATCH) {
-        pen.beginPath();
-        pen.moveTo(x, h);
-        pen.lineTo(x + h, 0);
-        pen.stroke();
-      }
-      pen.restore();
-    }
+    if (state === LOCKED) lockCorner(pen, [w, h], shaded?.ink ?? colours.lockedMark);
     if (state === ACTIVE || state === RESTING) {
       const line = w > 14 ? 1.5 : 1;
       pen.beginPath();
@@ -238,24 +244,49 @@ export class Grid {
 
   #label(pen, [x, y, w, h], label, ink) {
     const fit = this.#fit(label, w - 6, h);
+    const middle = y + h / 2 + 0.5;
     pen.direction = "ltr";
-    pen.textAlign = "center";
     pen.textBaseline = "middle";
-    pen.font = `500 ${fit.size}px ${FONT}`;
+    pen.font = `${fit.weight} ${fit.size}px ${FONT}`;
     pen.fillStyle = ink;
+    const lift = ON_THE_LINE.test(label) ? 0.16 * fit.size : 0;
+    if (fit.cut) return this.#faded(pen, label, [x + 2, middle, w - 3], ink);
+    pen.textAlign = "center";
     fit.lines.forEach((line, i) => {
       const fromMiddle = i - (fit.lines.length - 1) / 2;
-      pen.fillText(line, x + w / 2, y + h / 2 + 0.5 + fromMiddle * fit.size * 1.02, w - 3);
+      pen.fillText(line, x + w / 2, middle - lift + fromMiddle * fit.size * 1.02, w - 3);
     });
   }
 
-  /** The largest type in which the whole label fits, drawn narrower or on two lines if it must; only labels beyond that are cut. */
+  /** The beginning of a word that is wider than its cell: it fades where it is cut. */
+  #faded(pen, label, [x, y, width], ink) {
+    if (!ink) return; // the stylesheet has not come yet
+    const fade = pen.createLinearGradient(x + width - CUT, 0, x + width, 0);
+    fade.addColorStop(0, ink);
+    fade.addColorStop(1, `${ink}00`);
+    pen.save();
+    pen.beginPath();
+    pen.rect(x, y - this.box.h, width, 2 * this.box.h);
+    pen.clip();
+    pen.textAlign = "left";
+    pen.fillStyle = fade;
+    pen.fillText(label, x, y);
+    pen.restore();
+  }
+
+  /** {lines, size, weight, cut}: the largest type in which the whole label fits, drawn narrower or on two lines if it must; only
+   * labels beyond that are cut. Punctuation is larger and bold: it has few pixels to be seen by. */
   #fit(label, width, height) {
     const key = width === this.box.w - this.box.gap - 6 ? label : `${label} ${width}`;
     let fit = this.fits.get(key);
     if (fit) return fit;
     const low = height < 18; // one line, of the smallest type that can be read
     const least = low ? 9 : 11;
+    if (PUNCTUATION.test(label)) {
+      fit = { lines: [label], size: Math.min(22, Math.max(13, height * 0.8)), weight: 700 };
+      this.fits.set(key, fit);
+      return fit;
+    }
     this.pen.font = `500 13px ${FONT}`;
     const wide = this.pen.measureText(label).width;
     const most = Math.max(13, Math.min(18, height * 0.5));
@@ -263,15 +294,14 @@ export class Grid {
     const narrower = (wide * least) / 13 / width;
     const chars = Array.from(label);
     if (one >= least || narrower <= NARROWER) fit = { lines: [label], size: Math.max(one, least) };
-    else if (low) {
-      const kept = Math.floor((chars.length * NARROWER) / narrower) - 1;
-      fit = { lines: [`${chars.slice(0, kept).join("")}…`], size: least };
-    } else {
+    else if (low) fit = { lines: [label], size: least, cut: true };
+    else {
       const half = Math.ceil(chars.length / 2);
       const two = Math.min(9.5, (13 * width * 1.9) / wide);
-      const halves = [chars.slice(0, half), chars.slice(half)].map((each) => each.join(""));
-      fit = { lines: two >= 6 ? halves : [chars.slice(0, 9).join(""), "…"], size: Math.max(two, 6.5) };
+      const halves = [chars.slice(0, half).join(""), chars.slice(half).join("")];
+      fit = two >= 6 ? { lines: halves, size: Math.max(two, 6.5) } : { lines: [label], size: least, cut: true };
     }
+    fit.weight = 500;
     this.fits.set(key, fit);
     return fit;
   }

@@ -1,5 +1,7 @@
 // What the cells of a lane say after a step: its tokens and, faint, what the model would write now where it is masked.
 
+const LEAST = 0.2; // of a guess that is drawn
+
 /** What the model would write at a position that a step left masked: [token, probability], or null where that step did not compute it. */
 export function guessAt(lane, cell, t) {
   const at = t * lane.n + cell;
@@ -7,7 +9,7 @@ export function guessAt(lane, cell, t) {
   return token < 0 || lane.token(cell, t) >= 0 ? null : [token, lane.confidence[at]];
 }
 
-/** {tokens, list, faint}: the labels of all positions; faint: of each the level of a guess from 1 to 4, 0 for a token. */
+/** {tokens, list, faint}: the labels of all positions; faint: of each the level of a guess from 1 to 4, 0 for a token, and for a guess that is too unlikely to be drawn. */
 export function labelsOf({ pieces }, lane, t, guesses) {
   const tokens = lane.tokens(t);
   const list = pieces.labels(tokens);
@@ -16,6 +18,6 @@ export function labelsOf({ pieces }, lane, t, guesses) {
   const found = Array.from(tokens, (_, p) => guessAt(lane, p, lane.clamp(t)));
   const words = pieces.labels(found.map((guess) => guess?.[0] ?? -1));
   for (const [p, guess] of found.entries())
-    if (guess) [list[p], faint[p]] = [words[p], 1 + Math.min(3, Math.floor(4 * guess[1]))];
+    if (guess && guess[1] >= LEAST) [list[p], faint[p]] = [words[p], 1 + Math.min(3, Math.floor(4 * guess[1]))];
   return { tokens, list, faint };
 }

@@ -3,11 +3,14 @@
 export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each with its whole token
 const NARROWEST = 35; // pixels of a cell, where many have to be seen at once
 const LOWEST = 13;
+const LEAST_ROOM = 60; // pixels for all cells of a canvas
 const [WIDEST, HIGHEST] = [96, 46]; // where there is room for a short text
 
-/** Columns, rows and cell size for n cells in `width` CSS pixels. whole: a long canvas is to be seen at once, without its text. tall: so many pixels are there for a short one. */
-export function layout(n, width, { whole = false, tall = Infinity } = {}) {
-  if (n <= WHOLE_TOKENS) {
+/** Columns, rows and cell size for n cells in `width` CSS pixels. whole: a long canvas is to be seen at once, without its text.
+ * tall: so many pixels are there for a short one, or for one that is to be seen at once. readable: up to so many cells have
+ * their text. */
+export function layout(n, width, { whole = false, tall = Infinity, readable = WHOLE_TOKENS } = {}) {
+  if (n <= readable) {
     let columns = Math.max(5, Math.min(12, Math.floor(width / 57)));
     const most = Math.max(columns, Math.floor(width / NARROWEST));
     while (columns < most && Math.ceil(n / columns) * LOWEST > tall) columns++;
@@ -17,7 +20,8 @@ export function layout(n, width, { whole = false, tall = Infinity } = {}) {
     return cells(n, width, columns, Math.max(LOWEST, Math.min(n <= 144 ? usual : 23, row)));
   }
   if (!whole) return cells(n, width, Math.max(5, Math.min(16, Math.floor(width / 57))), 23);
-  const size = Math.max(7, Math.sqrt((width * Math.min(640, width * 1.15)) / n));
+  const room = Math.max(LEAST_ROOM, Math.min(640, width * 1.15, tall));
+  const size = Math.max(7, Math.sqrt((width * room) / n));
   const columns = Math.ceil(width / size);
   const w = width / columns;
   return { columns, rows: Math.ceil(n / columns), w, h: Math.max(w, 9), gap: w > 12 ? 2 : 1, text: false };

@@ -1,30 +1,45 @@
 // What the cells of a grid look like, and what that means.
 
-import { h } from "../dom.js";
-import { explained } from "../panels/term.js";
+import { h, perFrame } from "../dom.js";
+import { page } from "../run/state.js";
+import { RESTING } from "../trace/states.js";
 
-/** The kind of a cell, its words, and what they explain. */
-const LEGEND = [
-  ["masked", "masked"],
-  ["guess", "what would be written there now"],
-  ["active", "active: computed in this step"],
-  ["resting", "resting: not computed in this step"],
-  ["locked", "locked: no longer computed", "locked"],
-  ["back", "masked again: its token was taken back"],
-  ["prompt", "prompt"],
-  ["differs", "differs from the reference", "reference"],
-  ["end", "the end of the text"],
+export const swatch = (kind) => h(`span.sl-swatch.sl-swatch-${kind}`, { "aria-hidden": "true" });
+
+/** The kinds that the first screen explains, where they occur; with what a wide screen has room for. */
+const KEY = [
+  ["masked", "masked", () => true],
+  ["active", "active", () => true, ": computed now"],
+  ["resting", "resting", ({ lanes }) => lanes.some((lane) => lane.state.includes(RESTING)), ": left out now"],
+  ["locked", "locked", ({ lanes }) => lanes.some((lane) => lane.held.includes(1)), ": skipped"],
+  ["end", "end of text", endsOf],
 ];
 
-const swatch = (kind) => h(`span.sl-swatch.sl-swatch-${kind}`, { "aria-hidden": "true" });
-
-export function key() {
-  const kinds = ["masked", "active", "locked"].map((kind) => h("li", swatch(kind), kind));
-  return h("ul.sl-legend.sl-key", { "aria-label": "Key" }, kinds);
+/** Whether a lane writes a token that ends the text. */
+function endsOf({ lanes, ends }) {
+  const last = (lane) => lane.tokens(lane.count - 1);
+  return lanes.some((lane) => last(lane).some((token) => ends.has(token)));
 }
 
-export function legend() {
-  const told = (text, terms) => h("span", explained(text, terms, { stop: false })); // Tab finds them further down
-  const kinds = LEGEND.map(([kind, text, ...terms]) => h("li", swatch(kind), told(text, terms)));
-  return h("ul.sl-legend", { "aria-label": "Legend" }, kinds);
+export function key() {
+  const kinds = KEY.map(([kind, text, occurs, more = ""]) => {
+    const told = h("span", text, h("span.sl-desk-only", more));
+    return { node: h("li", swatch(kind), told), occurs };
+  });
+  const follow = perFrame(({ trace }) => {
+    for (const { node, occurs } of kinds) node.hidden = !occurs(trace);
+  });
+  page.follow(["laid", "records", "ended"], (now) => now.trace && follow(now));
+  const nodes = kinds.map(({ node }) => node);
+  return h("ul.sl-legend.sl-key", { "aria-label": "Key" }, nodes);
+}
+
+/** What a lane's cells can be, in words, where several lanes have several kinds. */
+export function laneKinds(lane) {
+  const kinds = [
+    ["active", true],
+    ["resting", lane.state.includes(RESTING)],
+    ["locked", lane.held.includes(1)],
+  ];
+  return kinds.filter(([, occurs]) => occurs).map(([kind]) => h("li", swatch(kind), h("span", kind)));
 }

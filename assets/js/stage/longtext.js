@@ -1,7 +1,12 @@
 // Long canvases: their cells keep a legible size, and the grids scroll inside boxes of their own, together, to where is written.
 
-import { h, perFrame, select } from "../dom.js";
+import { h, isNarrow, perFrame, select } from "../dom.js";
 import { WHOLE_TOKENS } from "./layout.js";
+
+const NARROW_TOKENS = 160; // up to here a phone shows each token
+
+/** Up to how many cells have their text at once. */
+export const readable = () => (isNarrow() ? NARROW_TOKENS : WHOLE_TOKENS);
 
 const MODES = [
   ["follow", "Readable, following what is written"],
@@ -31,7 +36,8 @@ export class LongText {
   }
 
   load(n, boxes) {
-    Object.assign(this, { boxes, long: n > WHOLE_TOKENS, step: null });
+    Object.assign(this, { boxes, long: n > readable(), step: null });
+    if (!this.chosen) this.mode = this.select.value = isNarrow() ? "whole" : "follow";
     this.node.hidden = !this.long;
     this.observer.disconnect();
     if (boxes.length) this.observer.observe(boxes[0]);
@@ -39,7 +45,7 @@ export class LongText {
   }
 
   get whole() {
-    return this.mode === "whole";
+    return this.long && this.mode === "whole";
   }
   get windowed() {
     return this.long && !this.whole;
@@ -103,6 +109,7 @@ export class LongText {
 
   #choose(mode) {
     const before = this.whole;
+    this.chosen = true; // by hand
     this.mode = this.select.value = mode;
     for (const box of this.boxes) box.classList.toggle("sl-window-long", this.windowed);
     this.step = null;

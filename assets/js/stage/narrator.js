@@ -1,20 +1,44 @@
-// One plain sentence for what happens now, and a verdict when all is over. Derived from the trace alone.
+// One plain sentence for what happens now, with the cell that it speaks of. Derived from the trace alone.
 
-import { count, percent, seconds } from "../dom.js";
+import { count, seconds } from "../dom.js";
+import { MASKED } from "../trace/states.js";
+import { verdict } from "./verdict.js";
 
-/** The first sentence: what the all-masked grid shows, and what a cell is. It holds at every step. */
-export const BLANKS =
-  "After the prompt every cell begins as a blank, called masked. Each step fills some with tokens: words, or pieces of words.";
+const FILLED = "Each step fills some with tokens: words, or pieces of words.";
 
-/** The sentence of the cursor's step: the first lane beside the reference is its subject. At a chapter (see chapters.js) it is the chapter's own. */
+/** The first sentence: what the grid shows before the first step, and what a cell is. It holds at every step. */
+export const blanks = ({ fills }) =>
+  fills
+    ? `The blanks between the given words begin as empty cells, called masked. ${FILLED}`
+    : `After the prompt every cell begins as a blank, called masked. ${FILLED}`;
+
+/** The sentence of the cursor's step: the first lane beside the reference is its subject. At a chapter (see chapters.js) it is
+ * the chapter's own, at the end the verdict. */
 export function narrate(trace, step, chapters = []) {
   const lane = trace.subject;
   const at = trace.race.reached(lane, step);
-  if (at < 0) return BLANKS;
-  if (trace.lanes.every((each) => each.endsAt(trace.race.reached(each, step)))) return verdict(trace, step);
+  if (at < 0) return blanks(trace);
+  if (isOver(trace, step)) return verdict(trace, step);
   const chapter = chapters.find((each) => each.step === step && each.stop);
   if (chapter) return chapterText(trace, chapter);
   return lane.endsAt(at) ? finished(trace, step) : happens(trace, lane, at, trace.race.whose);
+}
+
+/** Whether all lanes are at their ends at a step of the cursor. */
+export const isOver = (trace, step) => trace.lanes.every((lane) => lane.endsAt(trace.race.reached(lane, step)));
+
+/** The cell that the sentence of a step speaks of first: {lane, cell}, null where it speaks of none. */
+export function spokenCell(trace, step, chapters = []) {
+  const lane = trace.subject;
+  const chapter = chapters.find((each) => each.step === step && each.stop);
+  const at = chapter?.at ?? trace.race.reached(lane, step);
+  if (at < 0 || (!chapter && lane.endsAt(at))) return null;
+  const { unmasked, locked } = lane.steps[at];
+  if (chapter?.name === "Half locked") return null;
+  if (chapter?.name === "Fork") return { lane, cell: chapter.position };
+  const cell = chapter ? firstLocked(trace, lane, at) : longestStill(trace, lane, locked, at);
+  const spoken = cell >= 0 ? cell : unmasked[0];
+  return spoken === undefined ? null : { lane, cell: spoken };
 }
 
 /** A chapter's sentence, with the step in which it was so. */
@@ -32,32 +56,30 @@ const CHAPTERS = {
   },
 };
 
-/** What is told of a race as far as it has come, in order: the blanks, the chapters that stop it, the verdict once all is
- * measured. */
+/** What is told of a race as far as it has come, in order: the blanks, and the chapters that stop it. */
 export function moments(trace, found) {
   const stops = found.filter(({ stop }) => stop);
   const own = stops.map((each) => ({ ...each, sentence: () => chapterText(trace, each) }));
-  const end = { step: trace.race.last, name: "Verdict", sentence: () => verdict(trace, trace.race.last) };
-  return [
-    { step: -1, name: "Blanks", sentence: () => BLANKS },
-    ...own,
-    ...(trace.complete && !trace.race.live ? [end] : []),
-  ];
+  return [{ step: -1, name: "Blanks", sentence: () => blanks(trace) }, ...own];
 }
 
 /** A lane's own step; said whose, where the lanes stand at different ones. */
 const stepOf = (lane, at, whose) => `Step ${at + 1}${whose ? ` of “${lane.name}”` : ""}`;
 
+/** That some of the tokens that a step computes are masked still, where it is so. */
+const masksIn = (lane, at) => (lane.row(at).includes(MASKED) ? ", the masked among them" : "");
+
 /** What a lane does in its step `at`; whose: whether the lanes stand at different steps. */
 export function happens(trace, lane, at, whose) {
-  if (at < 0) return BLANKS;
+  if (at < 0) return blanks(trace);
   const { unmasked, locked, computed } = lane.steps[at];
   const step = stepOf(lane, at, whose);
   const still = longestStill(trace, lane, locked, at);
-  if (still >= 0) return `${step}: ${locks(trace, lane, still, at)} and is no longer computed.`;
+  if (still >= 0) return `${step}: ${locks(trace, lane, still, at)} and is computed no more after this step.`;
   const written = unmasked.slice(0, 3).map((p) => trace.word(lane.token(p, at)));
   const what = written.length ? written.join(", ") + (unmasked.length > 3 ? " and more" : "") : "nothing";
-  const rows = computed < lane.n ? `${computed} of ${lane.n} tokens; ${lane.n - computed} are left out` : "every token";
+  const some = `${computed} of ${lane.n} tokens${masksIn(lane, at)}; ${lane.n - computed} are left out`;
+  const rows = computed < lane.n ? some : "every token";
   return `${step}: ${whose ? "it" : `“${lane.name}”`} writes ${what}, and computes ${rows}.`;
 }
 
@@ -71,10 +93,17 @@ function locks(trace, lane, position, at) {
 
 /** The first lock of a token after the prompt, in its step. */
 function firstLock(trace, lane, at) {
-  const locked = lane.steps[at].locked.filter((p) => !trace.given[p]);
-  const first = locked.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a));
-  const which = locked.length > 1 ? `with ${count(locked.length - 1, "other")} ` : "";
-  return `${locks(trace, lane, first, at)}, ${which}as the first after the prompt, and is no longer computed.`;
+  const others = lane.steps[at].locked.filter((p) => !trace.given[p]).length - 1;
+  const which = others ? `with ${count(others, "other")} ` : "";
+  const where = trace.fills ? "in the blanks" : "after the prompt";
+  const first = locks(trace, lane, firstLocked(trace, lane, at), at);
+  return `${first}, ${which}as the first ${where}, and is computed no more after this step.`;
+}
+
+/** Of the tokens that lock in a step and are not of the prompt the position of the one that was written first. */
+function firstLocked({ given }, lane, at) {
+  const locked = lane.steps[at].locked.filter((p) => !given[p]);
+  return locked.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a));
 }
 
 /** Whether a position locks because it has come to rest, and not by its age or by hand. */
@@ -103,44 +132,4 @@ function longestStill({ pieces, given }, lane, locked, at) {
   const isWord = (p) => /\p{L}/u.test(pieces.name(lane.token(p, at)));
   const words = locked.filter((p) => !given[p] && lane.token(p, at) >= 0 && isWord(p));
   return words.length ? words.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a)) : -1;
-}
-
-/** How it ended for each lane beside the reference: at most 25 words; of several lanes their work alone. */
-export function verdict(trace, step = trace.count - 1) {
-  const { lanes, others } = trace;
-  if (lanes.length === 1) return alone(trace, lanes[0], step);
-  if (others.length === 1) return beside(trace, others[0], step);
-  return others.map((lane) => `${work(trace.totals(lane, step), lane)}.`).join(" ");
-}
-
-const work = ({ flopsShare }, { name }) => `“${name}” did ${percent(flopsShare)} of the work`;
-
-function alone(trace, lane, step) {
-  const { everyShare } = trace.totals(lane, step);
-  const work =
-    everyShare < 1 ? `did ${percent(everyShare)} of the work of computing everything` : "computed everything";
-  return `“${lane.name}” ${work}.`;
-}
-
-function beside(trace, lane, step) {
-  const totals = trace.totals(lane, step);
-  const { timed, speed, same, damage } = totals;
-  return `${work(totals, lane)}${timed ? pace(speed) : ""}. ${tale(same, damage, lane)}`;
-}
-
-function pace(speed) {
-  return speed === null ? "; times too close to tell" : ` in ${percent(1 / speed)} of the time`;
-}
-
-/** The choices that skipping changed, joined to what became of the text. */
-function tale({ words, whole, open }, damage, lane) {
-  if (open) return words ? `Up to here they share ${count(words, "word")}.` : "Nothing can be compared yet.";
-  const other = words ? `from word ${words + 1} on, another story` : "another story";
-  const text = whole ? "both wrote the same text" : other;
-  if (!damage) return `${text[0].toUpperCase()}${text.slice(1)}.`;
-  const { changed, commits } = damage;
-  // a choice is the likeliest token; with noise another one can be drawn from a posterior that has moved a little
-  const moved = lane.decoder.settings.temperature ? ", only the draw or the order" : ", only their order";
-  const only = changed || whole ? "" : moved;
-  return `Skipping changed ${changed || "none"} of ${count(commits, "choice")}${only}; ${text}.`;
 }

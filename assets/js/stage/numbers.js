@@ -1,63 +1,104 @@
-// Two numbers in the first screen: the work so far beside the baseline's, and how many choices leaving rows out has changed.
+// The numbers of the first screen: the work so far of every lane, how many choices leaving rows out has changed, and how many
+// tokens differ from the reference's, which the grids underline.
 
 import { h, percent, setText } from "../dom.js";
-import { uncompared } from "./gauges.js";
+import { page } from "../run/state.js";
 
+const WORK =
+  "Beside computing every token in as many steps; of several lanes, beside the one that they are compared with";
 const CHANGED = "Choices that would have been another token, had their step computed every row";
+const OTHERS = "Tokens that are not those of the lane that the others are compared with; the grids underline them";
 
-/** The FLOPs of the lane that has the most to do, were every position computed: of a live run by its steps so far. */
-export function mostWork(trace) {
-  const { lanes } = trace;
-  const { live } = trace.race;
-  const works = lanes.map((lane) => {
-    const soFar = lane.at(lane.count - 1)?.totalBaseline ?? 0;
-    return live ? (soFar / Math.max(1, lane.count)) * lane.most : soFar;
+/** Of each lane the work so far, beside that of the reference in as many steps: {share, bar: its length from 0 to 1}. All bars
+ * have one scale; where no lane does more than the reference, a bar's length is its share. share: NaN before the first step. */
+export function workSoFar(trace, step) {
+  const shares = trace.lanes.map((lane) => {
+    const now = trace.totals(lane, step);
+    if (!now) return NaN;
+    return lane === trace.reference && trace.lanes.length > 1 ? 1 : now.flopsShare;
   });
-  return Math.max(1, ...works);
+  const most = Math.max(1, ...shares.filter(Number.isFinite));
+  return shares.map((share) => ({ share, bar: (Number.isFinite(share) ? share : 0) / most }));
+}
+
+/** How many of a lane's tokens at a step of the cursor are other ones than the reference's. */
+export function otherTokens(trace, lane, step) {
+  const [own, base] = [lane, trace.reference].map((each) => trace.race.reached(each, step));
+  let others = 0;
+  for (let cell = 0; cell < trace.n; cell++) {
+    const [mine, theirs] = [lane.token(cell, own), trace.reference.token(cell, base)];
+    if (mine >= 0 && theirs >= 0 && mine !== theirs) others++;
+  }
+  return others;
+}
+
+/** Why nobody knows what skipping rows has changed, in a word or two. */
+export function uncompared({ race, complete }) {
+  if (!race.live) return "unknown";
+  return complete ? "comparing" : "at the end";
 }
 
 /** Makes room in a node for a number of each lane; of several each says by its colour and its name whose it is. */
-function parts(node, lanes, classOf) {
-  const made = lanes.map(() => h("span", "–"));
-  const told = (lane, i) =>
-    h(`span.sl-number-lane.${classOf(lane)}`, { title: lane.name }, h("span.sl-hidden", `${lane.name}: `), made[i]);
-  node.replaceChildren(...(lanes.length > 1 ? lanes.map(told) : made));
+function parts(node, trace) {
+  const made = trace.others.map(() => h("span", "–"));
+  const told = (lane, i) => {
+    const name = h("span.sl-hidden", `${lane.name}: `);
+    return h(`span.sl-number-lane.sl-lane-${trace.colourOf(lane) + 1}`, { title: lane.name }, name, made[i]);
+  };
+  node.replaceChildren(...(trace.others.length > 1 ? trace.others.map(told) : made));
   return made;
 }
 
 export class Numbers {
+  rows = [];
+
   constructor() {
-    this.rows = [];
-    this.bars = h("div.sl-work-bars", { "aria-hidden": "true" });
-    this.share = h("strong.sl-number", "–");
+    this.bars = h("div.sl-work-bars");
     this.changed = h("strong.sl-number", "–");
     this.of = h("span.sl-number-of");
+    this.others = h("strong.sl-number", "–");
     const wide = (text) => h("span.sl-desk-only", text);
-    const work = h("p.sl-work", "Work ", wide("so far "), this.share);
-    const parts = ["Choices changed ", wide("by skipping "), this.changed, this.of];
-    const changed = h("p.sl-changed", { title: CHANGED }, parts);
-    this.node = h("section.sl-numbers", { "aria-label": "Numbers" }, work, this.bars, changed);
+    const work = h("div.sl-work", { title: WORK }, h("span", "Work ", wide("so far")), this.bars);
+    const changed = h(
+      "p.sl-changed",
+      { title: CHANGED },
+      "Choices changed ",
+      wide("by skipping "),
+      this.changed,
+      this.of,
+    );
+    this.differ = h("p.sl-others", { title: OTHERS }, "Underlined ", wide("differences "), this.others);
+    this.counts = h("div.sl-counts", changed, this.differ);
+    this.node = h("section.sl-numbers", { "aria-label": "Numbers" }, work, this.counts);
+    page.follow(["laid"], ({ trace }) => trace && this.#load(trace));
   }
 
-  load({ lanes, reference, others }) {
-    const classOf = (lane) => `sl-lane-${lanes.indexOf(lane) + 1}`;
-    const bar = (lane) => ({ lane, bar: h(`span.sl-work-bar.${classOf(lane)}`) });
-    this.rows = [...new Set([reference, ...others])].map(bar);
-    this.bars.replaceChildren(...this.rows.map(({ bar }) => bar));
-    this.shares = parts(this.share, others, classOf);
-    this.changes = parts(this.changed, others, classOf);
+  #load(trace) {
+    this.rows = trace.lanes.map((lane) => {
+      const bar = h("span.sl-work-bar");
+      const share = h("span.sl-work-share", "–");
+      const name = h("span.sl-work-name", lane.name);
+      const track = h("span.sl-work-track", { "aria-hidden": "true" }, bar);
+      const colour = trace.colourOf(lane) + 1;
+      const node = h(`div.sl-work-row.sl-lane-${colour}`, { title: lane.name }, name, track, share);
+      return { node, bar, share };
+    });
+    this.bars.replaceChildren(...this.rows.map(({ node }) => node));
+    this.changes = parts(this.changed, trace);
+    this.differences = parts(this.others, trace);
+    this.differ.hidden = trace.lanes.length < 2;
   }
 
   draw(trace, step) {
-    const whole = mostWork(trace);
-    for (const { lane, bar } of this.rows) {
-      const done = lane.at(trace.race.reached(lane, step))?.totalFlops ?? 0;
-      bar.style.transform = `scaleX(${Math.min(1, done / whole).toFixed(4)})`;
-    }
+    const work = workSoFar(trace, step);
+    this.rows.forEach(({ bar, share }, i) => {
+      bar.style.transform = `scaleX(${Math.min(1, work[i].bar).toFixed(4)})`;
+      setText(share, percent(work[i].share));
+    });
     const others = trace.others.map((lane) => trace.totals(lane, step));
     others.forEach((now, i) => {
-      setText(this.shares[i], now ? percent(now.flopsShare) : "–");
       setText(this.changes[i], now?.damage ? String(now.damage.changed) : "–");
+      setText(this.differences[i], String(otherTokens(trace, trace.others[i], step)));
     });
     const [one] = others;
     const compared = others.every((now) => !now || now.damage);

@@ -3,36 +3,45 @@
 import { h } from "../dom.js";
 import { tabs } from "../panels/tabs.js";
 import { letterKeys } from "./keys.js";
-import { key, legend } from "./legend.js";
+import { key } from "./legend.js";
+import { icon } from "./timeline.js";
 
-const PANELS = ["Analysis", "Runs", "Export", "About"]; // see panels/panels.js
+const PANELS = ["Numbers", "Analysis", "Runs", "Export", "About"]; // see panels/panels.js
+const CORNERS = "M4 9V4h5v2H6v3zM15 4h5v5h-2V6h-3zM4 15h2v3h3v2H4zM18 15h2v5h-5v-2h3z";
 
-export function outline(stage) {
-  stage.timeline.node.append(stage.presenter.button, help(stage));
-  const looks = h("div.sl-bar-row", legend(), stage.colouring.node, stage.long.node);
-  const numbers = ["Numbers", h("div.sl-all-numbers", stage.gauges.node, looks)];
-  const opens = () => stage.parts.panels.use((all) => all.open());
+/** views: {teller, numbers, recording, colouring, floor, charts, timeline, status, lower, label, summary}; parts: see partsOf.
+ * {nodes, tabs}. */
+export function outline(views, parts) {
+  const { teller, numbers, recording, colouring, floor, charts } = views;
+  const { timeline, status, lower, label, summary } = views;
+  timeline.node.append(present(parts), help(parts));
+  const opens = () => parts.panels.use((made) => made.open());
   const panels = PANELS.map((name) => [name, h("div", { "data-panel": name }), opens]);
-  stage.tabs = tabs([numbers, ...panels], "More about this run");
-  const first = [
-    stage.teller.node,
-    h("div.sl-above", stage.numbers.node, stage.recording, key(), stage.colouring.scale),
-    stage.floor,
-  ];
-  const dock = h("div.sl-dock", stage.status, stage.timeline.node);
-  const further = [stage.lower, stage.texts, stage.label, stage.tabs.node];
-  return [...first, dock, ...further, stage.summary, stage.cells.spoken, stage.cells.tip];
+  const more = tabs(panels, "More about this run");
+  const above = h("div.sl-above", numbers.node, key(), colouring.scale);
+  numbers.counts.append(recording);
+  const dock = h("div.sl-dock", timeline.node);
+  const { spoken, tip } = floor.cells;
+  const first = [status, teller.node, above, floor.node, charts.node, dock];
+  return { nodes: [...first, lower, floor.texts, label, more.node, summary, spoken, tip], tabs: more };
 }
 
-export function quickShare(stage) {
-  const fetch = () => stage.quick.open && stage.parts.panels.use();
-  stage.quick = h("details.sl-quick", { ontoggle: fetch }, h("summary.sl-small", "Share"));
-  return stage.quick;
+/** The verdict's Share: a disclosure of what the panels make. */
+export function quickShare(parts) {
+  const ontoggle = ({ target }) => target.open && parts.panels.use();
+  return h("details.sl-quick", { ontoggle }, h("summary.sl-small", "Share"));
 }
 
-function help(stage) {
-  const open = () => stage.parts.panels.use(({ help }) => help.open || help.showModal());
+function present(parts) {
+  const toggle = () => parts.presenter.use((presenter) => presenter.toggle());
+  letterKeys({ f: toggle });
+  if (new URLSearchParams(location.search).has("present")) parts.presenter.use((presenter) => presenter.enter());
+  const told = { "aria-label": "Present", title: "Present on the full screen (F)", onclick: toggle };
+  return h("button.sl-tool.sl-present-button", told, icon(CORNERS));
+}
+
+function help(parts) {
+  const open = () => parts.panels.use(({ help: dialog }) => dialog.open || dialog.showModal());
   letterKeys({ "?": open });
-  const told = { "aria-label": "Keys", title: "Keys (?)" };
-  return h("button.sl-tool.sl-help", { ...told, onclick: open }, "?");
+  return h("button.sl-tool.sl-help", { "aria-label": "Keys", title: "Keys (?)", onclick: open }, "?");
 }

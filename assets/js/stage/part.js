@@ -1,5 +1,7 @@
 // A part of the page that comes when it is needed: what the race does not need is not fetched before it plays.
 
+import { say } from "../run/state.js";
+
 export const MISSING =
   "The connection was lost, so a part of this page is missing. Press again once it is back: what was computed is kept, and a run in this browser goes on.";
 
@@ -36,7 +38,7 @@ function fetchFailed(error) {
 /** What joins a stage when it is needed: each a Part, which the stage has under its name once it is there. loads: by name, see
  * parts.js. options: the stage's. */
 export function partsOf(stage, loads, options) {
-  const missing = () => stage.say(MISSING, "error");
+  const missing = () => say(MISSING, "error");
   const part = ([name, load]) => {
     const join = (Joining) => Object.assign(stage, { [name]: new Joining(stage, options) })[name];
     return [name, new Part(load, join, missing)];

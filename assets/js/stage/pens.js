@@ -1,6 +1,6 @@
 // Text on a canvas: cut or wrapped to what fits.
 
-export const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
+export const FONT = "'SL Sans', system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
 export const type = (pen, size, weight = 400) => {
   pen.font = `${weight} ${size}px ${FONT}`;

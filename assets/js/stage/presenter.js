@@ -2,20 +2,18 @@
 // Everything grows by one number, the stage's zoom; a grid that no longer fits becomes a window that follows what is written.
 
 import { h, isNarrow } from "../dom.js";
+import { page } from "../run/state.js";
 import { letterKeys } from "./keys.js";
-import { icon } from "./timeline.js";
 
 const MODE = "sl-present";
 const LARGER = 1.6;
-const CORNERS = "M4 9V4h5v2H6v3zM15 4h5v5h-2V6h-3zM4 15h2v3h3v2H4zM18 15h2v5h-5v-2h3z";
 const ROOM = [1200, 675]; // what the stage needs to show a run of 140 positions whole; larger screens magnify more
 const CALM = 0.15; // a window moves when the action comes this close to its upper or lower edge
 
 export class Presenter {
-  constructor(stage) {
-    this.stage = stage;
-    const told = { "aria-label": "Present", title: "Present on the full screen (F)" };
-    this.button = h("button.sl-tool.sl-present-button", { ...told, onclick: () => this.toggle() }, icon(CORNERS));
+  /** Joins a stage. */
+  constructor({ root, floor }) {
+    Object.assign(this, { root, floor });
     this.ring = h("div.sl-pointer", { hidden: true, "aria-hidden": "true" });
     document.body.append(this.ring);
     document.addEventListener("fullscreenchange", () => {
@@ -25,12 +23,22 @@ export class Presenter {
     document.addEventListener("pointermove", (event) => this.#point(event));
     document.documentElement.addEventListener("pointerleave", () => this.#hideRing());
     addEventListener("resize", () => this.#size());
-    letterKeys({ f: () => this.toggle(), Escape: () => this.leave() });
-    if (new URLSearchParams(location.search).has("present")) this.enter();
+    letterKeys({ Escape: () => this.leave() });
+    page.follow(
+      ["drawn"],
+      ({ trace, drawn: { step } }) => trace && this.#follow((lane) => trace.race.reached(lane, step)),
+    );
+    page.follow(["hover"], ({ hover }) => floor.cells.led && this.#revealAll(hover));
   }
 
   get on() {
-    return document.body.classList.contains(MODE);
+    return page.now.presents;
+  }
+
+  #turn(on) {
+    document.body.classList.toggle(MODE, on);
+    this.#size();
+    page.set({ presents: on });
   }
 
   toggle() {
@@ -40,18 +48,15 @@ export class Presenter {
 
   enter() {
     if (isNarrow()) return; // a phone shows the page that is made for it
-    document.body.classList.add(MODE);
-    this.#size();
-    this.stage.resize();
+    this.#turn(true);
     document.documentElement.requestFullscreen?.().catch(() => {}); // without a key press it is refused; the mode holds all the same
   }
 
   leave() {
     if (!this.on) return;
-    document.body.classList.remove(MODE);
-    this.stage.root.style.removeProperty("--sl-larger");
+    this.#turn(false);
+    this.root.style.removeProperty("--sl-larger");
     this.#hideRing();
-    this.stage.resize();
     this.#shrink();
   }
 
@@ -60,17 +65,17 @@ export class Presenter {
   }
 
   /** Brings what each lane has written by now into its grid's window. stepOf(lane): the step that it stands at. */
-  follow(stepOf) {
+  #follow(stepOf) {
     if (!this.on) return;
-    for (const side of this.stage.sides) {
+    for (const side of this.floor.sides) {
       const written = side.lane.steps[stepOf(side.lane)]?.unmasked ?? [];
       this.#reveal(side, written[written.length >> 1] ?? 0);
     }
   }
 
   /** Brings the cell that the keyboard is on into every window. */
-  reveal(cell) {
-    if (this.on) for (const side of this.stage.sides) this.#reveal(side, cell);
+  #revealAll(cell) {
+    if (this.on && cell >= 0) for (const side of this.floor.sides) this.#reveal(side, cell);
   }
 
   #reveal({ grid, box: view }, cell) {
@@ -82,9 +87,9 @@ export class Presenter {
   }
 
   #size() {
-    if (!this.on) return;
+    if (!document.body.classList.contains(MODE)) return;
     const larger = Math.max(LARGER, Math.min(innerWidth / ROOM[0], innerHeight / ROOM[1]));
-    this.stage.root.style.setProperty("--sl-larger", larger.toFixed(3));
+    this.root.style.setProperty("--sl-larger", larger.toFixed(3));
   }
 
   #point(event) {

@@ -1,38 +1,64 @@
-// A lane's whole run at a glance: a row for each position, a column for each step of the cursor, coloured by state.
+// A lane's run up to the cursor: a row for each position, a column for each step of the cursor, coloured by state.
 
 import { count } from "../dom.js";
-import { columnsOf, Strip } from "./strip.js";
+import { columnsOf, lastColumn, Strip, sharpness } from "./strip.js";
 
 const SHADES = ["rasterMasked", "rasterActive", "rasterLocked", "rasterResting", "rasterWaiting"]; // by state
 
-/** "#rrggbb" as one pixel of an ImageData, whatever the machine's byte order. */
-const pixel = (hex) =>
-  new Uint32Array(Uint8Array.from([...[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)), 255]).buffer)[0];
+const EXPLAINED = "Each line is a token, each column a step"; // it stands where nothing is drawn yet
+
+/** The channels of "#rrggbb". */
+const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
 export class Raster extends Strip {
-  constructor(lane, options) {
-    super("sl-raster-box", options);
+  #drawn = -1; // the last column that is drawn
+
+  constructor(lane) {
+    super("sl-raster-box", EXPLAINED);
     this.lane = lane;
   }
 
-  /** Every column anew. After its last step a lane's columns stay empty: that time is saved. */
-  draw(trace, colours) {
+  /** Every column anew, up to the cursor's step. */
+  draw(trace, colours, step) {
     const { lane, canvas } = this;
-    const { n } = lane;
-    const [width, last] = columnsOf(trace);
-    this.columns = width;
-    if (canvas.width !== width || canvas.height !== n) Object.assign(canvas, { width, height: n });
-    const pen = canvas.getContext("2d");
-    const image = pen.createImageData(width, n);
-    const pixels = new Uint32Array(image.data.buffer);
-    const shades = SHADES.map((name) => pixel(colours[name]));
-    for (let column = 0; column <= last; column++) {
-      const t = trace.race.reached(lane, column);
-      const row = lane.row(t);
-      for (let p = 0; p < n; p++) pixels[p * width + column] = shades[row[p]];
-      if (lane.endsAt(t)) break;
+    const pixels = Math.round((canvas.clientHeight || lane.n) * sharpness());
+    const height = Math.min(lane.n, pixels);
+    this.columns = columnsOf(trace);
+    Object.assign(canvas, { width: this.columns, height }); // that empties it
+    this.pen = canvas.getContext("2d");
+    this.image = this.pen.createImageData(1, height);
+    this.shades = SHADES.map((name) => channels(colours[name]));
+    this.#drawn = -1;
+    canvas.setAttribute("aria-label", `${lane.name}: states of ${lane.n} positions over ${count(lane.count, "step")}`);
+    this.moveTo(trace, step);
+  }
+
+  /** Draws the columns up to a step of the cursor, and takes back those behind it. */
+  moveTo(trace, step) {
+    this.place(step);
+    const { columns, canvas, pen } = this;
+    if (!columns) return;
+    const last = lastColumn(trace, step);
+    if (last < this.#drawn) pen.clearRect(last + 1, 0, columns, canvas.height);
+    for (let column = this.#drawn + 1; column <= last; column++) this.#column(trace, column);
+    this.#drawn = last;
+  }
+
+  /** After its last step a lane's columns stay empty: that time is saved. */
+  #column(trace, column) {
+    const { lane, image, pen, shades } = this;
+    const [t, before] = [column, column - 1].map((at) => trace.race.reached(lane, at));
+    if (column && lane.endsAt(before)) return;
+    const states = lane.row(t);
+    const { data, height } = image;
+    for (let y = 0; y < height; y++) {
+      const from = Math.floor((y * lane.n) / height);
+      const end = Math.max(from + 1, Math.floor(((y + 1) * lane.n) / height));
+      const sum = [0, 0, 0];
+      for (let p = from; p < end; p++) for (let k = 0; k < 3; k++) sum[k] += shades[states[p]][k];
+      for (let k = 0; k < 3; k++) data[4 * y + k] = sum[k] / (end - from);
+      data[4 * y + 3] = 255;
     }
-    pen.putImageData(image, 0, 0);
-    canvas.setAttribute("aria-label", `${lane.name}: states of ${n} positions over ${count(lane.count, "step")}`);
+    pen.putImageData(image, column, 0);
   }
 }

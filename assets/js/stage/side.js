@@ -1,49 +1,52 @@
 // One lane on the stage: its name and clock, its grid, its raster, its text.
 
-import { h, zoomOf } from "../dom.js";
+import { h, setText, zoomOf } from "../dom.js";
 import { page } from "../run/state.js";
 import { choiceText, sentence } from "../trace/described.js";
-import { parting, prose, proseFromFork } from "../trace/prose.js";
+import { parting, prose, proseFromFork, textOf } from "../trace/prose.js";
 import { Clock } from "./clock.js";
 import { Grid } from "./grid.js";
 import { gridKeys } from "./keys.js";
 import { labelsOf } from "./labels.js";
 import { layout } from "./layout.js";
+import { laneKinds } from "./legend.js";
 import { writeProse } from "./prose.js";
 import { Raster } from "./raster.js";
-import { Sparks } from "./sparks.js";
 import { gridName } from "./spoken.js";
 
+const UNDER = 140; // characters beneath cells that have no room for theirs
+
 export class Side {
-  /** stage: what a side asks of the stage it stands on, and tells it. */
-  constructor(lane, index, stage) {
-    const { trace } = stage;
-    Object.assign(this, { lane, stage, labels: { count: -2 } });
+  /** floor: see Floor, on which it stands. */
+  constructor(lane, trace, floor) {
+    Object.assign(this, { lane, floor, labels: { count: -2 } });
     const told = { role: "application", "aria-roledescription": "token grid", "aria-label": lane.name };
     this.canvas = h("canvas.sl-grid", { tabindex: 0, "data-lane": lane.id, ...told });
     this.grid = new Grid(this.canvas);
-    this.box = stage.long.around(this.canvas);
+    this.box = floor.long.around(this.canvas);
+    this.tie = h("div.sl-tie", { "aria-hidden": "true", hidden: true });
+    this.box.append(this.tie);
     this.clock = new Clock(lane);
-    const seeks = { onSeek: (step) => stage.timeline.seek(step) };
-    this.raster = new Raster(lane, seeks);
-    this.sparks = new Sparks(lane, seeks);
+    this.raster = new Raster(lane);
     this.text = h("p.sl-text", { dir: "auto", tabindex: 0 }); // it scrolls: keys reach it
     this.details = h("details.sl-reading", { open: true }, h("summary", "The text"), this.text);
+    this.under = h("p.sl-under", { dir: "auto", hidden: !floor.long.whole }); // what cells without their text say
     this.parting = h("p.sl-parting", { dir: "auto" });
-    this.foot = h("div.sl-foot", this.raster.node, this.sparks.kl.node, this.sparks.saved.node, this.parting);
+    this.foot = h("div.sl-foot", this.under, this.raster.node);
     const shown = page.now.touches?.original === lane ? `${lane.name}, as it was` : lane.name;
     const name = h("h2", { title: choiceText(lane.decoder) }, shown);
-    const own = `sl-lane-${index + 1}`;
-    this.node = h(`article.sl-side.${own}`, h("header", name, this.clock.node), this.box, this.foot);
+    const own = `sl-lane-${trace.colourOf(lane) + 1}`;
+    this.kinds = trace.lanes.length > 2 ? h("ul.sl-legend.sl-lane-key", { "aria-label": `Key of ${lane.name}` }) : null;
+    this.node = h(`article.sl-side.${own}`, h("header", name, this.clock.node), this.kinds, this.box, this.foot);
     this.more = h(`article.sl-side-more.${own}`, this.#head(trace), this.details);
     this.#listen();
   }
 
   /** What the lane does, and the choice that everything is shown beside it. */
   #head({ lanes, reference }) {
-    const { lane, stage } = this;
+    const { lane, floor } = this;
     const mine = lane === reference;
-    const refers = { title: "Compare all lanes with this one", onclick: () => stage.refer(lane) };
+    const refers = { title: "Compare all lanes with this one", onclick: () => floor.refer(lane) };
     const current = mine ? "true" : undefined;
     const choose = h("button.sl-refer", { "aria-current": current, ...refers }, mine ? "Reference" : "Make reference");
     const told = h("p", sentence(lane.decoder, reference.decoder));
@@ -51,25 +54,26 @@ export class Side {
   }
 
   #listen() {
-    const { canvas, stage } = this;
+    const { canvas, floor } = this;
+    const { cells } = floor;
     canvas.addEventListener("pointermove", (event) => {
-      if (event.pointerType !== "touch") stage.cells.point(this, this.#at(event), event);
+      if (event.pointerType !== "touch") cells.point(this, this.#at(event), event);
     });
-    canvas.addEventListener("pointerleave", () => stage.cells.point(this, -1));
+    canvas.addEventListener("pointerleave", () => cells.point(this, -1));
     canvas.addEventListener("click", (event) => {
       const cell = this.#at(event);
-      if (cell >= 0) stage.cells.press(this, cell);
+      if (cell >= 0) cells.press(this, cell);
     });
-    canvas.addEventListener("blur", () => stage.announceLater());
+    canvas.addEventListener("blur", () => floor.spoke());
     canvas.addEventListener("focus", () => {
-      if (page.now.hover < 0 && canvas.matches(":focus-visible")) stage.cells.focusCell(this, stage.trace.promptLength);
+      if (page.now.hover < 0 && canvas.matches(":focus-visible")) cells.focusCell(this, page.now.trace.promptLength);
     });
     gridKeys(canvas, {
       cell: () => page.now.hover,
-      count: () => stage.trace.n,
+      count: () => page.now.trace.n,
       columns: () => this.grid.box.columns,
-      move: (cell) => stage.cells.focusCell(this, cell),
-      open: (cell) => stage.cells.press(this, cell),
+      move: (cell) => cells.focusCell(this, cell),
+      open: (cell) => cells.press(this, cell),
     });
   }
 
@@ -78,6 +82,22 @@ export class Side {
     const { left, top } = this.canvas.getBoundingClientRect();
     const zoom = zoomOf(this.canvas); // browsers do not agree on offsetX in a magnified element
     return this.grid.box ? this.grid.cellAt((clientX - left) / zoom, (clientY - top) / zoom) : -1;
+  }
+
+  /** Marks the cell that the sentence speaks of, -1 for none. */
+  tieTo(cell) {
+    const { tie, grid } = this;
+    tie.hidden = cell < 0 || !grid.box;
+    if (tie.hidden) return;
+    const [x, y, width, height] = grid.rect(cell);
+    const place = `${x}px ${y}px`;
+    if (tie.dataset.at === `${cell} ${place}`) return;
+    tie.dataset.at = `${cell} ${place}`;
+    Object.assign(tie.style, { translate: place, width: `${width}px`, height: `${height}px` });
+    tie.style.animation = "none"; // it pulses anew
+    requestAnimationFrame(() => {
+      tie.style.animation = "";
+    });
   }
 
   place(cell) {
@@ -91,15 +111,17 @@ export class Side {
   get around() {
     const { paddingTop, paddingBottom } = getComputedStyle(this.node);
     const [head] = this.node.children;
-    return head.offsetHeight + this.foot.offsetHeight + parseFloat(paddingTop) + parseFloat(paddingBottom) + 10;
+    const kinds = this.kinds?.offsetHeight ?? 0;
+    return head.offsetHeight + kinds + this.foot.offsetHeight + parseFloat(paddingTop) + parseFloat(paddingBottom) + 10;
   }
 
   /** how: {whole, tall}, see `layout`. */
   resize(n, colours, how) {
+    this.under.hidden = !how.whole;
     const width = this.canvas.clientWidth;
     if (width) {
       const { rows, h: row } = layout(n, width, how);
-      this.grid.resize(n, width, colours, { ...how, most: this.stage.long.room(this.box, rows * row) });
+      this.grid.resize(n, width, colours, { ...how, most: this.floor.long.room(this.box, rows * row) });
     }
     this.labels.count = -2; // with words, or without
   }
@@ -107,7 +129,7 @@ export class Side {
   /** What the cells say at the cursor's step, worked out once. */
   label(trace, step) {
     const t = trace.race.reached(this.lane, step);
-    const { guesses } = this.stage.colouring;
+    const { guesses } = page.now;
     if (this.labels.count === t && this.labels.guesses === guesses) return;
     const worded = this.grid.box?.text ? labelsOf(trace, this.lane, t, guesses) : null;
     this.labels = { count: t, guesses, ...(worded ?? { tokens: this.lane.tokens(t), list: [] }) };
@@ -123,20 +145,16 @@ export class Side {
   /** What is beside the grid, at the cursor's step. reads: the text, too. */
   draw(trace, step, reads) {
     if (reads) this.#write(trace, step);
+    if (!this.under.hidden)
+      setText(this.under, textOf(trace, this.lane, trace.race.reached(this.lane, step)).slice(-UNDER));
     this.clock.draw(trace, step);
-    this.moveTo(trace, step);
+    this.raster.moveTo(trace, step);
   }
 
-  /** The pictures of the whole run under the grid. */
-  drawRun(trace, colours) {
-    this.raster.draw(trace, colours);
-    this.sparks.draw(trace, colours);
-    this.moveTo(trace, page.now.step);
-  }
-
-  moveTo(trace, step) {
-    this.raster.moveTo(step);
-    this.sparks.moveTo(trace, step);
+  /** The picture of the run under the grid, up to the cursor. */
+  drawRun(trace, colours, step) {
+    this.kinds?.replaceChildren(...laneKinds(this.lane));
+    this.raster.draw(trace, colours, step);
   }
 
   /** The text, worked out once for what the lane and the reference have written. */
@@ -146,7 +164,7 @@ export class Side {
     const written = [own, lane.count, trace.reference.id, other].join();
     if (this.written === written) return;
     this.written = written;
-    writeProse(this.text, prose(trace, lane, step), () => this.stage.cells.toFork(this, step));
+    writeProse(this.text, prose(trace, lane, step), () => this.floor.cells.toFork(this, step));
   }
 
   /** When all is over, the text around the place where it parts from the reference's; beside touches all of it, always. */
@@ -161,7 +179,7 @@ export class Side {
     const shown = parts.map(({ text }) => text).join("");
     if (this.parted === shown) return;
     this.parted = shown;
-    writeProse(this.parting, parts, () => this.stage.cells.toFork(this, page.now.step));
+    writeProse(this.parting, parts, () => this.floor.cells.toFork(this, page.now.step));
   }
 
   /** Says in the grid's name what it shows. */

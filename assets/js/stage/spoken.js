@@ -1,7 +1,7 @@
 // What a screen reader is told of the grids.
 
 import { percent, sameText } from "../dom.js";
-import { isMasked, STATES } from "../trace/states.js";
+import { isMasked, LOCKED, STATES } from "../trace/states.js";
 import { guessAt } from "./labels.js";
 
 /** The step's summary: of each lane beside the reference, or of one that is alone. Empty before the first step. */
@@ -33,14 +33,21 @@ export function gridName(lane, t) {
   return `${lane.name}: ${of(0, 4)} masked, ${of(1)} active, ${of(3)} resting, ${of(2)} locked. Arrow keys move over the cells, Enter opens the menu of one.`;
 }
 
+/** Since when a position is locked; where it locks in the step itself, that it was computed there. */
+function lockText(lane, lock, t, state) {
+  if (lock < lane.clamp(t)) return `, locked since step ${lock + 1}`;
+  return state === LOCKED ? ", locked in this step" : ", locks in this step";
+}
+
 /** One line about a lane's cell at the cursor's step. guesses: see labelsOf. */
 export function cellText(trace, lane, cell, step, guesses) {
   const t = trace.race.reached(lane, step);
   const state = lane.row(t)[cell];
   const lock = lane.lockStep(cell, t);
-  const since = lock >= 0 ? ` since step ${lock + 1}` : "";
+  const since = lock >= 0 ? lockText(lane, lock, t, state) : "";
   const guess = guesses && guessAt(lane, cell, t);
   const now = guess ? `, now ${trace.word(guess[0])} (${percent(guess[1])})` : "";
   if (isMasked(state)) return `Position ${cell}: ${STATES[state]}${now}`;
-  return `Position ${cell}: ${trace.pieces.name(lane.token(cell, t))}, ${STATES[state]}${since}`;
+  const stands = state === LOCKED ? "" : `, ${STATES[state]}`;
+  return `Position ${cell}: ${trace.pieces.name(lane.token(cell, t))}${stands}${since}`;
 }

@@ -1,30 +1,37 @@
-// A picture of a whole run under its grid: a column for each step of the cursor, and the cursor in it.
+// A picture of a run over the steps of the cursor: a column for each of them, drawn up to the cursor. A press leads the cursor
+// to that step.
 
 import { h } from "../dom.js";
+import { page } from "../run/state.js";
 
 export class Strip {
   columns = 0;
 
-  /** what: the box's class; label: what is drawn, in a word or two, "" where that needs none. */
-  constructor(what, { onSeek, label = "" }) {
+  /** what: the box's class. behind: a sentence that stands behind the picture. */
+  constructor(what, behind = "") {
     this.canvas = h("canvas.sl-strip", { role: "img" });
     this.cursor = h("div.sl-strip-cursor");
-    this.label = h("span.sl-strip-label", label);
-    this.node = h(`div.sl-strip-box.${what}`, this.canvas, this.cursor, label ? this.label : null);
+    this.said = behind ? h("span.sl-strip-said", behind) : null;
+    this.node = h(`div.sl-strip-box.${what}`, this.said, this.canvas, this.cursor);
     this.canvas.addEventListener("click", ({ clientX }) => {
       const { left, width } = this.canvas.getBoundingClientRect();
-      onSeek(Math.floor(((clientX - left) / width) * this.columns));
+      page.now.player.seek(Math.floor(((clientX - left) / width) * this.columns));
     });
   }
 
-  moveTo(step) {
+  /** Puts the cursor behind the column of a step. */
+  place(step) {
     if (!this.columns) return; // not drawn yet
-    this.cursor.style.transform = `translateX(${((100 * (step + 0.5)) / this.columns).toFixed(3)}cqw)`; // measures nothing, lays out nothing
+    if (this.said) this.said.hidden = 2 * (step + 1) > this.columns;
+    this.cursor.style.transform = `translateX(${((100 * (step + 1)) / this.columns).toFixed(3)}cqw)`; // measures nothing, lays out nothing
   }
 }
 
-/** How many columns a trace takes, and the last that there is. */
-export function columnsOf({ race, steps }) {
-  const all = Math.max(1, race.byClock && !race.live ? race.last + 1 : steps); // a canvas has one at least
-  return [all, race.live ? race.front : race.last];
-}
+/** How many columns a trace takes. */
+export const columnsOf = ({ race, steps }) => Math.max(1, race.byClock && !race.live ? race.last + 1 : steps);
+
+/** The last column that is drawn where the cursor is at a step: of a run that grows, none before it is computed. */
+export const lastColumn = ({ race }, step) => Math.min(step, race.live ? race.front : race.last);
+
+/** Pixels of the screen to one of the page's. */
+export const sharpness = () => Math.min(devicePixelRatio || 1, 2);

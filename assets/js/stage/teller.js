@@ -1,69 +1,73 @@
-// The one slow narrator: the moments of a race in their order, each long enough to be read, and between them now and then
-// what happens. It slows no run: a moment that was missed has its turn later.
+// The one slow narrator: the moments of a race in their order, and between them now and then what happens. The race rests while
+// a new sentence stands; one about a step that is further behind than two, or about a lane that has ended, is gone.
 
 import { h, setText } from "../dom.js";
+import { Headline } from "./verdict.js";
 
 const LEAST_MS = 2500; // that a sentence stands
-const BETWEEN_MS = 4000; // before one that is no moment's
+const BETWEEN_MS = 3000; // without one, before one that is no moment's
+const BEHIND = 2; // steps of the cursor
 
 export class Teller {
   constructor() {
     this.text = h("p.sl-narrator");
-    this.node = h("div.sl-narrator-box", this.text);
+    this.headline = new Headline();
+    this.node = h("div.sl-narrator-box", this.text, this.headline.node);
     this.load();
   }
 
   /** Another race; its first step to come is where it begins. */
   load() {
-    clearTimeout(this.timer);
-    Object.assign(this, { since: -Infinity, step: null, shown: null, passed: new Set(), moments: [] });
+    Object.assign(this, { since: -Infinity, until: -Infinity, step: null, told: null, passed: new Set() });
+    this.headline.clear();
+    setText(this.text, "");
   }
 
-  /** How long the sentence that stands has still to stand, in milliseconds. */
-  get left() {
-    return Math.max(0, this.since + LEAST_MS - performance.now());
-  }
-
-  /** How long until every moment up to the present step has stood, in milliseconds. */
+  /** How long the sentence that stands has still to stand, in milliseconds: the race rests so long. */
   get rest() {
-    return this.left + LEAST_MS * this.#due.length;
+    const begun = this.told?.step === this.step;
+    return begun ? Math.max(0, this.since + LEAST_MS - performance.now()) : 0;
   }
 
-  get #due() {
-    return this.moments.filter(({ step, name }) => step <= this.step && !this.passed.has(name));
+  /** The cursor's step. moments: [{step, name, sentence()}, ...] in order. now(): the step's own sentence. held: a hand has put
+   * the cursor there; moves: it goes on by itself; ends: the lane that sentences are about has ended; over: all have. Gives
+   * the step of the sentence that stands, null where none does. */
+  follow(step, { moments, now, held, moves, ends, over }) {
+    const before = this.step;
+    this.step = step;
+    if (!over) this.headline.clear();
+    if (over) this.#clear();
+    else if (held || (before === null && !moves)) this.#show(step, now(), ends);
+    else this.#tell(step, before, { moments, now, moves, ends });
+    return this.told?.step ?? null;
   }
 
-  /** The cursor's step. moments: [{step, name, sentence()}, ...] in order. now(): the step's own sentence. held: a hand has
-   * put the cursor there; moves: it goes on by itself. */
-  follow(step, { moments, now, held, moves }) {
-    const arrives = this.step === null && step >= 0;
-    if (step < this.step || arrives || held) this.#pass(moments, held || arrives ? step : step - 1);
-    Object.assign(this, { step, moments, now, moves });
-    if (held || (arrives && !moves)) this.#show(now(), null);
-    else this.#tell();
+  #tell(step, before, { moments, now, moves, ends }) {
+    if (before !== null && step < before) this.passed.clear();
+    for (const { name, step: at } of moments) if (at < step - BEHIND) this.passed.add(name);
+    const due = moments.find((each) => each.step <= step && !this.passed.has(each.name));
+    if (this.rest && !due) return;
+    if (due && !this.rest) {
+      this.passed.add(due.name);
+      return this.#show(due.step, due.sentence(), ends);
+    }
+    const gone = this.told && (step > this.told.step + BEHIND || step < this.told.step || this.told.ends !== ends);
+    if (gone) this.#clear();
+    const quiet = performance.now() >= this.until + BETWEEN_MS;
+    if (!this.told && moves && quiet && step >= 0) this.#show(step, now(), ends);
   }
 
-  /** What is behind the cursor needs no telling any more, what is before it does. */
-  #pass(moments, step) {
-    this.passed = new Set(moments.filter((each) => each.step <= step).map(({ name }) => name));
-  }
-
-  #tell() {
-    clearTimeout(this.timer);
-    const [next] = this.#due;
-    if (this.shown && !next) setText(this.text, this.shown.sentence()); // more may be known of it by now
-    if (this.left) this.timer = setTimeout(() => this.#tell(), this.left);
-    else if (next) {
-      this.passed.add(next.name);
-      this.#show(next.sentence(), next);
-      this.#tell();
-    } else if (this.moves && performance.now() >= this.since + BETWEEN_MS) this.#show(this.now(), null);
-  }
-
-  #show(text, moment) {
-    clearTimeout(this.timer);
-    if (text !== this.text.textContent || moment) this.since = performance.now();
-    this.shown = moment;
+  #show(step, text, ends) {
+    if (!text) return this.#clear();
+    const other = text !== this.text.textContent;
+    if (other || this.told?.step !== step) this.since = performance.now();
+    this.told = { step, ends };
     setText(this.text, text);
+  }
+
+  #clear() {
+    if (this.told) this.until = performance.now();
+    this.told = null;
+    setText(this.text, "");
   }
 }

@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 
-const CELLS = ["masked", "masked-dot", "active", "active-ring", "active-text", "locked", "locked-hatch", "locked-text"];
+const CELLS = ["masked", "masked-dot", "active", "active-ring", "active-text", "locked", "locked-mark", "locked-text"];
 const MARKS = ["resting", "resting-ring", "prompt", "differs", "fresh", "fresh-lock", "fresh-mask"];
 const RASTER = ["masked", "active", "locked", "resting", "waiting"].map((state) => `raster-${state}`);
 const NAMES = [...CELLS, ...MARKS, ...RASTER, "ink", "muted", "panel", "line"];

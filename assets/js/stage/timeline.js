@@ -4,7 +4,8 @@ import { h, perFrame, reducedMotion, select, setText, svg } from "../dom.js";
 import { page } from "../run/state.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
-const START_MS = 3_000; // on the blanks, where they are a stop
+const START_MS = 3_000; // on the blanks, at the first play
+const CATCH_UP = 4; // a frame brings the display nearer to a run by one part in so many
 const WHOLE_RUN_MS = 9_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
 
 export const icon = (path) => svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: path }));
@@ -18,7 +19,7 @@ const ICONS = {
 };
 
 export class Timeline {
-  /** told: {onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step; onRest() that the play rests at a stop, which gives for how many milliseconds}. */
+  /** told: {onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step; onRest() gives for how many milliseconds the step that is shown has to stand}. */
   constructor(told) {
     Object.assign(this, told, {
       byClock: true,
@@ -27,8 +28,9 @@ export class Timeline {
       playing: false,
       follow: true,
       held: false, // whether the cursor was put where it is
-      stops: [], // steps at which the play rests for a moment
-      restsUntil: null,
+      stops: [], // steps that no play passes by
+      restsUntil: null, // when it goes on, where it rests for a sentence
+      chasing: false, // whether the display is on its way to where a run has come
       trace: null,
     });
     const oninput = () => {
@@ -104,7 +106,7 @@ export class Timeline {
 
   grew() {
     if (this.follow && this.byClock && this.trace.complete) this.#runOut();
-    else if (this.follow) this.step = this.trace.race.front;
+    else if (this.follow) this.#chase();
     if (this.follow || this.playing) this.show();
     else this.#labels();
   }
@@ -114,6 +116,48 @@ export class Timeline {
     if (this.atEnd) return;
     if (reducedMotion()) this.step = this.last;
     else this.play();
+  }
+
+  /** The furthest step that a run which is followed has come to. */
+  get #front() {
+    return this.live ? this.trace.race.front : this.last;
+  }
+
+  /** Follows the run on its way: where a sentence stands the display rests, and catches up then. */
+  #chase() {
+    if (reducedMotion()) this.step = this.#front;
+    if (this.chasing || this.step >= this.#front) return;
+    this.chasing = true;
+    const tick = (now) => {
+      this.chasing = this.follow && !this.playing && (this.#rests(now) || this.step < this.#front);
+      if (!this.chasing) return;
+      requestAnimationFrame(tick);
+      if (this.rests) return;
+      this.step = this.#upTo(this.step + Math.ceil((this.#front - this.step) / CATCH_UP));
+      this.#show();
+      this.#rest(now);
+    };
+    requestAnimationFrame(tick);
+  }
+
+  /** Whether it still rests; where a rest is over, another sentence about the same step may stand. */
+  #rests(now) {
+    if (!this.rests || now < this.restsUntil) return this.rests;
+    this.restsUntil = null;
+    this.#show();
+    this.#rest(now);
+    return this.rests;
+  }
+
+  #rest(now) {
+    const ms = this.onRest();
+    if (ms > 0) this.restsUntil = now + ms;
+    this.#playLabel();
+  }
+
+  /** A step, or the first stop on the way there. */
+  #upTo(next) {
+    return this.stops.find((stop) => stop > this.step && stop <= next) ?? next;
   }
 
   /** What was not timed together has no clocks to race by. */
@@ -145,7 +189,7 @@ export class Timeline {
 
   /** Holds the cursor where it is. Gives what lets it go on, null where it did not move. */
   hold() {
-    const { playing, stops } = this;
+    const { playing } = this;
     const followed = this.live && this.follow;
     if (!playing && !followed) return null;
     this.pause();
@@ -153,7 +197,7 @@ export class Timeline {
     this.show();
     return () => {
       if (followed) this.followLive();
-      else if (!this.atEnd) this.play({ stops });
+      else if (!this.atEnd) this.play();
     };
   }
 
@@ -166,7 +210,7 @@ export class Timeline {
   seek(step, least = 0) {
     this.pause();
     this.step = Math.min(Math.max(least, step), this.last); // -1 as long as there is none
-    this.follow = this.live && this.step >= this.trace.race.front;
+    this.follow = this.live && this.step === this.trace.race.front; // beside a lane that grows another one may be further
     this.held = !this.follow;
     this.show();
     this.onSeek();
@@ -182,9 +226,10 @@ export class Timeline {
     this.seek(this.step + by);
   }
 
-  /** Marks chapters on the scrubber: [{step, name}, ...]. N and P go to them, a click does too. */
+  /** Marks chapters on the scrubber: [{step, name, stop}, ...]. N and P go to them, a click does too. */
   mark(chapters) {
     this.chapters = chapters;
+    this.stops = chapters.filter(({ stop }) => stop).map(({ step }) => step);
     this.#drawMarks();
   }
 
@@ -215,7 +260,7 @@ export class Timeline {
 
   /** The one play button: of the run that is followed, else of the replay. */
   toggle() {
-    if (this.rests) this.restsUntil = 0;
+    if (this.rests && this.playing) this.restsUntil = 0;
     else if (this.playing) {
       this.pause();
       this.held = true;
@@ -226,35 +271,31 @@ export class Timeline {
     else this.play();
   }
 
-  /** stops: steps where it rests for a moment on its way. */
-  play({ stops = [] } = {}) {
+  /** first: whether nobody has seen it yet, so that it rests where it begins. */
+  play({ first = false } = {}) {
     if (!this.trace || this.last < 0) return;
     if (this.atEnd && !this.live) this.step = -1;
-    Object.assign(this, { playing: true, follow: false, held: false, stops, restsUntil: null });
+    Object.assign(this, { playing: true, follow: false, held: false, restsUntil: null });
     let before = performance.now();
-    if (stops.includes(this.step)) this.restsUntil = before + START_MS;
+    if (first) this.restsUntil = before + START_MS;
     this.#playLabel();
     this.onPlaying(true);
     let owed = 1; // the first step comes at once
     const tick = (now) => {
       if (!this.playing) return;
-      if (this.rests && now >= this.restsUntil) {
-        this.restsUntil = null;
-        this.#playLabel();
+      if (this.#rests(now)) {
+        before = now;
+        return requestAnimationFrame(tick);
       }
-      if (this.rests) before = now;
       const interval = Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.trace.race.last + 1)));
       owed += ((now - before) * Number(this.speed.value)) / interval;
       before = now;
-      const steps = this.rests ? 0 : Math.min(Math.floor(owed), 8);
+      const steps = Math.min(Math.floor(owed), 8);
       if (steps >= 1) {
         owed -= Math.floor(owed);
-        const next = Math.min(this.step + steps, this.last);
-        const stop = this.stops.find((each) => each > this.step && each <= next);
-        this.step = stop ?? next;
-        if (stop !== undefined) this.restsUntil = Infinity;
+        this.step = this.#upTo(Math.min(this.step + steps, this.last));
         this.#show();
-        if (stop !== undefined) this.restsUntil = now + this.onRest();
+        this.#rest(now);
       }
       if (!this.atEnd || this.live) requestAnimationFrame(tick);
       else this.pause();
@@ -291,8 +332,14 @@ export class Timeline {
     this.liveButton.hidden = !this.live || this.follow || this.trace.complete;
     const text = this.last < 0 ? "no step yet" : `step ${this.step + 1} / ${this.steps}`;
     setText(this.label, text);
-    setText(this.whose, this.#of.trim());
+    setText(this.whose, this.#behind || this.#of.trim());
     this.scrubber.setAttribute("aria-valuetext", text + this.#of);
+  }
+
+  /** How far the run has come, where the display is behind it. */
+  get #behind() {
+    const behind = this.trace && this.follow && this.live && this.step < this.#front;
+    return behind ? `${this.#front + 1} computed` : "";
   }
 
   /** Whose step the cursor's is, where the lanes stand at different ones. */

@@ -22,14 +22,14 @@ export function touchOf(race, lane, events, { of, from, name }) {
 
 export class TouchedRuns {
   /** live: see Running. */
-  constructor(stage, live) {
-    Object.assign(this, { stage, live });
+  constructor(live) {
+    this.live = live;
   }
 
   /** Does something to a lane of the trace on show, see `Event`: that lane as it was and with all touches comes on show.
    * Gives a sentence where it cannot. */
   touch(lane, event) {
-    const now = touchesOf(this.stage.trace);
+    const now = touchesOf(page.now.trace);
     const before = lane === now?.touched ? now.touches : [];
     const touches = withEvent(before, event);
     if (touches.length > MOST_TOUCHES) return FULL;
@@ -38,7 +38,7 @@ export class TouchedRuns {
 
   /** Takes the last touch back; without any the race is on show again. */
   undo() {
-    const { original, touched, touches } = touchesOf(this.stage.trace);
+    const { original, touched, touches } = touchesOf(page.now.trace);
     if (touches.length === 1) return this.back();
     return this.#touched(original, touches.slice(0, -1), touched);
   }
@@ -53,10 +53,10 @@ export class TouchedRuns {
 
   /** The race of the touched lane on show: of one that was kept over a reload the latest with the lane; null where none is here. */
   get origin() {
-    const { trace, runs } = this.stage;
+    const { trace, runs } = page.now;
     if (trace.origin) return trace.origin;
     const { original } = touchesOf(trace);
-    const all = [page.now.recorded, ...runs.entries.map((entry) => entry.trace)];
+    const all = [page.now.recorded, ...runs.map((entry) => entry.trace)];
     const races = all.filter((each) => each && !touchesOf(each));
     const has = ({ lanes }) => lanes.some(({ id, name }) => id === original.id && name === original.name);
     const same = (race) => !trace.settings || sameSettings(settingsOf(race), trace.settings);
@@ -65,7 +65,7 @@ export class TouchedRuns {
 
   /** Shows a lane beside itself with touches. of: the lane that has done the steps before the last of them. */
   #touched(original, touches, of) {
-    const { trace: before } = this.stage;
+    const { trace: before } = page.now;
     const origin = touchesOf(before) ? this.origin : before;
     const race = origin ?? before;
     const refused = this.live.giveWay(race, before);

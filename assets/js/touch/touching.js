@@ -3,7 +3,7 @@
 
 import "../core.js";
 import { count, h, isNarrow, setText } from "../dom.js";
-import { page } from "../run/state.js";
+import { hides, page } from "../run/state.js";
 import { eventText } from "../trace/described.js";
 import { changedBy, MOST_TOUCHES, touchable, touchesOf } from "../trace/touches.js";
 import { Menu } from "./menu.js";
@@ -49,14 +49,13 @@ function touchText(trace, { original }, event) {
 
 export class Touching {
   menu = null;
-  wave = null;
   #goesOn = null; // what was moving when the menu opened
 
   /** Joins a stage. fetchTop: see Inspector; touching: {live(): see Running, token(text), presets()}, null where
    * nothing decodes. */
   constructor(stage, { fetchTop, touching = null }) {
     Object.assign(this, { stage, fetchTop, does: touching });
-    this.runs = touching && new TouchedRuns(stage, touching.live());
+    this.runs = touching && new TouchedRuns(touching.live());
     this.sentence = h("p.sl-touched", { role: "status" });
     this.list = h("ol.sl-touches", { "aria-label": `Touches, at most ${MOST_TOUCHES}` });
     this.said = h("p.sl-hint", { role: "status" });
@@ -70,14 +69,14 @@ export class Touching {
       this.back,
       this.said,
     );
-    stage.grids.after(this.node);
+    stage.floor.grids.after(this.node);
     document.addEventListener(
       "click",
       ({ target }) => this.menu && !target.closest?.("canvas.sl-grid") && this.close(),
     );
     document.addEventListener("keydown", ({ key }) => key === "Escape" && this.close());
     page.follow(["trace"], ({ trace }) => this.#load(trace));
-    page.follow(["step"], () => this.#tell());
+    page.follow(["step", "records"], () => this.#tell());
   }
 
   #load(trace) {
@@ -85,7 +84,7 @@ export class Touching {
     this.close();
     this.pair = touchesOf(trace);
     this.node.hidden = !this.pair;
-    this.wave = this.pair && new Wave(this.pair, () => this.stage.redrawGrids());
+    page.set({ wave: this.pair && new Wave(this.pair, () => this.stage.floor.redrawGrids()) });
     setText(this.said, "");
     if (!this.pair) return;
     const { touches } = this.pair;
@@ -110,26 +109,17 @@ export class Touching {
       setText(this.sentence, changedText(trace, this.pair, step));
   }
 
-  grew() {
-    this.#tell();
-  }
-
-  /** The outlines of a side's cells after a step, or null. */
-  levels(lane, t) {
-    return this.wave && lane === this.pair.touched ? this.wave.levels(t) : null;
-  }
-
   /** Opens the menu of a cell. The race pauses; it goes on where the menu is closed and nothing was chosen. */
   async open(side, cell) {
     this.close();
     const { stage } = this;
-    const { trace } = stage;
+    const { trace, player } = page.now;
     const { lane } = side;
     const t = trace.race.reached(lane, page.now.step);
     const can = touchable(trace, lane, cell, t);
-    this.#goesOn = stage.timeline.hold();
+    this.#goesOn = player.hold();
     const at = { trace, lane, side, cell, t, can };
-    const compares = !stage.hides("inspector") && !document.body.matches(".sl-embed, .sl-present");
+    const compares = !hides("inspector") && !document.body.matches(".sl-embed, .sl-present");
     const prompt = document.querySelector("#sl-prompt textarea");
     const does = {
       choose: (event) => this.#choose(lane, event),
@@ -178,12 +168,12 @@ export class Touching {
   #compare(side, cell) {
     this.#goesOn = null;
     this.close();
-    this.stage.cells.compare(side, cell);
+    this.stage.floor.cells.compare(side, cell);
   }
 
   /** Leads to the word in the prompt's field. */
   #caret(field, cell) {
-    const { trace } = this.stage;
+    const { trace } = page.now;
     this.close();
     const own = document.querySelector(".sl-prompt-box textarea");
     const open = own && !document.querySelector(".sidebar.open") && !isNarrow();

@@ -27,8 +27,10 @@ export class Wave {
     Object.assign(this, { pair, redraw, waits: false });
   }
 
-  /** The level of each cell's outline after step t, [n], at a time in milliseconds. */
-  levels(t, now = performance.now()) {
+  /** The level of each cell's outline of the touched lane after its step t, [n], at a time in milliseconds; null of another
+   * lane. */
+  levels(lane, t, now = performance.now()) {
+    if (lane !== this.pair.touched) return null;
     if (t !== this.#step || this.pair.touched.count !== this.#count) this.#moveTo(t, now);
     const levels = new Uint8Array(this.pair.touched.n);
     let fading = false;

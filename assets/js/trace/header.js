@@ -13,6 +13,7 @@ import {
   nullable,
   orAbsent,
 } from "./damage.js";
+import { CHOICE, EVENT, EVENTS, isSetting } from "./event.js";
 import { MOST_LANES } from "./states.js";
 
 const MOST = 8192; // positions, and steps
@@ -20,15 +21,9 @@ const MOST = 8192; // positions, and steps
 const isName = (value) => isText(value) && value.length >= 1 && [...value].length <= 80;
 const isSize = (value) => Number.isInteger(value) && value >= 1 && value <= MOST;
 const isByte = (value) => isCount(value) && value < 256;
-const isPlain = (value) => value === null || ["number", "string", "boolean"].includes(typeof value);
-const isSetting = (value) => isPlain(value) || listOf(isPlain)(value) || mapOf(isPlain)(value);
-const isRule = (value) => mapOf(isSetting)(value) && isText(value.kind) && value.kind !== "both";
-const isPair = ({ kind, lock, select }) => kind === "both" && isRule(lock) && isRule(select);
-const isChoice = (value) => isRule(value) || (isObject(value) && isPair(value));
 
 const NAME = [isName, "a text of 1 to 80 characters"];
 const SIZE = [isSize, `a whole number from 1 to ${MOST}`];
-const CHOICE = [isChoice, "a rule with its settings"];
 
 const DOCUMENT = {
   header: [isObject, "an object"],
@@ -68,30 +63,11 @@ const LENGTHS = {
   gen_length: nullable([(value) => value === 0 || isSize(value), `a whole number from 0 to ${MOST}`]),
   steps: nullable(SIZE),
 };
-const POSITION = [isCount, "a position"];
-/** By its kind, what an event says. */
-const EVENTS = {
-  lock: { position: POSITION },
-  unlock: { position: POSITION },
-  mask: { position: POSITION },
-  write: { position: POSITION, token: [isCount, "a token id"] },
-  rule: { compute: CHOICE },
-};
-const EVENT = {
-  step: [isCount, "a step"],
-  kind: [(kind) => isText(kind) && Object.hasOwn(EVENTS, kind), `one of ${Object.keys(EVENTS).join(", ")}`],
-};
 const VIEW = {
   step: [(step) => step === -1 || isCount(step), "a step"],
   pins: [listOf(isCount), "a list of positions"],
   by_clock: [(value) => typeof value === "boolean", "true or false"],
 };
-
-/** Whether a value has the shape of an event. */
-export function isEvent(value) {
-  const has = (parts) => Object.entries(parts).every(([name, [shape]]) => shape(value[name]));
-  return isObject(value) && has(EVENT) && has(EVENTS[value.kind]);
-}
 
 function checkLane(lane, i) {
   const whose = `lane ${i + 1}`;

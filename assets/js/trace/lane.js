@@ -41,7 +41,8 @@ export class Lane {
     Object.assign(this, { decoder, id: decoder.id, name: decoder.name, count: 0, records: [], tops: [] });
     this.timing = null; // the same for all lanes that were timed together
     this.source = null; // where its exact records are, under its id: {document} or, on the server, {run}
-    this.state = new Uint8Array(n * t);
+    this.state = new Uint8Array(n * t); // what each step did, see states.js
+    this.held = new Uint8Array(n * t); // 1 where a position is locked after a step
     this.kl = new Float32Array(n * t).fill(NaN);
     this.confidence = new Float32Array(n * t).fill(NaN);
     this.guesses = new Int32Array(n * t).fill(-1);
@@ -68,6 +69,7 @@ export class Lane {
     for (const [i, token] of guessesOf(guess, masks.length).entries()) this.guesses[at + masks[i]] = token;
     for (const [p, token] of unmasked) this.#change(p, t, token);
     for (const p of locked) this.locked[p] = 1;
+    this.held.set(this.locked, at);
     this.#states(at, rows);
     rows.forEach((p, i) => {
       this.kl[at + p] = kl[i];
@@ -75,7 +77,9 @@ export class Lane {
     });
     if (top) this.tops[t] = top;
     const changes = { masked, back, unlocked, locked, written: positionsOf(written), unmasked: positionsOf(unmasked) };
-    const counts = { computed: rows.length, lockedCount: this.locked.reduce((sum, x) => sum + x, 0) };
+    const states = this.state.subarray(at, at + n);
+    const lockedCount = states.reduce((sum, state) => sum + (state === LOCKED), 0);
+    const counts = { computed: rows.length, lockedCount };
     this.steps.push({ ...changes, ...counts, ...this.#totals(record, t, rows.length), ...band(kl) });
     this.records.push(record); // as it came, for an export at the stream's precision
     this.count++;
@@ -116,10 +120,7 @@ export class Lane {
       if (masked[p]) state[at + p] = WAITING;
       else state[at + p] = locked[p] ? LOCKED : RESTING;
     }
-    for (const p of rows) {
-      if (masked[p]) state[at + p] = MASKED;
-      else if (!locked[p]) state[at + p] = ACTIVE;
-    }
+    for (const p of rows) state[at + p] = masked[p] ? MASKED : ACTIVE; // also where it locks in this step
   }
 
   #totals({ seconds, flops, baseline_flops: baselineFlops, taken_back: back = [] }, t, rows) {
@@ -202,9 +203,14 @@ export class Lane {
     while (s >= 0 && Number.isNaN(this.confidence[s * this.n + position])) s--;
     return s;
   }
+  /** Whether a position is locked after step t: in that step it may have been computed. */
+  isLocked(position, t) {
+    const s = this.clamp(t);
+    return s >= 0 && this.held[s * this.n + position] === 1;
+  }
   /** The step in which the position's present lock began, or -1. */
   lockStep(position, t) {
-    if (this.row(t)[position] !== LOCKED) return -1;
+    if (!this.isLocked(position, t)) return -1;
     return this.steps.findLastIndex(({ locked }, s) => s <= t && locked.includes(position));
   }
   /** [[id, p], ...] as last listed at or before t, null where the trace holds none. */

@@ -27,6 +27,7 @@ export function visible(text, { trim = false } = {}) {
 
 const LEAST_BYTES = 10; // of a text that a tokenizer can be measured by
 const FEWEST = 2; // bytes to a token, of a text that a tokenizer was made for
+const MOST_A_WORD = 1.7; // tokens, of words that a model knows
 
 export class Pieces {
   /** ends: the tokens that end a text. */
@@ -52,6 +53,28 @@ export class Pieces {
     const bytesOf = (piece = "") => (typeof piece === "string" ? encoder.encode(piece) : piece).length;
     const bytes = tokens.reduce((sum, id) => sum + bytesOf(this.map.get(id)), 0);
     return bytes >= LEAST_BYTES && bytes < FEWEST * tokens.length;
+  }
+
+  /** Whether words of these tokens' text are many tokens each, so that the model knows few of them. Names, which begin with a
+   * capital, are left out. */
+  isRare(tokens) {
+    let [words, all] = [0, 0];
+    let [word, size] = ["", 0];
+    const close = () => {
+      const text = word.trim();
+      if (!/^[\p{Ll}\p{Lo}]/u.test(text)) return;
+      words++;
+      all += size;
+    };
+    for (const id of tokens) {
+      const piece = this.map.get(id) ?? "";
+      const text = typeof piece === "string" ? piece : "";
+      const begins = /^\s/.test(text) || /^[^\p{L}]+$/u.test(text);
+      if (begins) close();
+      [word, size] = begins ? [text, 1] : [word + text, size + 1];
+    }
+    close();
+    return words > 0 && all > MOST_A_WORD * words;
   }
 
   /** Labels of all positions: tokens[i] < 0 is masked and gives "". */

@@ -1,6 +1,5 @@
 // A trace from elsewhere, a file, a replay or an earlier page of this tab: refused in one sentence where it cannot be read.
 
-import "../core.js";
 import { TraceError } from "./damage.js";
 import { checkDocument } from "./header.js";
 import { FORMAT, Trace, VERSION } from "./trace.js";

@@ -9,7 +9,7 @@ const changed = (damage) => (damage ? `${damage.changed} / ${damage.commits} (${
 /** How many times as fast as the reference, where that can be said. */
 function speedOf({ timed, speed }) {
   if (!timed) return "–";
-  return speed === null ? "too close to tell" : `${speed.toFixed(2)}×`;
+  return speed === null ? "no difference to be seen (one run each)" : `${speed.toFixed(2)}×`;
 }
 
 /** [[name, value], ...] of a lane at its end. All FLOPs are those of computing every position; speed and text beside the

@@ -1,4 +1,5 @@
-// What a cell is follows from three facts: masked or not, computed in this step or not, locked or not.
+// What a cell is after a step follows from three facts: masked or not, computed in the step or not, locked or not. One that is
+// computed and locks in the same step was computed: it is active there, and locked from the next step on.
 
 export const MOST_LANES = 4;
 

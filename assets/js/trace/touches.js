@@ -1,7 +1,7 @@
 // What a person did to a lane, a list of events, and what that changed: of a trace that shows a lane as it was and, beside
 // it, the same lane with the touches.
 
-import { isMasked, LOCKED } from "./states.js";
+import { isMasked } from "./states.js";
 
 export const MOST_TOUCHES = 8;
 
@@ -45,7 +45,7 @@ export function touchable(trace, lane, cell, t) {
     written !== null && (lane.decoder.events ?? []).some((event) => event.step === written && event.position === cell);
   const own = given || keeps ? null : (written ?? next);
   return {
-    ...{ given, masked, keeps, next, locked: state === LOCKED, writes: own },
+    ...{ given, masked, keeps, next, locked: lane.isLocked(cell, t), writes: own },
     seen: written === null ? t : written - Number(byHand),
   };
 }

@@ -21,6 +21,14 @@ function timings(lanes) {
   return together.length ? { timed_together: together } : {};
 }
 
+/** The lowest number from 0 that no lane has. */
+function freeNumber(colours) {
+  const taken = [...colours.values()];
+  let number = 0;
+  while (taken.includes(number)) number++;
+  return number;
+}
+
 export class Trace {
   /** From the opening of a stream: a header and pieces. */
   constructor({ header, pieces }) {
@@ -35,6 +43,7 @@ export class Trace {
     this.pieces.add(pieces);
     this.lanes = header.lanes.map((decoder) => new Lane(header, decoder));
     this.reference = this.firstReference;
+    this.coloured();
     this.race = new Race(this);
     this.timed(header);
   }
@@ -55,8 +64,20 @@ export class Trace {
     const header = { ...this.header, lanes: lanes.map(({ decoder }) => decoder) };
     const own = { header, lanes: [...lanes], reference, key: null };
     const made = Object.assign(Object.create(Trace.prototype), this, own);
+    made.coloured(this.colours);
     made.race = new Race(made, this.race);
     return made;
+  }
+
+  /** Gives each lane the number of a colour, from 0: those that have one keep it, others take the first that is free.
+   * before: the numbers by lane. */
+  coloured(before = new Map()) {
+    this.colours = new Map(this.lanes.filter((lane) => before.has(lane)).map((lane) => [lane, before.get(lane)]));
+    for (const lane of this.lanes) if (!this.colours.has(lane)) this.colours.set(lane, freeNumber(this.colours));
+  }
+
+  colourOf(lane) {
+    return this.colours.get(lane);
   }
 
   /** The lane that the trace was made to be shown beside, whichever was chosen since. */
@@ -118,6 +139,7 @@ export class Trace {
   branch(decoder, steps, of = this.lane(decoder.parent)) {
     const lane = begun(this.header, decoder, of, steps);
     this.lanes.push(lane);
+    this.coloured(this.colours);
     this.header = { ...this.header, lanes: [...this.header.lanes, decoder] };
     return lane;
   }
@@ -126,7 +148,9 @@ export class Trace {
   cutAt(lanes, steps) {
     const copy = (lane) => (lanes.includes(lane) ? begun(this.header, { ...lane.decoder }, lane, steps) : lane);
     const copies = this.lanes.map(copy);
-    return this.withLanes(copies, copies[this.lanes.indexOf(this.reference)]);
+    const cut = this.withLanes(copies, copies[this.lanes.indexOf(this.reference)]);
+    cut.coloured(new Map(copies.map((lane, i) => [lane, this.colourOf(this.lanes[i])])));
+    return cut;
   }
 
   /** The trace as a document: each lane's records from `exact` (by lane id), or as they came; with what was looked at. */

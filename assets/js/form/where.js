@@ -1,0 +1,27 @@
+// Where Run computes: on the server, or in the visitor's own browser.
+
+import { h, setText } from "../dom.js";
+import { page } from "../run/state.js";
+
+const WHERE = { browser: "this browser", server: "this server" };
+
+/** A choice, and what each means in a word, where there are two for the form's model. */
+export function where() {
+  const change = ({ target }) => page.set({ source: target.value });
+  const choice = h("select.sl-action-where", { onchange: change });
+  const field = h("label.sl-where", h("span", "Run computes in "), choice);
+  page.follow(["sources"], ({ sources }) => {
+    choice.replaceChildren(...sources.map((name) => h("option", { value: name }, "")));
+  });
+  const shown = ["sources", "source", "place", "model", "typed", "decodes"];
+  page.follow(shown, ({ sources, source: chosen, place, model, typed, decodes }) => {
+    const source = typed && sources.length > 1 ? "browser" : chosen; // a typed rule runs there alone
+    choice.disabled = source !== chosen;
+    choice.title = choice.disabled ? "A rule of your own runs in this browser" : "";
+    const means = { browser: "at once", server: place ? `${place} before you` : "shared" };
+    for (const option of choice.children) setText(option, `${WHERE[option.value]} · ${means[option.value]}`);
+    choice.value = source;
+    field.hidden = sources.length < 2 || (model !== "" && !decodes(model));
+  });
+  return field;
+}

@@ -1,0 +1,24 @@
+// All kinds of cells, and what they mean.
+
+import { h } from "../dom.js";
+import { swatch } from "../stage/legend.js";
+import { explained } from "./term.js";
+
+/** The kind of a cell, its words, and what they explain. */
+const LEGEND = [
+  ["masked", "masked"],
+  ["guess", "what would be written there now"],
+  ["active", "active: computed in this step"],
+  ["resting", "resting: not computed in this step"],
+  ["locked", "locked: no longer computed", "locked"],
+  ["back", "masked again: its token was taken back"],
+  ["prompt", "prompt"],
+  ["differs", "differs from the reference", "reference"],
+  ["end", "the end of the text"],
+];
+
+export function legend() {
+  const told = (text, terms) => h("span", explained(text, terms, { stop: false })); // Tab finds them further down
+  const kinds = LEGEND.map(([kind, text, ...terms]) => h("li", swatch(kind), told(text, terms)));
+  return h("ul.sl-legend", { "aria-label": "Legend" }, kinds);
+}

@@ -1,0 +1,112 @@
+// How a race ended: of each lane beside the reference its work, its time and what became of the text, each with its reason.
+
+import { count, h, seconds, setText } from "../dom.js";
+import { touchesOf } from "../trace/touches.js";
+
+const less = (share, what) => {
+  const change = Math.round(100 * Math.abs(1 - share));
+  if (!change) return `as much ${what}`;
+  return `${change} % ${share < 1 ? "less" : "more"} ${what}`;
+};
+
+/** {work, why: of more work, or "", time, text} of a lane at a step of the cursor, beside the reference or, where it is alone,
+ * beside computing every token. */
+export function verdictOf(trace, lane, step) {
+  const totals = trace.totals(lane, step);
+  if (trace.lanes.length === 1) return { work: aloneText(totals), why: "", time: "", text: "" };
+  return {
+    work: less(totals.flopsShare, "work"),
+    why: touchesOf(trace) ? "" : moreWork(trace, lane, step, totals), // another text, another work
+    time: timeText(trace, totals),
+    text: tale(trace, totals, lane),
+  };
+}
+
+const aloneText = ({ everyShare }) =>
+  everyShare < 1 ? `${less(everyShare, "work")} than computing every token` : "every token was computed";
+
+/** Why a lane did more than the reference. */
+function moreWork({ reference, race }, lane, step, { flopsShare, takenBack }) {
+  if (!(flopsShare > 1)) return "";
+  const [own, other] = [lane, reference].map((each) => each.clamp(race.reached(each, step)) + 1);
+  if (own > other)
+    return `it takes ${count(own, "step")} instead of ${other}${takenBack ? ", to write anew what it took back" : ""}`;
+  return `“${reference.name}” leaves out more`;
+}
+
+function timeText({ others }, { timed, speed, seconds: own, against }) {
+  if (!timed) return "";
+  if (speed !== null) return less(1 / speed, "time");
+  const alike = "time: no difference to be seen here";
+  return others.length > 1 ? alike : `${alike} (${seconds(against)} and ${seconds(own)}, one run each)`; // else the lanes say it
+}
+
+/** Where a word is counted from, in words. */
+const placeOf = ({ fills }) => (fills ? "of the text" : "after the prompt");
+
+/** The choices that skipping changed, joined to what became of the text. */
+function tale(trace, { same: { words, whole, open }, damage }, lane) {
+  const place = placeOf(trace);
+  if (open) return words ? `up to here they share ${count(words, "word")} ${place}` : "nothing can be compared yet";
+  const other = words ? `from word ${words + 1} ${place} on, another text` : "another text";
+  const text = whole ? "both wrote the same text" : other;
+  if (!damage || touchesOf(trace)) return text; // which a word has changed, not skipping
+  const { changed, commits } = damage;
+  // a choice is the likeliest token; with noise another one can be drawn from a posterior that has moved a little
+  const moved = lane.decoder.settings.temperature ? ", only the draw or the order" : ", only their order";
+  const only = changed || whole ? "" : moved;
+  return `skipping changed ${changed || "none"} of ${count(commits, "choice")}${only}; ${text}`;
+}
+
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+
+/** The same in words, at most 25 for two lanes. */
+export function verdict(trace, step = trace.count - 1) {
+  const told = trace.others.map((lane) => {
+    const { work, why, time, text } = verdictOf(trace, lane, step);
+    const costs = [work, why && `since ${why}`, time].filter(Boolean).join(", ");
+    const story = trace.others.length === 1 && text ? ` ${sentence(text)}` : "";
+    return `“${lane.name}”: ${costs}.${story}`;
+  });
+  return told.join(" ");
+}
+
+/** The verdict as a headline. */
+export class Headline {
+  constructor() {
+    this.node = h("div.sl-verdict", { hidden: true });
+  }
+
+  clear() {
+    this.node.hidden = true;
+  }
+
+  show(trace, step) {
+    const { others } = trace;
+    const rows = others.map((lane) => verdictOf(trace, lane, step));
+    const shown = JSON.stringify([rows, others.map(({ name }) => name)]);
+    this.node.hidden = false;
+    if (this.shown === shown) return;
+    this.shown = shown;
+    this.node.classList.toggle("sl-verdict-many", others.length > 1);
+    const nodes = rows.map((row) => partsOf(row));
+    if (others.length === 1) return this.node.replaceChildren(...nodes[0]);
+    this.node.replaceChildren(...others.map((lane, i) => rowOf(trace, lane, nodes[i])));
+  }
+}
+
+function partsOf({ work, why, time, text }) {
+  const done = h("strong.sl-verdict-work", work);
+  const smaller = [
+    [".sl-verdict-why", why],
+    [".sl-verdict-time", time],
+    [".sl-verdict-text", text && sentence(text)],
+  ];
+  return [done, ...smaller.filter(([, told]) => told).map(([kind, told]) => h(`span${kind}`, told))];
+}
+
+function rowOf(trace, lane, nodes) {
+  const name = h("span");
+  setText(name, lane.name);
+  return h(`p.sl-verdict-row.sl-lane-${trace.colourOf(lane) + 1}`, name, nodes);
+}

@@ -1,1 +1,0 @@
-import{I as f}from"./part-chunk-FKPUW65A.js";var n=t=>t.flatMap(({compute:o,events:e=[]})=>[o,...e.map(r=>r.compute)]).flatMap(o=>o?f(o):[]).filter(({kind:o})=>o==="own"),s=t=>n(t).map(({code:o})=>o),c=t=>n(t).map(o=>{let{code:e}=o;return delete o.code,e});function a(t,o){for(let[e,r]of n(t).entries())typeof o[e]=="string"&&(r.code=o[e])}export{s as a,c as b,a as c};
