@@ -184,9 +184,7 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     (
         R,
         "taking back has more faults and more bits where it has half of the steps; where it has a quarter, no",
-        lambda: (
-            min(beside_entropy()[0::2]) > 2 and max(abs(difference) for difference in beside_entropy()[1::2]) < 2
-        ),
+        lambda: min(beside_entropy()[0::2]) > 2 and max(abs(difference) for difference in beside_entropy()[1::2]) < 2,
     ),
     (
         R,
@@ -212,11 +210,11 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
         "Of eighteen changes by the judge none is beyond two errors",
         lambda: z(judged("frontier")).dropna().abs().max() < 2 and z(judged("frontier")).count() == 18,
     ),
-    (R, "on CPUs. `taking_back`", lambda: devices() == {"cpu"}),
+    (R, "on CPUs. `dynamics`", lambda: devices() == {"cpu"}),
     (
         R,
-        "`taking_back`, `dynamics`, `quality`, `runtime`, `selection`, `bound`, the speeds and the browser",
-        lambda: of_former_weights() == {"taking_back", "dynamics", "quality", "runtime", "selection", "bound", "bench"},
+        "`dynamics`, `quality`, `runtime`, `selection`, `bound`, the speeds and the browser",
+        lambda: of_former_weights() == {"dynamics", "quality", "runtime", "selection", "bound", "bench"},
     ),
     (R, "The same trend and order", lambda: table("flops").groupby("gen_length")["flops_ratio"].apply(ordered).all()),
     (R, "The ratio is the active ratio", lambda: table("flops").eval("abs(flops_ratio - active_ratio) < 5e-4").all()),
