@@ -130,11 +130,7 @@ function tale(steps, { compute = { kind: "lock", epsilon: 1 }, events = [], chap
 
 test("a step that computes masked tokens says so, and one that leaves them out does not", () => {
   const rows = { kl: [1, 1], confidence: [1, 1] };
-  const [prompt, masks] = tale([
-    { computed: [0, 2], ...rows },
-    { computed: [2, 2], ...rows },
-    {},
-  ]);
+  const [prompt, masks] = tale([{ computed: [0, 2], ...rows }, { computed: [2, 2], ...rows }, {}]);
   assert.match(prompt, /computes 2 of 4 tokens; 2 are left out/);
   assert.match(masks, /computes 2 of 4 tokens, the masked among them; 2 are left out/);
 });
