@@ -90,19 +90,20 @@ def test_every_length_that_is_offered_can_run(form: Form, stories: surelock.Lang
 
 
 @pytest.mark.parametrize(
-    ("prompt", "foreign"),
+    ("prompt", "foreign", "rare"),
     [
-        ("Tom had a small red boat.", False), ("__ and ______", False), ("Жили-были", True), ("🙂" * 3, True),
-        ("for(i=0;i<n;i++){x[i]+=1;}", True),
+        ("Tom had a small red boat.", False, False), ("__ and ______", False, False), ("Жили-были", True, False),
+        ("🙂" * 3, True, False), ("for(i=0;i<n;i++){x[i]+=1;}", True, True),
+        ("quantum chromodynamics predicts asymptotic hadronization", False, True),
     ],
 )  # fmt: skip
 def test_a_prompt_that_the_model_cannot_know_is_told_from_others(
-    form: Form, stories: surelock.LanguageModel, prompt: str, foreign: bool
+    form: Form, stories: surelock.LanguageModel, prompt: str, foreign: bool, rare: bool
 ) -> None:
     form.models._loaded["stories"] = stories
     try:
         *_, warned = form.refit_to_prompt("stories", prompt, True, Wants(64).text, 64, 64, 32)
-        assert json.loads(warned) == {"foreign": foreign, "tooLong": ""}
+        assert json.loads(warned) == {"foreign": foreign, "rare": rare, "tooLong": ""}
     finally:
         form.models._loaded.clear()
 

@@ -194,9 +194,11 @@ class Form:
         given, lm = dict(zip(NAMES, schedule, strict=True)), self.models.ready(label)
         tokens, most = self._tokens(label, prompt, chat)
         fits, too_long = _measured(prompt, tokens, most)
-        pieces = Pieces(lm.tokenizer) if lm and tokens else None
-        foreign = bool(pieces and pieces.is_foreign(tokens or ()))
-        rare = bool(pieces and pieces.is_rare(tokens or ()))
+        foreign = rare = False
+        if lm and tokens:
+            pieces = Pieces(lm.tokenizer)
+            foreign = pieces.is_foreign(tokens)
+            rare = pieces.is_rare([token for token in tokens if token != lm.mask_id])  # a blank is no part of a word
         return [
             gr.update(info=fits),
             *self._schedule(label, prompt, chat, Wants.read(wanted), given),

@@ -132,7 +132,8 @@ def wait_for_model(app: App) -> None:
 
 def chromium_path(*first: str) -> str | None:
     """One of these programs on the PATH, else Chromium under one of its names; None if there is none."""
-    return next(filter(None, map(shutil.which, (*first, "chromium", "chromium-browser", "google-chrome"))), None)
+    names = (*first, "chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 def launch(playwright: Playwright) -> Browser:

@@ -128,6 +128,13 @@ function tale(steps, { compute = { kind: "lock", epsilon: 1 }, events = [], chap
   return steps.map((_, t) => narrate(trace, t, chapters));
 }
 
+test("a step that computes masked tokens says so, and one that leaves them out does not", () => {
+  const rows = { kl: [1, 1], confidence: [1, 1] };
+  const [prompt, masks] = tale([{ computed: [0, 2], ...rows }, { computed: [2, 2], ...rows }, {}]);
+  assert.match(prompt, /computes 2 of 4 tokens; 2 are left out/);
+  assert.match(masks, /computes 2 of 4 tokens, the masked among them; 2 are left out/);
+});
+
 test("after the rule was changed by hand nothing is said to have come to rest", () => {
   const steps = [{ unmasked: [[2, 12]] }, { locked: [2] }, {}];
   const rule = { step: 1, kind: "rule", compute: { kind: "everything" } };

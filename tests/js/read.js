@@ -5,7 +5,6 @@ import { readFileSync } from "node:fs";
 import { lockRule, locksAt } from "../../assets/js/trace/estimate.js";
 import { textOf } from "../../assets/js/trace/prose.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
-import { LOCKED } from "../../assets/js/trace/states.js";
 import { clocked, speedOf, timedTogether } from "../../assets/js/trace/timing.js";
 
 const INFINITE = new Map([
@@ -30,15 +29,17 @@ function after(lane, t) {
 function laneOf(trace, lane) {
   const last = lane.count - 1;
   const steps = Array.from({ length: lane.count }, (_, i) => i);
+  const locked = (t) => Array.from({ length: lane.n }, (_, p) => Number(lane.isLocked(p, t))); // also what locks in step t
+  const sum = (numbers) => numbers.reduce((all, number) => all + number, 0);
   return {
     id: lane.id,
     states: steps.map((t) => Array.from(lane.row(t))),
-    locked: steps.flatMap((t) => Array.from(lane.row(t), (state) => Number(state === LOCKED))),
+    locked: steps.flatMap(locked),
     kl: steps.map((t) => finite(lane.kl.subarray(t * lane.n, (t + 1) * lane.n))),
     confidence: steps.map((t) => finite(lane.confidence.subarray(t * lane.n, (t + 1) * lane.n))),
     guesses: steps.map((t) => Array.from(lane.guesses.subarray(t * lane.n, (t + 1) * lane.n))),
     after: [last, 0, last >> 1, last >> 2].map((t) => [t, after(lane, t)]),
-    steps: lane.steps.map(({ computed, lockedCount, unmasked }) => [computed, lockedCount, unmasked.length]),
+    steps: lane.steps.map(({ computed, unmasked }, t) => [computed, sum(locked(t)), unmasked.length]),
     damage: ["nats", "regret", "commits", "changed"].map((name) =>
       lane.steps.map((step) => step.damage?.[name] ?? null),
     ),

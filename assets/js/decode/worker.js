@@ -250,7 +250,8 @@ const asks = {
     pieces.add(tokenizer.pieces(tokens));
     const sentence = `Too long: ${tokens.length} tokens; at most ${most} fit here, ${LEAST_ANSWER} of them for the answer.`;
     const tooLong = tokens.length + LEAST_ANSWER > most ? sentence : "";
-    return { foreign: pieces.isForeign(tokens), rare: pieces.isRare(tokens), tooLong };
+    const written = tokens.filter((token) => token !== shape.mask_id); // a blank is no part of a word
+    return { foreign: pieces.isForeign(tokens), rare: pieces.isRare(written), tooLong };
   },
 
   /** [[position, share], ...]: what a position of these tokens (-1: masked) attends to most, as

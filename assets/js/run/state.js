@@ -56,7 +56,8 @@ class State {
  * model, and what it knows, in words. presets: rules that a lane can have. typed: whether a lane of the form has a rule of its
  * own. arrived: {said}, once the form holds what the page's load event brought. form: whether the sidebar is open.
  *
- * decodes(model): whether a browser can compute it. live: who starts, pauses and stops a run, see Running. player: who moves the cursor, see Timeline. All once they are there.
+ * decodes(model): whether a browser can compute it. live: who starts, pauses and stops a run, see Running. player: who moves the
+ * cursor, see Timeline. All once they are there.
  */
 export const page = new State({
   phase: "idle",

@@ -23,13 +23,10 @@ export function workSoFar(trace, step) {
 
 /** How many of a lane's tokens at a step of the cursor are other ones than the reference's. */
 export function otherTokens(trace, lane, step) {
-  const [own, base] = [lane, trace.reference].map((each) => trace.race.reached(each, step));
-  let others = 0;
-  for (let cell = 0; cell < trace.n; cell++) {
-    const [mine, theirs] = [lane.token(cell, own), trace.reference.token(cell, base)];
-    if (mine >= 0 && theirs >= 0 && mine !== theirs) others++;
-  }
-  return others;
+  const { race, reference } = trace;
+  const mine = lane.tokens(race.reached(lane, step));
+  const theirs = reference.tokens(race.reached(reference, step));
+  return mine.reduce((sum, token, cell) => sum + (token >= 0 && theirs[cell] >= 0 && token !== theirs[cell]), 0);
 }
 
 /** Why nobody knows what skipping rows has changed, in a word or two. */

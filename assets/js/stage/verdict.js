@@ -38,7 +38,8 @@ function timeText({ others }, { timed, speed, seconds: own, against }) {
   if (!timed) return "";
   if (speed !== null) return less(1 / speed, "time");
   const alike = "time: no difference to be seen here";
-  return others.length > 1 ? alike : `${alike} (${seconds(against)} and ${seconds(own)}, one run each)`; // else the lanes say it
+  if (others.length > 1) return alike; // the lanes' heads say their seconds
+  return `${alike} (${seconds(against)} and ${seconds(own)}, one run each)`;
 }
 
 /** Where a word is counted from, in words. */

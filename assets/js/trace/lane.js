@@ -34,6 +34,8 @@ function standing(lane, position, t) {
 
 /** One decoder's run of the prompt. `decoder` is what the header says of it. Step-by-position numbers are at [step * n + position]; NaN where not computed; a guess is the likeliest token of a mask, -1 where none is known. */
 export class Lane {
+  kept = null; // see tokens
+
   constructor(header, decoder) {
     this.n = header.length;
     const n = this.n;
@@ -193,8 +195,12 @@ export class Lane {
     const taken = ([step, token]) => token < 0 && step >= 0 && step <= t && this.steps[step].back.includes(position);
     return list.flatMap((change, i) => (taken(change) ? [[change[0], list[i - 1][1]]] : []));
   }
+  /** The tokens of all positions after step t, to be read only: those asked for last are kept. */
   tokens(t) {
-    return Int32Array.from({ length: this.n }, (_, p) => this.token(p, t));
+    const step = this.clamp(t);
+    if (this.kept?.step !== step)
+      this.kept = { step, tokens: Int32Array.from({ length: this.n }, (_, p) => this.token(p, step)) };
+    return this.kept.tokens;
   }
 
   /** The last step at or before t in which the position was computed, or -1. */
