@@ -36,6 +36,11 @@ DECODERS = {
         settings=surelock.DecodeSettings(**LENGTH),
         compute=surelock.LockRule(epsilon=1.0, unlock=NERVOUS),
     ),
+    "another rule": Decoder(  # from the middle on
+        settings=surelock.DecodeSettings(**LENGTH),
+        compute=surelock.Everything(),
+        events=(Event(4, "rule", compute=surelock.LockByAge(1)),),
+    ),
     "guided": Decoder(
         settings=surelock.DecodeSettings(**LENGTH, cfg_scale=0.5, temperature=0.8),
         compute=surelock.LockRule() & surelock.SelectRule(0.8),
@@ -78,7 +83,7 @@ def test_a_run_begins_anywhere(stories: Any, stories_in_torch: Any, engine: str,
     events = touches(rounds)
     assert events
     for event in events:
-        child = replace(lane, id="child", decoder=replace(lane.decoder, events=(event,)))
+        child = replace(lane, id="child", decoder=replace(lane.decoder, events=(*lane.decoder.events, event)))
         whole, all_rounds = recorded(lm, prompt, child)
         for items in filter(None, all_rounds):
             whole.take(items)
