@@ -14,8 +14,8 @@ from pathlib import Path
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
-from surelock.engines.graph import graphs
 from surelock.engines.onnx import OnnxEngine
+from surelock.engines.onnx_graph import graphs
 from surelock.files import write_text
 from surelock.loading import STORIES, load
 from surelock.model.families import read_json

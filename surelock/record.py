@@ -7,7 +7,7 @@ from pathlib import Path
 from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.presets import PRESETS, preset_of
 from surelock.decoding.recommended import recommended
-from surelock.decoding.rules import CHOICES, COMPUTE, UNMASK
+from surelock.decoding.rules import COMPUTE, DECODER_PARTS, UNMASK
 from surelock.decoding.spelling import check_owners, kinds_of
 from surelock.engines.flags import add_model_flags
 from surelock.files import write_text
@@ -60,7 +60,7 @@ def field_of(lm: LanguageModel, names: Sequence[str], given: Json) -> list[Lane]
     if not names:
         return beside_every_position(PRESETS["surelock"].name, recommended(lm.generation, given))
     presets = [preset_of(name) for name in names]
-    if chosen := sorted(CHOICES.keys() & given.keys()):
+    if chosen := sorted(DECODER_PARTS.keys() & given.keys()):
         raise ValueError(f"{chosen[0]} is what --lane says: leave one of the two out")
     decoders = [each.decoder(lm.generation, given) for each in presets]
     check_owners(given, {kind for each in decoders for kind in kinds_of(each.to_plain())})

@@ -28,7 +28,7 @@ from surelock.ui.limits import Limits
 from surelock.ui.models import Models
 from surelock.ui.parameters import parameters
 from surelock.ui.queue import Queue
-from surelock.ui.race import Runner, make_runner
+from surelock.ui.shared_race import Runner, make_runner
 from tests.browser.visitor import Visitor, held
 from tests.loops import finished
 from tests.waiting import HANGS

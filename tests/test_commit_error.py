@@ -115,9 +115,9 @@ def test_of_a_trace(stories: LanguageModel) -> None:
     document = json.loads(json.dumps(record_run(stories, "Once upon a time", field)))
     found = commit_error(stories, document)
     own = errors(stories, settings, ["Once upon a time"], compute=LockByAge(1), observe=True)
-    np.testing.assert_array_equal(found.of(0).error, np.zeros(16))
-    np.testing.assert_array_equal(found.of(1).error, own.error)
-    np.testing.assert_array_equal(found.of(1).regret, own.regret)
+    np.testing.assert_array_equal(found.of_sequence(0).error, np.zeros(16))
+    np.testing.assert_array_equal(found.of_sequence(1).error, own.error)
+    np.testing.assert_array_equal(found.of_sequence(1).regret, own.regret)
     assert np.isfinite(found.regret).all() and np.isnan(commit_error(stories, document, regret=False).regret).all()
     assert own.error.mean() > 1e-4
     records = [record for record in document["records"] if record["lane"] == "age"]

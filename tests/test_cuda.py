@@ -20,7 +20,7 @@ from surelock.decoding.algorithm import Run
 from surelock.decoding.decoder import Decoder
 from surelock.engines import attention, fused, posterior
 from surelock.engines import torch as torch_engine
-from surelock.engines.captured import Graph
+from surelock.engines.cuda_graph import CapturedGraph
 from surelock.engines.torch import TorchEngine
 from surelock.model import machine
 from surelock.quality import commit_error
@@ -154,7 +154,7 @@ def counted(path: Path) -> tuple[surelock.LanguageModel, list[int]]:
 
     def capture(function, sibling):
         captures.append(1)
-        return Graph(function, sibling)
+        return CapturedGraph(function, sibling)
 
     return replace(lm, engine=TorchEngine(lm.network, capture)), captures
 

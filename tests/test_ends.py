@@ -18,7 +18,7 @@ from surelock.harness.model import SureLockLM
 from surelock.trace.lanes import alone
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
-from surelock.ui.race import make_runner
+from surelock.ui.shared_race import make_runner
 
 STOP = "[/Answer]"
 LENGTH = 12

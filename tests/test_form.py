@@ -183,5 +183,5 @@ def test_a_link_may_ask_for_all_that_is_offered_and_no_more(form: Form) -> None:
 
 def test_a_links_lengths_that_do_not_fit_are_told(form: Form) -> None:
     link = read_link({"gen_length": "64", "steps": "100"}, ["stories"], form.suits)
-    link.fitted(fit(Wants.of(link.settings), 512))
+    link.fitted(fit(Wants.from_values(link.settings), 512))
     assert "Steps 100 does not fit (64 taken instead)" in link.sentence

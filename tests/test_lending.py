@@ -416,7 +416,7 @@ def test_the_document_says_what_memories_take() -> None:
     engine, sizes = meta_engine(), {(256, 1): "most 0.39 GB", (1024, 1): "tokens 1.14 GB", (1024, 4): "four 3.8 GB"}
     for (generated, batch), says in sizes.items():
         layout, _ = plan_of(engine, generated, batch, locked=False)
-        room = inputs.Room.of(layout, rounded=True)
+        room = inputs.Room.for_layout(layout, rounded=True)
         kind = torch_engine.Kind(room, keep_logits=False, varlen=True, graphs=True, layers=True, reading=True)
         taken = torch_engine.memory_bytes(engine.network, kind) / 1e9
         assert says.endswith(f" {taken:.2f} GB" if taken < 2 else f" {taken:.1f} GB") and says in " ".join(text.split())

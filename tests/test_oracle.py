@@ -381,7 +381,7 @@ def compare(model: Model, case: Case, told: Told) -> list[Any]:
 def assert_damage_equal(found: surelock.CommitError, told: Told) -> None:
     """The commit error and the regret of every commit, within 1e-9, and whether its likeliest token is another one."""
     for b, trace in enumerate(told.traces):
-        own = found.of(b)
+        own = found.of_sequence(b)
         commits = [(step.index, i) for step in trace.steps for i in np.flatnonzero(step.newly_unmasked)]
         assert list(zip(own.step.tolist(), own.position.tolist(), strict=True)) == commits
         for name in ("error", "changed", "regret"):

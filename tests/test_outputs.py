@@ -309,7 +309,7 @@ def test_all_pieces_are_read_back(tmp_path, stories) -> None:
     from surelock.trace.tasks import Decoded, task_of
 
     size = stories.config.vocab_size
-    pieces = Pieces(stories.tokenizer).of(range(size))
+    pieces = Pieces(stories.tokenizer).look_up(range(size))
     texts = [text_of_piece(pieces[str(token)]) for token in range(size)]
     assert size == 4096 == len(set(texts)) and {"'", "=", "\r", "\n", '"', "\0", "'s"} <= set(texts)
     (prompt,) = surelock.trace.prompts.read_prompts(["Tom"], None)

@@ -13,8 +13,8 @@ from surelock.decoding.noise import Draws
 from surelock.decoding.step import Choice, Plan, Reading
 from surelock.engines import posterior
 from surelock.engines.inputs import upload
-from surelock.engines.look import chunk_rows, even
 from surelock.engines.posterior import Reader
+from surelock.engines.read_plan import chunk_rows, even
 from surelock.engines.stopwatch import Stopwatch
 from surelock.research.bench import counts
 
@@ -56,9 +56,9 @@ class Reads:
         top = np.full((count, 3), -1), np.full((count, 3), np.nan)
         reading = Reading(slots, plan.probed, *found, np.zeros(len(at), dtype=int), np.zeros(len(at)), *top)
         own = logits[torch.from_numpy(rows)]
-        look = self.reader.look(plan)
-        tensors = upload(look.arrays, CPU)
-        self.reader.read(lambda start, stop, out: out.copy_(own[start:stop]), look, tensors, plan, reading)
+        read_plan = self.reader.plan(plan)
+        tensors = upload(read_plan.arrays, CPU)
+        self.reader.read(lambda start, stop, out: out.copy_(own[start:stop]), read_plan, tensors, plan, reading)
         return reading
 
 
@@ -185,6 +185,6 @@ def test_a_step_on_a_gpu_draws_its_noise_at_once() -> None:
     rows, streams = np.tile(np.arange(512), 8), np.repeat(np.arange(8), 512)
     drawn = Draws([(b, 3) for b in range(8)], [1024] * 8, streams, rows, False)
     plan = replace(plan, choice=replace(plan.choice, temperature=0.8, draws=drawn))
-    numbers = engine.memory(layout).reader.look(plan).arrays["uniform"]
+    numbers = engine.memory(layout).reader.plan(plan).arrays["uniform"]
     assert numbers.shape == (4096, 494 + 256) and 2 * numbers.nbytes < 50e6
     assert counts.count_step(engine, layout, plan).uploads == 1

@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 
 from surelock.ui import launch
-from surelock.ui.door import Door
+from surelock.ui.run_routes import RunRoutes
 from tests.loops import finished
 
 
@@ -35,7 +35,7 @@ class Slow:
 def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> None:
     recorder, unused = Slow(), Mock()
     runs: Any = SimpleNamespace(find=lambda _: SimpleNamespace(race=SimpleNamespace(recorder=recorder), steps=None))
-    door = Door(unused, unused, unused, runs, 0)
+    run_routes = RunRoutes(unused, unused, unused, runs, 0)
 
     async def ask(client: str, leaves: bool = False) -> bytes:
         parts: list[bytes] = []
@@ -51,7 +51,7 @@ def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> Non
             await asyncio.sleep(0.01 * leaves)
 
         scope = {"type": "http", "client": (client, 1), "headers": [], "path_params": {"id": "a"}}
-        await (await door.trace(Request(scope, receive)))(scope, receive, send)
+        await (await run_routes.trace(Request(scope, receive)))(scope, receive, send)
         return b"".join(parts)
 
     async def both(*clients: str) -> list[bytes]:

@@ -22,9 +22,9 @@ from surelock.trace.recorder import make_header
 from surelock.ui import runs as module
 from surelock.ui.limits import Limits
 from surelock.ui.queue import Queue
-from surelock.ui.race import Race, weigh
 from surelock.ui.request import Job
-from surelock.ui.runs import Run, Runs
+from surelock.ui.runs import Runs, VisitorRun
+from surelock.ui.shared_race import SharedRace, weigh
 from tests.loops import finished
 from tests.waiting import HANGS
 
@@ -68,9 +68,9 @@ class FakeDecoder:
 LAST = 8  # the number of the last message: behind the opening, six steps and the errors
 
 
-def opened(runs: Runs, owner: str, decoder: FakeDecoder, job: Job = JOB) -> Run:
+def opened(runs: Runs, owner: str, decoder: FakeDecoder, job: Job = JOB) -> VisitorRun:
     recorder: Any = FakeRecorder()
-    begin = partial(Race, job, recorder, decoder(), runs.limits, runs.shared, runs.make_room)
+    begin = partial(SharedRace, job, recorder, decoder(), runs.limits, runs.shared, runs.make_room)
     return runs.open(owner, owner, job.key, begin)
 
 
@@ -81,14 +81,14 @@ def read(batch: bytes) -> list[tuple[int, dict[str, Any]]]:
     return [(int(each["id"]), json.loads(each["data"])) for each in events]
 
 
-async def batches(run: Run, after: int = -1, steps: int | None = None) -> AsyncGenerator[list[tuple[int, Any]]]:
+async def batches(run: VisitorRun, after: int = -1, steps: int | None = None) -> AsyncGenerator[list[tuple[int, Any]]]:
     with run.streaming() as goes_on:
         async with aclosing(run.messages(after, steps, goes_on)) as messages:
             async for batch in messages:
                 yield read(batch)
 
 
-async def numbers(run: Run, after: int = -1, steps: int | None = None) -> list[int]:
+async def numbers(run: VisitorRun, after: int = -1, steps: int | None = None) -> list[int]:
     return [number async for batch in batches(run, after, steps) for number, _ in batch]
 
 
@@ -100,7 +100,7 @@ def test_the_time_that_is_left_knows_the_steps_of_every_lane(stories: surelock.L
     recorder.header["steps"] = make_header(stories, JOB.prompt, JOB.tokens, lanes)["steps"]
 
     async def visit(steps: int) -> list[float | None]:
-        race = Race(JOB, recorder, FakeDecoder(steps)(), Limits())
+        race = SharedRace(JOB, recorder, FakeDecoder(steps)(), Limits())
         left: list[float | None] = [race.left()]
         for done in range(1, steps + 2):  # behind the last step commit errors are compared
             await race.more()
@@ -211,10 +211,10 @@ def test_thirty_readers_of_five_prompts_have_each_computed_once_whoever_leaves()
     decoders = list[FakeDecoder]()
 
     async def visit(number: int, runs: Runs, queue: Queue) -> list[int]:
-        def begin() -> Race:
+        def begin() -> SharedRace:
             recorder: Any = FakeRecorder()
             decoders.append(FakeDecoder())
-            return Race(job, recorder, decoders[-1](), runs.limits, ends=queue.finished)
+            return SharedRace(job, recorder, decoders[-1](), runs.limits, ends=queue.finished)
 
         job, seen = replace(JOB, key=f"prompt {number % 5}"), list[int]()
         run = runs.open(f"{number}", f"{number}", job.key, begin)
@@ -253,9 +253,9 @@ def test_runs_have_an_end_and_those_that_rest_longest_go(monkeypatch: pytest.Mon
         assert len(runs) == 5 and runs.find(first.id) is first
         assert [runs.find(run.id) is not None for run in rest] == [False] * 4 + [True] * 4
 
-        def made_up(number: int) -> module.Run:
+        def made_up(number: int) -> module.VisitorRun:
             recorder: Any = FakeRecorder()
-            begin = partial(Race, JOB, recorder, FakeDecoder()(), runs.limits)
+            begin = partial(SharedRace, JOB, recorder, FakeDecoder()(), runs.limits)
             return runs.open(f"made up {number}", "one address", str(number), begin)
 
         idle = [made_up(number) for number in range(4)]
@@ -280,7 +280,7 @@ FITS = 2.5  # races that have begun and not ended
 class Kept:
     """A run that the model keeps. seen: the number of its last message. stopped: that of its own end."""
 
-    run: Run
+    run: VisitorRun
     owner: str
     job: str
     touched: float
@@ -293,14 +293,14 @@ class Visits(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.now, self.kept, self.begun, self.patches = 0.0, list[Kept](), set[Race](), pytest.MonkeyPatch()
+        self.now, self.kept, self.begun, self.patches = 0.0, list[Kept](), set[SharedRace](), pytest.MonkeyPatch()
         self.patches.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.runs = Runs(Limits(keep_mb=FITS * (WEIGHT.live + WEIGHT.kept) / 1e6))
 
     def teardown(self) -> None:
         self.patches.undo()
 
-    def of(self, race: Race) -> list[Kept]:
+    def of(self, race: SharedRace) -> list[Kept]:
         return [each for each in self.kept if each.run.race is race]
 
     @rule(owner=st.sampled_from("abc"), job=st.sampled_from("xyz"))
@@ -313,7 +313,7 @@ class Visits(RuleBasedStateMachine):
             if all(each.owner != owner for each in self.of(race)) and race.ended in (None, "finished")
         ]
 
-        async def visit() -> Run:
+        async def visit() -> VisitorRun:
             return opened(self.runs, owner, FakeDecoder(2), replace(JOB, key=job))
 
         run = finished(visit())
@@ -344,7 +344,7 @@ class Visits(RuleBasedStateMachine):
         each.touched = self.now
         each.seen = max(each.seen, last)
 
-    def make_room(self, new: Race) -> None:
+    def make_room(self, new: SharedRace) -> None:
         """The races go that all of their runs have left alone for longest, until the others fit."""
         races = {each.run.race: max(one.touched for one in self.of(each.run.race)) for each in self.kept}
         weights = {race: WEIGHT.kept + (0 if race.ended else WEIGHT.live) for race in races if race in self.begun}

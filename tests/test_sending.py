@@ -14,8 +14,8 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
-from surelock.ui.door import Door
 from surelock.ui.gate import UNREAD_SECONDS, Gate
+from surelock.ui.run_routes import RunRoutes
 from surelock.ui.serving import KeptAnswers
 from tests.loops import finished, finished_by_a_moved_clock
 
@@ -105,10 +105,10 @@ def test_an_export_that_is_not_read_blocks_none_of_its_address() -> None:
     runs: Any = SimpleNamespace(find=lambda _: run)
     recorder = SimpleNamespace(written=lambda steps: iter(["x" * 70_000] * 40))
     run = SimpleNamespace(race=SimpleNamespace(recorder=recorder), steps=None)
-    door = Door(Mock(), Mock(), Mock(), runs, 0)
+    run_routes = RunRoutes(Mock(), Mock(), Mock(), runs, 0)
 
     async def trace(scope: Any, receive: Any, send: Any) -> None:
-        await (await door.trace(Request(scope, receive)))(scope, receive, send)
+        await (await run_routes.trace(Request(scope, receive)))(scope, receive, send)
 
     others = [Client(trace) for _ in range(3)]
     read = finished(beside(Client(trace, reads=False), lambda: asyncio.gather(*(other.asks() for other in others))))

@@ -60,8 +60,8 @@ def test_a_trace_of_it_is_read_replayed_and_computed_again(tmp_path: Path, kind:
         assert positions.token.tolist() == last.tokens[0].tolist()
         assert positions.piece.iloc[0] == "A" and "".join(positions.piece[3:7]) == " dog"
         told = [nats for record in document["records"] if record["lane"] == lane.id for nats in record["commit_error"]]
-        np.testing.assert_allclose(found.of(number).error, told, rtol=1e-6, atol=1e-9)
-    assert found.of(1).error.max() > 0
+        np.testing.assert_allclose(found.of_sequence(number).error, told, rtol=1e-6, atol=1e-9)
+    assert found.of_sequence(1).error.max() > 0
 
 
 def test_mdlm_takes_gpt2s_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def test_a_text_comes_back_and_goes_on_where_it_is_cut(lm: surelock.LanguageMode
     end = [lm.ends[0], *lm.encode("zq")]
     assert head + written(lm, ids[:at], [*ids, *end]) == text
     assert head + text_of(lm, [*ids[at:], *end], ids[:at]) == text
-    assert running_text(Pieces(lm.tokenizer).of(ids), ids).removeprefix(" ") == text
+    assert running_text(Pieces(lm.tokenizer).look_up(ids), ids).removeprefix(" ") == text
 
 
 @st.composite
@@ -64,7 +64,7 @@ def blanks(draw: st.DrawFn, lm: surelock.LanguageModel) -> tuple[str, list[list[
     for _ in range(draw(st.integers(1, 3))):
         fill = draw(st.lists(st.sampled_from([begins, goes_on]), min_size=2, max_size=3))
         part = draw(behind) + draw(texts(lossless))
-        said = "".join(str(pieces.of([token])[str(token)]) for token in fill)
+        said = "".join(str(pieces.look_up([token])[str(token)]) for token in fill)
         prompt += f" {MASK * len(fill) if part[0].isalpha() else '_' * len(fill)}{part}"
         whole += said + part
         fills.append(fill)

@@ -25,14 +25,15 @@ PROMPT = [3, 4, 5, 6]
 SETTINGS = DecodeSettings(gen_length=12, temperature=0.7, seed=3)
 RULE = LockRule(epsilon=0.05, percentile=60.0)
 EVENTS = (Event(2, "lock", 1), Event(4, "write", 6, 9), Event(5, "mask", 6), Event(6, "rule", compute=LockByAge(2)))
-CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
+DECODER_PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "all": ("Every position", {"compute": Everything()}),
     "locks": ("Locks", {"compute": RULE, "unmask": Remask(2, begins=0.5)}),
     "block": ("Dual", {"compute": BlockCache(), "unmask": Threshold(0.3)}),
     "hand": ("By hand", {"compute": RULE, "events": EVENTS}),
 }
 FIELD = [
-    Lane(id=own, name=name, decoder=Decoder(settings=SETTINGS, **choices)) for own, (name, choices) in CHOICES.items()
+    Lane(id=own, name=name, decoder=Decoder(settings=SETTINGS, **choices))
+    for own, (name, choices) in DECODER_PARTS.items()
 ]
 
 
@@ -188,7 +189,7 @@ def test_likely_tokens_carry_over_steps_that_did_not_list_them(lm: LanguageModel
 
 
 def test_pieces_are_text_or_bytes() -> None:
-    pieces = Pieces(Words()).of([2, 30, 31, 32, 33, 45])
+    pieces = Pieces(Words()).look_up([2, 30, 31, 32, 33, 45])
     assert pieces == {
         "2": "<img src=x onerror=alert(1)>",
         "30": [0xC3],
@@ -197,7 +198,7 @@ def test_pieces_are_text_or_bytes() -> None:
         "33": " house",
         "45": "#45",
     }
-    assert Pieces(None).of([1, 2]) == {}
+    assert Pieces(None).look_up([1, 2]) == {}
 
 
 def test_more_records_than_steps_are_refused(document: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from surelock.browser_parts import main as write_parts
 from surelock.config import Shape
 from surelock.decoding.decoder import Decoder, plain_event
 from surelock.decoding.unmasking import Replay
-from surelock.engines.graph import graphs
+from surelock.engines.onnx_graph import graphs
 from surelock.places import ASSETS
 
 pytestmark = needs_node

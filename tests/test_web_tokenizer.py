@@ -51,7 +51,7 @@ def test_texts_and_pieces_are_those_of_python(stories: Any) -> None:
         assert ids == stories.encode(text), text
     for text, ids in zip(texts, found["blanks"], strict=True):
         assert ids == stories.encode(text, blanks=True), text
-    expected = Pieces(stories.tokenizer).of(range(size))
+    expected = Pieces(stories.tokenizer).look_up(range(size))
     assert {key: found["pieces"][key] for key in expected} == expected
 
 
@@ -77,7 +77,7 @@ def test_tokenizers_that_put_spaces_before_texts_are_those_of_python(
     )
     for text, ids in zip(SPACED, found["blanks"], strict=True):
         assert ids == lm.encode(text, blanks=True), text
-    expected = Pieces(tokenizer).of(range(size))
+    expected = Pieces(tokenizer).look_up(range(size))
     assert {key: found["pieces"][key] for key in expected} == expected
 
 

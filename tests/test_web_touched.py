@@ -14,7 +14,7 @@ import surelock
 from surelock.config import Shape
 from surelock.decoding.decoder import Decoder, plain_event
 from surelock.decoding.events import Event
-from surelock.engines.graph import graphs
+from surelock.engines.onnx_graph import graphs
 from surelock.places import ASSETS
 from surelock.record import record_run
 from surelock.trace.lanes import Lane

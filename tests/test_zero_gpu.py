@@ -20,9 +20,9 @@ from surelock.ui.endpoint import Calls
 from surelock.ui.limits import Limits
 from surelock.ui.models import Models
 from surelock.ui.queue import Queue
-from surelock.ui.race import Race
 from surelock.ui.request import Job
 from surelock.ui.runs import Runs
+from surelock.ui.shared_race import SharedRace
 from surelock.ui.zero_gpu import MOST_SECONDS, gpu_seconds
 from tests.loops import finished
 from tests.test_runs import read
@@ -60,7 +60,7 @@ def raced(models: Models, asked: Job, *tokens: str) -> list[dict[str, Any]]:
         recorder = Recorder(make_header(lm, asked.prompt, asked.tokens, asked.lanes), lm.tokenizer)
         rounds = runner(asked, True, True, Headers({"x-ip-token": token}))
         runs = Runs(shared=False)
-        run = runs.open(token, "a", asked.key, lambda: Race(asked, recorder, rounds, runs.limits, pausable=False))
+        run = runs.open(token, "a", asked.key, lambda: SharedRace(asked, recorder, rounds, runs.limits, pausable=False))
         return [message async for batch in run.messages(-1) for _, message in read(batch)]
 
     async def all_of_them() -> list[list[dict[str, Any]]]:

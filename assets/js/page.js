@@ -1,6 +1,6 @@
 // The page's scripts: what its components connect to.
 
-import "./core.js";
+import "./loaded_first.js";
 
 export { connect as controls } from "./form/controls.js";
 export { connect as lanes } from "./form/lanes.js";

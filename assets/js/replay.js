@@ -1,7 +1,7 @@
 // The exported page: one trace, read from the document itself. Words can be touched where the page holds a decoder, too.
 
+import { LOADS } from "./deferred_parts.js";
 import { reducedMotion } from "./dom.js";
-import { LOADS } from "./parts.js";
 import { readAddress } from "./run/address.js";
 import { asking } from "./run/asking.js";
 import { decoderOf } from "./run/browser_source.js";

@@ -2,7 +2,7 @@
 
 import { SiteForm } from "./form/site.js";
 import { readAddress } from "./run/address.js";
-import { BrowserDoor } from "./run/browser_door.js";
+import { BrowserClient } from "./run/browser_client.js";
 import { begin } from "./run/live.js";
 import { Sources } from "./run/sources.js";
 import { page } from "./run/state.js";
@@ -30,7 +30,7 @@ const form = new SiteForm({
 page.set({ sources: ["browser"], source: "browser", model: told.model });
 begin({
   root: document.getElementById("sl-stage"),
-  source: new Sources(none, new BrowserDoor()),
+  source: new Sources(none, new BrowserClient()),
   fill: (settings) => form.fill(settings),
   refuses: (model) => (model === told.model ? "" : ALONE),
 });

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from surelock.decoding.outside import import_rules
-from surelock.decoding.rules import CHOICES, COMPUTE, class_of
+from surelock.decoding.rules import COMPUTE, DECODER_PARTS, class_of
 from surelock.decoding.settings import Flag, Group, Whole
 from surelock.decoding.spelling import FlatSetting, flat_settings, parts_of, unfolded
 from surelock.values import Fields, Json
@@ -25,7 +25,7 @@ def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
 def add_choice_flags(parser: Any) -> None:
     outside = " Also package.module:Class; settings may follow, as in age,steps=12."
     for name, metavar in (("compute", "RULE"), ("unmask", "POLICY")):
-        known = f"{CHOICES[name]}{outside}"
+        known = f"{DECODER_PARTS[name]}{outside}"
         parser.add_argument(f"--{name}", metavar=metavar, default=argparse.SUPPRESS, help=known)
 
 
@@ -36,7 +36,7 @@ def given_settings(arguments: argparse.Namespace) -> Json:
     """
     values, known = vars(arguments), flat_settings()
     behind = read_choices(values)
-    for name in CHOICES.keys() & values.keys():
+    for name in DECODER_PARTS.keys() & values.keys():
         class_of(name, parts_of(values[name])[0][0])  # an empty text is no kind here
     given = {name: value for name, value in values.items() if name in known}
     if twice := given.keys() & behind.keys():
@@ -49,7 +49,7 @@ def given_settings(arguments: argparse.Namespace) -> Json:
 
 def read_choices(values: Fields) -> Json:
     """Return the choices among some flags, unfolded. Rules that they name are imported. Raises ValueError."""
-    named = {name: values[name] for name in CHOICES if isinstance(values.get(name), str)}
+    named = {name: values[name] for name in DECODER_PARTS if isinstance(values.get(name), str)}
     for text in named.values():
         import_rules(text)
     return unfolded(named)

@@ -37,7 +37,7 @@ TYPED: dict[str, type[ComputeRule]] = {OwnRule.kind: OwnRule}
 TABLES: Tables = {"compute": COMPUTE, "unmask": UNMASK}
 BASES: dict[str, type] = {"compute": ComputeRule, "unmask": UnmaskPolicy}
 #: The two choices of a decoder: what flags, `/decode` and agents say of them.
-CHOICES: dict[str, str] = {
+DECODER_PARTS: dict[str, str] = {
     "compute": f"Which rows a step computes: {', '.join(COMPUTE)}, or a locking and a selecting rule together as in "
     f"lock+select (default: {LockRule.kind}).",
     "unmask": f"Which masked positions a step commits: {', '.join(UNMASK)} (default: {LowConfidence.kind}).",

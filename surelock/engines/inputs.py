@@ -30,7 +30,7 @@ class Room(NamedTuple):
     once: bool  # see `Layout`
 
     @classmethod
-    def of(cls, layout: Layout, rounded: bool) -> Room:
+    def for_layout(cls, layout: Layout, rounded: bool) -> Room:
         """Return the room for a layout. rounded: up, so that prompts of about one length share it."""
         slots, longest = sum(layout.lengths), max(layout.lengths)
         if rounded:
@@ -74,12 +74,12 @@ class Rows:
         """At least the number of slots that any row attends to."""
         return self.longest or max(self.lengths)
 
-    def of(self, tensors: Mapping[str, Tensor]) -> Rows:
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> Rows:
         """Return the same rows with tensors of the arrays' names."""
         return replace(self, arrays={name: tensors[name] for name in self.arrays})
 
     def to(self, device: torch.device) -> Rows:
-        return self.of({name: tensor.to(device) for name, tensor in self.arrays.items()})
+        return self.with_tensors({name: tensor.to(device) for name, tensor in self.arrays.items()})
 
     def segments(self, read: bool) -> Segments | None:
         """Return the segments of all rows or of the read ones."""

@@ -22,9 +22,9 @@ from tqdm import tqdm
 
 from surelock.config import NetworkConfig
 from surelock.decoding.step import NO_ROWS, Flags, Layout, Plan, Reading, Whole, even
-from surelock.engines.graph import head_graph, head_name, posterior_graph, step_graph
 from surelock.engines.lending import Lender
-from surelock.engines.look import chunk_rows
+from surelock.engines.onnx_graph import head_graph, head_name, posterior_graph, step_graph
+from surelock.engines.read_plan import chunk_rows
 from surelock.memory import trim_memory
 from surelock.model.families import SHOW_PROGRESS_FROM
 from surelock.model.stored import Stored, Tensors

@@ -17,7 +17,7 @@ from torch import Tensor
 from surelock.decoding.step import Plan, Reading
 from surelock.engines.break_even import is_faster
 from surelock.engines.fused import Reads
-from surelock.engines.look import Look, chunk_rows, look_at
+from surelock.engines.read_plan import ReadPlan, chunk_rows, plan_reading
 from surelock.engines.stopwatch import Stopwatch
 from surelock.values import Flags, Whole, frozen
 
@@ -100,8 +100,8 @@ Diverge = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (rows, kept, slo
 
 @dataclass(slots=True)
 class _Found:
-    look: Look
-    tensors: Mapping[str, Tensor]  # the arrays of `look`
+    read_plan: ReadPlan
+    tensors: Mapping[str, Tensor]  # the arrays of `read_plan`
     table: Tensor  # what goes to the host, in one copy
     sizes: dict[str, int]
     values: dict[str, Tensor]  # parts of `table`, in the order of `sizes`
@@ -176,28 +176,28 @@ class Reader:
             self._kept = self._raw.new_empty(len(self._has), self._raw.shape[1])
         return self._kept
 
-    def look(self, plan: Plan) -> Look:
+    def plan(self, plan: Plan) -> ReadPlan:
         """Return what is read of a plan, with the random numbers of a GPU. Outdated posteriors are dropped."""
         self._has[plan.outdated] = False
-        look = look_at(plan, self._has, self._rows, self._few)
-        draws = plan.choice.draws if plan.choice.temperature > 0 and len(look.places["chosen"]) else None
+        read_plan = plan_reading(plan, self._has, self._rows, self._few)
+        draws = plan.choice.draws if plan.choice.temperature > 0 and len(read_plan.places["chosen"]) else None
         if draws is not None and self._raw.device.type not in _BY_TOKEN:
             width = sum(spans(self._raw.shape[1]))
-            look.arrays["uniform"] = draws.gumbel(np.arange(len(draws.row)), width)
-        return look
+            read_plan.arrays["uniform"] = draws.gumbel(np.arange(len(draws.row)), width)
+        return read_plan
 
     def read(
         self,
         logits: Callable[[int, int, Tensor], Tensor],
-        look: Look,
+        read_plan: ReadPlan,
         tensors: Mapping[str, Tensor],
         plan: Plan,
         reading: Reading,
     ) -> None:
         """Fill `reading`. logits: (start, stop, out) -> the logits of the read rows start:stop, written to `out`."""
-        found = self._begin(look, tensors, plan.choice.measures)
+        found = self._begin(read_plan, tensors, plan.choice.measures)
         reads = self._reads if self._are_plain(found, plan) else None
-        for part, chunks in look.parts:
+        for part, chunks in read_plan.parts:
             raw = logits(part.start, part.stop, self._raw[: part.stop - part.start])
             for chunk in chunks:
                 few = raw[chunk.start - part.start : chunk.stop - part.start]
@@ -205,12 +205,12 @@ class Reader:
                     diverge = self._read(few, chunk, found, plan, reading)
                 else:
                     diverge = self._read_fused(reads, few, chunk, found, plan)
-                for group in look.groups:  # what is observed first, before what is kept becomes another
+                for group in read_plan.groups:  # what is observed first, before what is kept becomes another
                     with self._watch.excluded() if group else nullcontext():
                         self._follow(group, chunk, few, found, diverge)
-        for group in look.groups:
+        for group in read_plan.groups:
             self._kept_lse[tensors[f"{group}kept_slots"]] = found.lse[tensors[f"{group}kept_rows"]]
-            self._has[look.arrays[f"{group}kept_slots"]] = True
+            self._has[read_plan.arrays[f"{group}kept_slots"]] = True
         parts = np.split(found.table.cpu().numpy(), np.cumsum([*found.sizes.values()])[:-1])
         values = dict(zip(found.sizes, parts, strict=True))
         reading.finite = bool(np.isfinite(values["total"]).all())
@@ -218,21 +218,21 @@ class Reader:
         if len(values["tokens"]):
             reading.tokens[:], reading.score[:] = values["tokens"], values["score"]
             reading.measures = {name: values[name].astype(float) for name in plan.choice.measures}
-        reading.kl[plan.read[look.infinite]] = np.inf
-        for group in look.groups:
-            reading.kl[plan.read[look.places[f"{group}compared"]]] = values[f"{group}compared"]
+        reading.kl[plan.read[read_plan.infinite]] = np.inf
+        for group in read_plan.groups:
+            reading.kl[plan.read[read_plan.places[f"{group}compared"]]] = values[f"{group}compared"]
 
-    def _begin(self, look: Look, tensors: Mapping[str, Tensor], measures: Sequence[str]) -> _Found:
-        count, candidates = sum(part.stop - part.start for part, _ in look.parts), len(look.places["chosen"])
+    def _begin(self, read_plan: ReadPlan, tensors: Mapping[str, Tensor], measures: Sequence[str]) -> _Found:
+        count, candidates = sum(part.stop - part.start for part, _ in read_plan.parts), len(read_plan.places["chosen"])
         sizes = {"total": count, "confidence": count}
         sizes |= dict.fromkeys(("tokens", "score", *measures), candidates)
-        sizes |= {name: len(look.places[name]) for group in look.groups for name in [f"{group}compared"]}
+        sizes |= {name: len(read_plan.places[name]) for group in read_plan.groups for name in [f"{group}compared"]}
         table = self._kept_lse.new_empty(sum(sizes.values()))  # tokens are below 2 ** 24: exact in float32
         values = dict(zip(sizes, table.split(list(sizes.values())), strict=True))
-        if any(len(look.places[f"{group}kept"]) for group in look.groups):
+        if any(len(read_plan.places[f"{group}kept"]) for group in read_plan.groups):
             self._kept_table()
-        before = {group: self._kept_lse[tensors[f"{group}compared_slots"]] for group in look.groups}
-        return _Found(look, tensors, table, sizes, values, self._kept_lse.new_empty(count), before)
+        before = {group: self._kept_lse[tensors[f"{group}compared_slots"]] for group in read_plan.groups}
+        return _Found(read_plan, tensors, table, sizes, values, self._kept_lse.new_empty(count), before)
 
     def _are_plain(self, found: _Found, plan: Plan) -> bool:
         """Whether compiled functions can read the step: greedy choices by confidence or none, of many rows."""
@@ -247,7 +247,7 @@ class Reader:
         banned = self._bans([*plan.choice.banned])
         total, confidence, lse, tokens, scores = reads.read(raw, banned)
         values["total"][chunk], values["confidence"][chunk], found.lse[chunk] = total, confidence, lse
-        which = found.look.of("chosen", chunk)
+        which = found.read_plan.in_chunk("chosen", chunk)
         if which.start < which.stop:
             chosen = tensors["chosen"][which]
             values["tokens"][which], values["score"][which] = tokens[chosen], scores[chosen]
@@ -278,9 +278,9 @@ class Reader:
         confidence = torch.amax(p, dim=-1, out=values["confidence"][chunk])
         torch.sub(z.amax(dim=-1), confidence.log(), out=lse)
         torch.sum(z, dim=-1, out=values["total"][chunk])
-        which = found.look.of("chosen", chunk)
+        which = found.read_plan.in_chunk("chosen", chunk)
         if which.start < which.stop:
-            chosen, score = _choose(z, p, which, found.look.of("banned", chunk), found.tensors, plan)
+            chosen, score = _choose(z, p, which, found.read_plan.in_chunk("banned", chunk), found.tensors, plan)
             values["tokens"][which], values["score"][which] = chosen, score
             for name in plan.choice.measures:
                 values[name][which] = _SCORES[name](p[found.tensors["chosen"][which]])
@@ -296,7 +296,7 @@ class Reader:
         if self._kept is None:
             return
         tensors = found.tensors
-        compared, kept = (found.look.of(f"{group}{name}", chunk) for name in ("compared", "kept"))
+        compared, kept = (found.read_plan.in_chunk(f"{group}{name}", chunk) for name in ("compared", "kept"))
         if compared.start < compared.stop:
             rows, slots = (tensors[f"{group}{name}"][compared] for name in ("compared", "compared_slots"))
             kl = diverge(rows, self._kept, slots, found.before[group][compared])

@@ -13,7 +13,7 @@ from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.attention import has_varlen
 from surelock.engines.break_even import FASTER, is_faster
 from surelock.engines.cache import KVCache
-from surelock.engines.captured import Capture, CapturedForward, Graph, bucket_of, buckets, captures
+from surelock.engines.cuda_graph import Capture, CapturedForward, CapturedGraph, bucket_of, buckets, captures
 from surelock.engines.fused import Backend, can_fuse, compiled_elementwise, compiled_reading
 from surelock.engines.inputs import Room, Rows, fillers, rows_of, upload
 from surelock.engines.lending import Lender, at_most_on_a_cpu
@@ -206,7 +206,7 @@ class TorchEngine:
         self._devices = {parameter.device for parameter in network.parameters()}
         self._capture, self._backend = capture, backend
         if capture is None and captures(self._devices):
-            self._capture = Graph
+            self._capture = CapturedGraph
         gpus = sorted((device for device in self._devices if device.type == "cuda"), key=str)
         most = partial(_most_on_gpus, gpus) if gpus else at_most_on_a_cpu
         trim = torch.cuda.empty_cache if gpus else lambda: None
@@ -241,9 +241,9 @@ class TorchEngine:
     @torch.inference_mode()
     def read(self, memory: Memory, plan: Plan) -> Reading:
         memory.watch.start()
-        reading, inputs, look = Reading.empty(plan), memory.inputs(plan), memory.reader.look(plan)
+        reading, inputs, read_plan = Reading.empty(plan), memory.inputs(plan), memory.reader.plan(plan)
         memory.rows = plan.read if len(plan.read) else np.arange(len(plan.slots))
-        tensors = upload({**inputs.arrays, **look.arrays, "rows read": memory.rows}, self.device)
+        tensors = upload({**inputs.arrays, **read_plan.arrays, "rows read": memory.rows}, self.device)
         self._forward(memory, plan, inputs, tensors)
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
@@ -255,7 +255,7 @@ class TorchEngine:
                 memory.logits[slots] = found[from_numpy(candidates).to(found.device)]
             return found
 
-        memory.reader.read(logits, look, tensors, plan, reading)
+        memory.reader.read(logits, read_plan, tensors, plan, reading)
         reading.seconds = memory.watch.seconds()
         return reading
 
@@ -293,7 +293,7 @@ class TorchEngine:
         graphs = graphs and self.config.block_size is None and not layout.once
         slots = sum(layout.lengths)
         reading = self.fused and slots >= FASTER["compiled reading"][0] and can_fuse(self.device)
-        return Kind(Room.of(layout, rounded=graphs), keep_logits, varlen, graphs, self._compiles(), reading)
+        return Kind(Room.for_layout(layout, rounded=graphs), keep_logits, varlen, graphs, self._compiles(), reading)
 
     def _forward(self, memory: Memory, plan: Plan, inputs: Rows, tensors: Mapping[str, Tensor]) -> None:
         """Run the packed forward of all passes, and keep the hidden states of the rows that are read."""
@@ -304,7 +304,7 @@ class TorchEngine:
             found = memory.captured(inputs, tensors)[: passes * len(plan.slots)]
             both = found.unflatten(0, (passes, -1))[:, tensors["rows read"]]
         else:
-            both = memory.packed(inputs.of(tensors)).unflatten(0, (passes, -1))
+            both = memory.packed(inputs.with_tensors(tensors)).unflatten(0, (passes, -1))
         memory.hidden = both[0]
         if passes == 2:  # the head is linear, so guided states make guided logits
             wide, blind = both.to(torch.promote_types(both.dtype, torch.float32))

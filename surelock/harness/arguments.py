@@ -4,7 +4,7 @@ import logging
 from functools import cache
 
 from surelock.decoding.flags import read_choices
-from surelock.decoding.rules import CHOICES
+from surelock.decoding.rules import DECODER_PARTS
 from surelock.decoding.spelling import flat_settings, unfolded, without_nones
 from surelock.errors import nearest
 from surelock.values import Fields, Json
@@ -20,7 +20,7 @@ def read_arguments(arguments: Fields) -> Json:
     Raises ValueError for a name that is no setting.
     """
     choices = read_choices(arguments)  # first: it imports rules
-    settings = flat_settings().keys() | CHOICES.keys()
+    settings = flat_settings().keys() | DECODER_PARTS.keys()
     if unknown := sorted(arguments.keys() - settings):
         hint = nearest(unknown[0], settings)
         raise ValueError(f"{unknown[0]} is no argument of the model surelock, nor a setting of a decoder{hint}")
@@ -29,7 +29,7 @@ def read_arguments(arguments: Fields) -> Json:
 
 def read_request(request: Fields) -> Json:
     """Return the settings of a request's generation_kwargs, an unfolded short spelling. Other names are logged once."""
-    settings = flat_settings().keys() | CHOICES.keys()
+    settings = flat_settings().keys() | DECODER_PARTS.keys()
     found = unfolded(without_nones({name: value for name, value in request.items() if name in settings}))
     length = next((request[name] for name in _LENGTHS if request.get(name) is not None), None)
     samples, temperature = request.get("do_sample"), request.get("temperature")

@@ -195,11 +195,11 @@ class Encoder:
     def _hidden(self, text: str, markup: frozenset[int], stand_ins: _StandIns) -> str:
         """A text in which a character stands for each part that would be markup, and for each mask."""
         if isinstance(text, Rendering):
-            parts = [stand_ins.of(each) if isinstance(each, int) else str(each) for each in text.parts]
+            parts = [stand_ins.character(each) if isinstance(each, int) else str(each) for each in text.parts]
             return "".join(self._hidden(each, markup, stand_ins) for each in parts)
         made, at = "", 0
         for _, start, stop in self._found(text, markup):
-            made += text[at:start] + stand_ins.of(text[start:stop])
+            made += text[at:start] + stand_ins.character(text[start:stop])
             at = stop
         return made + text[at:]
 
@@ -282,7 +282,7 @@ class _StandIns:
         self._free = (chr(code) for code in _PRIVATE if chr(code) not in taken)
         self._of: dict[str | int, str] = {}
 
-    def of(self, part: str | int) -> str:
+    def character(self, part: str | int) -> str:
         return self._of.setdefault(part, next(self._free))
 
     def parts(self, text: str) -> list[str | int]:

@@ -62,9 +62,9 @@ class CommitError:
     changed: Flags
     regret: Floats
 
-    def of(self, sequence: int) -> CommitError:
-        """Return the commits of one sequence."""
-        here = self.sequence == sequence
+    def of_sequence(self, b: int) -> CommitError:
+        """Return the commits of sequence b of the batch."""
+        here = self.sequence == b
         return CommitError(*(getattr(self, name)[here] for name in self.__slots__))
 
 

@@ -121,7 +121,7 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any
     assert step is not None
     length, errors, found = decoder.settings.gen_length, shadow.result(), defaultdict(list)
     for b, prompt in enumerate(ids):
-        of = errors.of(b)
+        of = errors.of_sequence(b)
         found["rows"].append(int(rows[b]))
         found["positions"].append((len(prompt) + length) * int(steps[b]))
         found["commits"].append(len(of.error))

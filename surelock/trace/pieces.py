@@ -29,7 +29,7 @@ class Pieces:
         self._alphabet = byte_alphabet()
         self._known: dict[int, Piece] = {}
 
-    def of(self, ids: Iterable[int]) -> dict[str, Piece]:
+    def look_up(self, ids: Iterable[int]) -> dict[str, Piece]:
         """Return the pieces of token ids, by the id as text, as a trace holds them."""
         if self._tokenizer is None:
             return {}
@@ -43,7 +43,7 @@ class Pieces:
         """Return whether the tokenizer takes the text of these tokens apart into little more than single bytes: it was
         made for another kind of text. assets/js/trace/pieces.js has the same measure.
         """
-        known = self.of(tokens)
+        known = self.look_up(tokens)
         pieces = (known.get(str(token), "") for token in tokens)
         size = sum(len(piece.encode() if isinstance(piece, str) else piece) for piece in pieces)
         return LEAST_BYTES <= size < FEWEST * len(tokens)
@@ -52,7 +52,7 @@ class Pieces:
         """Return whether words of these tokens' text are many tokens each, so that the model knows few of them. Names,
         which begin with a capital, are left out. assets/js/trace/pieces.js has the same measure.
         """
-        known = self.of(tokens)
+        known = self.look_up(tokens)
         words: list[tuple[str, int]] = [("", 0)]
         for token in tokens:
             piece = known.get(str(token), "")

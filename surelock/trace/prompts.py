@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from surelock.decoding.rules import CHOICES
+from surelock.decoding.rules import DECODER_PARTS
 from surelock.decoding.spelling import flat_settings
 from surelock.errors import nearest, shown
 from surelock.values import Json, frozen
@@ -87,7 +87,7 @@ def _read(where: str, number: int, line: str) -> Prompt:
         raise ValueError(f"{where}: id must be a text or a whole number, not {shown(name)}")
     if _SURROGATE.search(str(name)):
         raise ValueError(f"{where}: id is no UTF-8 text: it holds half of a character (a lone surrogate)")
-    known = flat_settings().keys() | CHOICES.keys()
+    known = flat_settings().keys() | DECODER_PARTS.keys()
     if unknown := [key for key in values if key not in known]:
         raise ValueError(f"{where}: {unknown[0]!r} is no setting{nearest(unknown[0], known)}")
     return Prompt(name, text, values, where)

@@ -99,7 +99,12 @@ class Recorder:
 
     def start(self) -> Json:
         """Return the first message of the stream: format, version, header and the pieces of the prompt."""
-        return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening)}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "header": self.header,
+            "pieces": self._pieces.look_up(self._opening),
+        }
 
     def adopt(self, lane: str, other: Recorder, of: str, steps: int) -> None:
         """Add the first steps of a lane of another race, which the stream does not tell: the page has them.
@@ -122,7 +127,7 @@ class Recorder:
         records = [self.record(each.lane, each.step) for each in items if isinstance(each, LaneStep)]
         fresh = {token for record in records for token in self._tokens_of(record)} - self._sent
         self._sent |= fresh
-        return {"records": records, "pieces": self._pieces.of(fresh)}
+        return {"records": records, "pieces": self._pieces.look_up(fresh)}
 
     def record(self, lane: str, step: Step) -> Json:
         """Add a step of a lane, and return its record: KLs and confidences as bytes, without likely tokens."""
@@ -178,7 +183,7 @@ class Recorder:
             at = int(np.searchsorted(rows, position))
             if at < len(rows) and rows[at] == position:
                 tokens = ids[at].tolist()
-                pieces, likely = self._pieces.of(tokens), zip(tokens, probs[at].tolist(), strict=True)
+                pieces, likely = self._pieces.look_up(tokens), zip(tokens, probs[at].tolist(), strict=True)
                 return [[token, pieces.get(str(token)), round(p / 255, 4)] for token, p in likely]
         return []
 
@@ -209,7 +214,7 @@ class Recorder:
         for record, *_ in records:
             used.update(self._tokens_of(record))
             used.update(self._likely(record))
-        return self.start() | {"pieces": self._pieces.of(used)}
+        return self.start() | {"pieces": self._pieces.look_up(used)}
 
     def _likely(self, record: Json) -> list[int]:
         """The likely tokens that a record of `document` lists."""

@@ -120,7 +120,7 @@ def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Ce
     parts = {name: np.stack([getattr(step, name)[0] for step in steps]) for name in names}
     tokens = np.where(parts.pop("masked"), -1, parts.pop("tokens"))
     unknown = np.full_like(tokens, -1)
-    pieces = Pieces(lm and lm.tokenizer).of(np.unique(tokens[tokens >= 0]).tolist())
+    pieces = Pieces(lm and lm.tokenizer).look_up(np.unique(tokens[tokens >= 0]).tolist())
     return Cells(b, np.array([step.index for step in steps]), tokens, **parts, guess=unknown, pieces=pieces)
 
 

@@ -31,9 +31,9 @@ from surelock.ui.limits import Limits, check_size, too_long
 from surelock.ui.models import Models
 from surelock.ui.parameters import ENDPOINT, FLAGS, NONE_IS_ZERO, check_names, parameters
 from surelock.ui.queue import Queue, QueueFull
-from surelock.ui.race import DEVICE, Runner
 from surelock.ui.request import MOST_EVENTS, Job, read_job
 from surelock.ui.schedule import SHARED
+from surelock.ui.shared_race import DEVICE, Runner
 from surelock.values import Fields, Json
 
 if TYPE_CHECKING:

@@ -262,7 +262,7 @@ class Form:
         length = FIRST_LENGTH if wanted.get("gen_length") is None else wanted["gen_length"]
         values = defaults() | {"gen_length": length, "steps": length, "block_length": length}
         values |= {name: value for name, value in wanted.items() if name in SHARED and value is not None}
-        wants = Wants.of(values)
+        wants = Wants.from_values(values)
         return values | fit(wants, longest).values, wants
 
 

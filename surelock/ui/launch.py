@@ -23,7 +23,6 @@ from surelock.engines.flags import add_engine_flag, add_weights_flag
 from surelock.environment import LOOPBACK, read_environment, spare_loopback, value_of
 from surelock.errors import first_line
 from surelock.ui.addresses import is_ipv6
-from surelock.ui.door import Door
 from surelock.ui.endpoint import Calls, admit
 from surelock.ui.gate import API, Gate
 from surelock.ui.layout import build
@@ -31,9 +30,10 @@ from surelock.ui.limits import MOST_SIDE, Limits, room
 from surelock.ui.log import calm
 from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.queue import Queue
-from surelock.ui.race import make_runner
+from surelock.ui.run_routes import RunRoutes
 from surelock.ui.runs import Runs
 from surelock.ui.serving import KeptAnswers, failed, page_head, routes
+from surelock.ui.shared_race import make_runner
 from surelock.ui.zero_gpu import on_zero_gpu
 from surelock.values import Json
 
@@ -134,12 +134,12 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         models.load_all()  # what lies on the GPU when the page opens is packed for every worker
     queue, runner = Queue(given.queue_size), make_runner(models)
     calls = Calls(models, runner, queue, limits, given.max_length)
-    door = Door(models, runner, queue, Runs(limits, shared=not on_zero_gpu()), given.max_length)
+    run_routes = RunRoutes(models, runner, queue, Runs(limits, shared=not on_zero_gpu()), given.max_length)
     offered = sources(given.decode_in, models.labels, is_public(given))
     page = build(models, calls, most=given.max_length, sources=offered)
     names = (*given.allow_host, given.host or "")
     gate = partial(Gate, allow_hosts=names, admit=partial(admit, page, calls), agents=given.mcp)
-    served: Json = {"routes": [*door.routes, *routes()], "middleware": [Middleware(KeptAnswers)]}
+    served: Json = {"routes": [*run_routes.routes, *routes()], "middleware": [Middleware(KeptAnswers)]}
     running: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     if given.mcp:
         from surelock.ui.agents import Agents  # the package mcp is optional

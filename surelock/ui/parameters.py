@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from surelock.decoding.events import KINDS
-from surelock.decoding.rules import CHOICES, UNMASK
+from surelock.decoding.rules import DECODER_PARTS, UNMASK
 from surelock.decoding.settings import Number
 from surelock.decoding.spelling import FlatSetting, flat_settings
 from surelock.errors import shown
@@ -25,8 +25,8 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
     "chat": (bool, False, "Put the prompt into the model's chat template, where it has one."),
     "blanks": (bool, True, "Two or more underscores in a row in the prompt are a blank of so many tokens, to fill in."),
     "model": (str, "", "One of the models that this server offers; empty for its first."),
-    "compute": (str, "", CHOICES["compute"]),
-    "unmask": (str, "", CHOICES["unmask"]),
+    "compute": (str, "", DECODER_PARTS["compute"]),
+    "unmask": (str, "", DECODER_PARTS["unmask"]),
     "events": (
         list[dict],
         None,

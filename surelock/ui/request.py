@@ -260,7 +260,7 @@ def one_token(lm: LanguageModel, text: Any) -> Json:
     usable = [found[0] for found in ids if len(found) == 1 and found[0] != lm.mask_id]
     if not usable or usable[-1] >= lm.config.vocab_size:
         raise ValueError(f"{shown(text)} is not one token of this model; try a shorter or a more common word.")
-    return {"id": usable[-1], "piece": Pieces(lm.tokenizer).of([usable[-1]]).get(str(usable[-1]))}
+    return {"id": usable[-1], "piece": Pieces(lm.tokenizer).look_up([usable[-1]]).get(str(usable[-1]))}
 
 
 def tokens_of(lm: LanguageModel, text: Any) -> list[list[Any]]:
@@ -270,5 +270,5 @@ def tokens_of(lm: LanguageModel, text: Any) -> list[list[Any]]:
     ids = _in_time(lm, lambda: lm.encode(f" {text.strip()}"))
     if lm.mask_id in ids or max(ids, default=0) >= lm.config.vocab_size:
         return []
-    texts = Pieces(lm.tokenizer).of(ids)
+    texts = Pieces(lm.tokenizer).look_up(ids)
     return [[token, texts.get(str(token))] for token in ids]

@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from surelock.ui.limits import Limits
-from surelock.ui.race import FINISHED, STOPPED, Race, event
+from surelock.ui.shared_race import FINISHED, STOPPED, SharedRace, event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +30,13 @@ class TooMany(ValueError):
     """A client streams too many runs. The message is one sentence."""
 
 
-class Run:
+class VisitorRun:
     """The run of one visitor: a race at the visitor's own pace, with its own end.
 
     owner: the visitor. client: the visitor's address.
     """
 
-    def __init__(self, owner: str, client: str, race: Race) -> None:
+    def __init__(self, owner: str, client: str, race: SharedRace) -> None:
         self.id = secrets.token_urlsafe(18)
         self.owner, self.client, self.race = owner, client, race
         self.touched = time.monotonic()
@@ -133,13 +133,15 @@ class Runs:
 
     def __init__(self, limits: Limits | None = None, shared: bool = True) -> None:
         self.limits, self.shared = limits or Limits(), shared
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, VisitorRun] = {}
         self._sweeping = False
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def open(self, owner: str, client: str, key: str, begin: Callable[[], Race], origin: Run | None = None) -> Run:
+    def open(
+        self, owner: str, client: str, key: str, begin: Callable[[], SharedRace], origin: VisitorRun | None = None
+    ) -> VisitorRun:
         """Return a new run for a visitor. It stops the visitor's older runs, of which the latest few are kept.
 
         key: of the job. begin: returns a new race, if there is none of an equal job to follow.
@@ -153,7 +155,7 @@ class Runs:
             if not idle:
                 raise TooMany("Too many runs of one address are open here; close some pages.")
             self._drop(min(idle, key=lambda each: each.touched))
-        run = Run(owner, client, self._to_follow(owner, key) or begin())
+        run = VisitorRun(owner, client, self._to_follow(owner, key) or begin())
         mine = [other for other in self._runs.values() if other.owner == owner and other is not origin]
         self._runs[run.id] = run
         for other in mine:
@@ -168,10 +170,10 @@ class Runs:
             self._sweep_later()
         return run
 
-    def _to_follow(self, owner: str, key: str) -> Race | None:
+    def _to_follow(self, owner: str, key: str) -> SharedRace | None:
         """A race of an equal job that others follow, or a finished one.
 
-        A visitor who has had it gets a new one: pressing Run again computes it again.
+        A visitor who has had it gets a new one: pressing VisitorRun again computes it again.
         """
         same = [run for run in self._runs.values() if run.race.key == key]
         own = {run.race for run in same if run.owner == owner}
@@ -181,16 +183,16 @@ class Runs:
                 return run.race
         return None
 
-    def find(self, run_id: str) -> Run | None:
+    def find(self, run_id: str) -> VisitorRun | None:
         """Return the run of an id, or None. It counts as used."""
         run = self._runs.get(run_id)
         if run is not None:
             run.touched = time.monotonic()
         return run
 
-    def make_room(self, race: Race) -> None:
+    def make_room(self, race: SharedRace) -> None:
         """Drop the races that have been idle longest until all fit the budget with one that begins: it has a reader."""
-        races: dict[Race, float] = {}
+        races: dict[SharedRace, float] = {}
         for run in self._runs.values():
             races[run.race] = max(run.touched, races.get(run.race, 0.0))
         used = sum(each.bytes for each in races)
@@ -214,6 +216,6 @@ class Runs:
         if self._sweeping:
             asyncio.get_running_loop().call_later(IDLE_SECONDS / 60, self._sweep_later)
 
-    def _drop(self, run: Run) -> None:
+    def _drop(self, run: VisitorRun) -> None:
         del self._runs[run.id]
         run.stop()

@@ -32,7 +32,7 @@ class Wants:
     block_length: int | None = None
 
     @classmethod
-    def of(cls, values: Fields) -> Wants:
+    def from_values(cls, values: Fields) -> Wants:
         """Return the wants of some settings. Steps or a block equal to the length follow it."""
         length = int(values["gen_length"])
         return cls(length, *(_unless(length, values.get(name)) for name in NAMES[1:]))

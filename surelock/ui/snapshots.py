@@ -10,8 +10,8 @@ from surelock.trace.race import Beginning
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
     from surelock.trace.recorder import Recorder
-    from surelock.ui.race import Race
     from surelock.ui.request import Job
+    from surelock.ui.shared_race import SharedRace
 
 
 class RaceSnapshots(NamedTuple):
@@ -22,7 +22,7 @@ class RaceSnapshots(NamedTuple):
     taken: dict[str, Snapshots]
 
 
-def snapshots_of(lm: LanguageModel, job: Job, recorder: Recorder, origin: Race | None) -> RaceSnapshots:
+def snapshots_of(lm: LanguageModel, job: Job, recorder: Recorder, origin: SharedRace | None) -> RaceSnapshots:
     """Return what a new race takes its snapshots into, and where its lanes begin.
 
     recorder: of the new race. It adopts the steps that are not computed again.

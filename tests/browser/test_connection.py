@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from surelock.ui.door import GONE
+from surelock.ui.run_routes import GONE
 from tests.browser.actions import run_to_end, until, visit, wait_for_run
 from tests.browser.line import Line
 from tests.browser.server import ROOT, App, free_port, serve, wait_for_model

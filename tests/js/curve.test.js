@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { CellCurve } from "../../assets/js/cause/cellcurve.js";
+import { CellCurve } from "../../assets/js/curves/cellcurve.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { onPage } from "./page.js";
 import { small } from "./small.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { decimals, nearest, stops } from "../../assets/js/cause/slider.js";
+import { decimals, nearest, stops } from "../../assets/js/curves/slider.js";
 import { count, percent, sameText, scientific, seconds, short } from "../../assets/js/dom.js";
 import {
   choiceText,

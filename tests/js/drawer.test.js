@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import fc from "fast-check";
-import { Drawer } from "../../assets/js/cause/drawer.js";
-import { lookedAt } from "../../assets/js/cause/inspector.js";
+import { Drawer } from "../../assets/js/curves/drawer.js";
+import { lookedAt } from "../../assets/js/curves/inspector.js";
 import { page } from "../../assets/js/run/state.js";
 import { Cells } from "../../assets/js/stage/cells.js";
 import { open, STORIES } from "./browser.js";

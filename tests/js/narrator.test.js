@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { lookedAt } from "../../assets/js/cause/inspector.js";
+import { lookedAt } from "../../assets/js/curves/inspector.js";
 import { heading, stepsAfter, told } from "../../assets/js/export/poster.js";
 import { narrate, spokenCell } from "../../assets/js/stage/narrator.js";
 import { summary } from "../../assets/js/stage/spoken.js";

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Curves } from "../../assets/js/cause/curves.js";
+import { Curves } from "../../assets/js/curves/curves.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { open, STORIES, settled } from "./browser.js";
 import { every, raceOf, small } from "./small.js";

@@ -3,9 +3,9 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
+import { lockDelays } from "../../assets/js/below/analysis.js";
 import { heading } from "../../assets/js/export/poster.js";
 import { toCsv } from "../../assets/js/export/share.js";
-import { lockDelays } from "../../assets/js/panels/analysis.js";
 import { laneClock } from "../../assets/js/stage/clock.js";
 import { GAUGES } from "../../assets/js/stage/gauges.js";
 import { blanks, happens, moments, narrate } from "../../assets/js/stage/narrator.js";

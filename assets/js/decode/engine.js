@@ -1,4 +1,4 @@
-// The engine of browsers: ONNX Runtime Web computes the whole step, from the graphs of surelock/engines/graph.py.
+// The engine of browsers: ONNX Runtime Web computes the whole step, from the graphs of surelock/engines/onnx_graph.py.
 //
 // It mirrors surelock/engines/onnx.py: the packed forward (Algorithm 1, lines 9-14) up to the hidden states of the rows
 // that are read; their logits and posteriors (line 15) together, in bounded chunks of rows.

@@ -1,6 +1,6 @@
 // Fields made from the descriptions of settings.
 
-import { decimals, nearest, stops } from "../cause/slider.js";
+import { decimals, nearest, stops } from "../curves/slider.js";
 import { h, select, setText } from "../dom.js";
 import { trust } from "../run/trust.js";
 import { valueText } from "../trace/described.js";

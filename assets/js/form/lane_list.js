@@ -1,6 +1,6 @@
 // The lanes of the form: a list of them, each with the fields of its rule and its policy, made from their descriptions.
 
-import "../core.js";
+import "../loaded_first.js";
 import { h, select } from "../dom.js";
 import { page } from "../run/state.js";
 import { described, rulesOf, sentence } from "../trace/described.js";

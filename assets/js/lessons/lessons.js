@@ -1,10 +1,10 @@
 // Lessons: the list in its dialog, and the card over the grids that plays one. A lesson is data (assets/lessons/); it is
 // about one run at a time, the learner's own or a recorded one, and all answers are computed from that run.
 
-import "../core.js";
+import "../loaded_first.js";
+import { explained } from "../below/term.js";
 import { count, dialog, h, select, setText } from "../dom.js";
 import { field } from "../form/fields.js";
-import { explained } from "../panels/term.js";
 import { page, say } from "../run/state.js";
 import { trust } from "../run/trust.js";
 import { described } from "../trace/described.js";

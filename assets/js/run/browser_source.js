@@ -1,7 +1,7 @@
-// Runs that this browser computes, in a worker. The same door as ServerSource's (server_source.js), and the same
+// Runs that this browser computes, in a worker. The same interface as ServerSource's (server_source.js), and the same
 // messages; beside them {loading: {got, all}}, bytes, while the decoder is fetched, and {note}, a sentence.
 
-import "../core.js";
+import "../loaded_first.js";
 import { codesOf } from "../trace/typed.js";
 import { overlong, wholeRequest } from "./asked.js";
 import { decoderInside, partsOf, workerAddress } from "./decoder_files.js";
@@ -108,7 +108,7 @@ class BrowserSource {
     return this.#ask("token", undefined, { text });
   }
 
-  /** See BrowserDoor. */
+  /** See BrowserClient. */
   measured(text) {
     return overlong(text) ? { tooLong: `Too long: ${overlong(text)}` } : this.#ask("measured", undefined, { text });
   }

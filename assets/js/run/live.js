@@ -1,21 +1,21 @@
 // The stage inside the Gradio page: what it asks a source of runs for, and who follows the page's state.
 
+import { LOADS } from "../deferred_parts.js";
 import { h, throttle } from "../dom.js";
 import { actions } from "../form/actions.js";
 import { toggleSidebar } from "../form/controls.js";
-import { LOADS } from "../parts.js";
 import { Stage } from "../stage/stage.js";
 import { settingsOf } from "./address.js";
 import { Addressing, linkTo } from "./addressing.js";
 import { Arriving } from "./arriving.js";
 import { asking } from "./asking.js";
-import { BrowserDoor } from "./browser_door.js";
+import { BrowserClient } from "./browser_client.js";
 import { embed } from "./embed.js";
 import { addressOf, beside, fileOf } from "./files.js";
 import { Kept } from "./kept.js";
 import { readRun } from "./recorded.js";
 import { Running } from "./running.js";
-import { ServerDoor } from "./server_door.js";
+import { ServerClient } from "./server_client.js";
 import { Sources } from "./sources.js";
 import { Starting } from "./starting.js";
 import { page, say } from "./state.js";
@@ -110,11 +110,11 @@ export function connect({ element, trigger }) {
   const sources = root.dataset.sources.split(" "); // see surelock/ui/layout.py
   page.set({ sources, source: sources[0] });
   setTimeout(() => page.set({ arrived: page.now.arrived ?? {} }), PATIENCE_MS);
-  const server = new ServerDoor(beside(""));
+  const server = new ServerClient(beside(""));
   addEventListener("pagehide", () => server.leave());
   begin({
     root,
-    source: new Sources(server, new BrowserDoor()),
+    source: new Sources(server, new BrowserClient()),
     fill: (settings) => trigger("select", Object.fromEntries(new URLSearchParams(settings))),
     refuses: async (model) => {
       const state = await server.state(model);

@@ -1,6 +1,6 @@
 // What stands in the grids of a link until its run opens: its prompt, word by word, and masks.
 
-import "../core.js";
+import "../loaded_first.js";
 import { BLANK, blanksOf } from "../trace/blanks.js";
 import { described } from "../trace/described.js";
 import { Trace } from "../trace/trace.js";

@@ -1,5 +1,5 @@
 // The part that reads traces from elsewhere, see trace/reading.js.
 
-import "../core.js";
+import "../loaded_first.js";
 
 export { readTrace } from "../trace/reading.js";

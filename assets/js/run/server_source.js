@@ -1,8 +1,8 @@
-// The server's routes (see docs/api.md). A source is the page's one door to runs, wherever they come from:
+// The server's routes (see docs/api.md). The page reaches runs through a source alone, wherever they come from:
 // start(request, hear) -> {pause, resume, step, stop, leave}, top(lane, cell, step), token(text, model),
 // attended(trace, lane, cell, step), document(run).
 
-import "../core.js";
+import "../loaded_first.js";
 import { isText } from "../trace/damage.js";
 import { unlessCut } from "./events.js";
 import { edition } from "./files.js";

@@ -1,4 +1,4 @@
-// The runs of this visit, the latest last. The table of them is in panels/runs.js.
+// The runs of this visit, the latest last. The table of them is in below/runs.js.
 
 import { page } from "./state.js";
 

@@ -1,7 +1,7 @@
 // Four numbers for the back row of the room: each for every lane, against the reference.
 
+import { term } from "../below/term.js";
 import { h, percent, sameText, seconds, setText, short } from "../dom.js";
-import { term } from "../panels/term.js";
 import { uncompared } from "./numbers.js";
 
 /** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */

@@ -1,12 +1,12 @@
 // How the parts of a stage stand below each other.
 
+import { tabs } from "../below/tabs.js";
 import { h } from "../dom.js";
-import { tabs } from "../panels/tabs.js";
 import { letterKeys } from "./keys.js";
 import { key } from "./legend.js";
 import { icon } from "./timeline.js";
 
-const PANELS = ["Numbers", "Analysis", "Runs", "Export", "About"]; // see panels/panels.js
+const PANELS = ["Numbers", "Analysis", "Runs", "Export", "About"]; // see below/panels.js
 const CORNERS = "M4 9V4h5v2H6v3zM15 4h5v5h-2V6h-3zM4 15h2v3h3v2H4zM18 15h2v5h-5v-2h3z";
 
 /** views: {teller, numbers, recording, colouring, floor, charts, timeline, status, lower, label, summary}; parts: see partsOf.

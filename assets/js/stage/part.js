@@ -36,7 +36,7 @@ function fetchFailed(error) {
 }
 
 /** What joins a stage when it is needed: each a Part, which the stage has under its name once it is there. loads: by name, see
- * parts.js. options: the stage's. */
+ * deferred_parts.js. options: the stage's. */
 export function partsOf(stage, loads, options) {
   const missing = () => say(MISSING, "error");
   const part = ([name, load]) => {

@@ -1,6 +1,6 @@
 // The runs of touched lanes: a lane as it was beside the same lane with touches, and the ways back.
 
-import "../core.js";
+import "../loaded_first.js";
 import { sameSettings, settingsOf } from "../run/address.js";
 import { freeId } from "../run/branching.js";
 import { page } from "../run/state.js";

@@ -1,7 +1,7 @@
 // Touch a word: the menu of a cell that is pressed, and of a touched lane the wave, the sentence that counts what changed,
 // the list of touches with undo, and the way back to the race. It follows the page's state.
 
-import "../core.js";
+import "../loaded_first.js";
 import { count, h, isNarrow, setText } from "../dom.js";
 import { hides, page } from "../run/state.js";
 import { eventText } from "../trace/described.js";

@@ -34,7 +34,7 @@ from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Layout, Plan, lent
 from surelock.engines.attention import has_varlen
 from surelock.engines.break_even import is_faster
-from surelock.engines.captured import bucket_of
+from surelock.engines.cuda_graph import bucket_of
 from surelock.engines.fused import can_fuse
 from surelock.engines.posterior import kl_divergence
 from surelock.engines.torch import TorchEngine

@@ -15,7 +15,7 @@ from functools import cache
 from surelock.bench.timing import Figures
 from surelock.config import NetworkConfig
 from surelock.engines.break_even import is_faster
-from surelock.engines.captured import bucket_of
+from surelock.engines.cuda_graph import bucket_of
 from surelock.places import ASSETS
 from surelock.research.bench.counts import SIZES, Counts, Kernel, count_step, meta_engine, plan_of
 

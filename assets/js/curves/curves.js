@@ -1,8 +1,8 @@
 // The four figures, by Plotly, redrawn once a second at most. The cursor is a thin element over each plot: moving it costs no redraw.
 
-import "../core.js";
+import "../loaded_first.js";
+import { explained } from "../below/term.js";
 import { h, inView, throttle, watchView } from "../dom.js";
-import { explained } from "../panels/term.js";
 import { page } from "../run/state.js";
 import { chapters } from "../trace/chapters.js";
 import { number } from "../trace/described.js";

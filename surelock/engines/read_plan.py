@@ -18,7 +18,7 @@ def chunk_rows(table_bytes: int, row_bytes: int) -> tuple[int, int]:
 
 
 @dataclass(slots=True, eq=False)
-class Look:
+class ReadPlan:
     """The K read rows of a plan, in chunks.
 
     arrays: for the device, int64 but for `uniform`. Rows count from the first of their chunk.
@@ -35,13 +35,13 @@ class Look:
     places: dict[str, Whole]  # the rows, counted from row 0, that the numbers of an array are of; ascending
     infinite: Whole  # the rows that are compared while nothing is kept of them
 
-    def of(self, name: str, chunk: slice) -> slice:
+    def in_chunk(self, name: str, chunk: slice) -> slice:
         """Return which numbers of an array are those of a chunk."""
         start, stop = np.searchsorted(self.places[name], (chunk.start, chunk.stop)).tolist()
         return slice(start, stop)
 
 
-def look_at(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Look:
+def plan_reading(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> ReadPlan:
     """Return what is read of a plan. has: [slots], whether a posterior is kept. made, read: the most rows at once."""
     rows, slots = plan.read, plan.slots[plan.read]
     parts, first = [], np.zeros(len(rows), dtype=np.int64)  # of the chunk of each row
@@ -66,4 +66,4 @@ def look_at(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Look:
             places[name] = found
             arrays |= {name: found - first[found], f"{name}_slots": slots[found]}
         arrays[f"{group}kept_rows"] = kept
-    return Look(parts, list(masks), arrays, places, np.concatenate(infinite))
+    return ReadPlan(parts, list(masks), arrays, places, np.concatenate(infinite))

@@ -46,12 +46,12 @@ def captures(devices: set[torch.device]) -> bool:
     return len(devices) == 1 and next(iter(devices)).type == "cuda" and not value_of("SPACES_ZERO_GPU")
 
 
-class Graph:
+class CapturedGraph:
     """A captured function, whose tensors stay where they are. sibling: see `Capture`; the two share memory."""
 
     def __init__(self, function: Function, sibling: Replayable | None) -> None:
         self._graph = torch.cuda.CUDAGraph()
-        pool = sibling._graph.pool() if isinstance(sibling, Graph) else None
+        pool = sibling._graph.pool() if isinstance(sibling, CapturedGraph) else None
         with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
             self._result = function()
 
@@ -82,7 +82,7 @@ class CapturedForward:
         self._graphs: dict[int, Replayable] = {}
         for size in sizes:
             rows = fillers(size)
-            function = partial(forward, rows.of(self._put(upload(rows.arrays, device))))
+            function = partial(forward, rows.with_tensors(self._put(upload(rows.arrays, device))))
             function()  # prepares all that a capture must not
             self._graphs[size] = capture(function, self._graphs.get(sizes[0]))
 

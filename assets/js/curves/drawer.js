@@ -1,6 +1,6 @@
 // The drawer beside the grids, on a narrow screen a sheet above the player: one position in every lane.
 
-import "../core.js";
+import "../loaded_first.js";
 import { count, h, isNarrow, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { CellCurve } from "./cellcurve.js";

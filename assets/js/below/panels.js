@@ -1,6 +1,6 @@
 // What stands beneath the race, one press away, the list of the keys, and the page on paper.
 
-import "../core.js";
+import "../loaded_first.js";
 import { h } from "../dom.js";
 import { printHandout } from "../export/handout.js";
 import { Share } from "../export/share.js";

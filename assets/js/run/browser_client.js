@@ -7,7 +7,7 @@ import { page } from "./state.js";
 const NAME = "stories"; // the model that a browser decodes
 const RUN = ["leave", "pause", "resume", "step", "stop"];
 
-export class BrowserDoor {
+export class BrowserClient {
   #part = new Part(
     async () => (await import("./browser_source.js")).decoderOf(NAME),
     (source) => source,

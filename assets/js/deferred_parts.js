@@ -1,10 +1,10 @@
 // The parts of a stage that come when they are needed, each a file of its own that imports what was there before it.
 
 export const LOADS = {
-  curves: async () => (await import("./cause/curves.js")).Curves,
-  drawer: async () => (await import("./cause/drawer.js")).Drawer,
+  curves: async () => (await import("./curves/curves.js")).Curves,
+  drawer: async () => (await import("./curves/drawer.js")).Drawer,
   lessons: async () => (await import("./lessons/lessons.js")).Lessons,
   touching: async () => (await import("./touch/touching.js")).Touching,
   presenter: async () => (await import("./stage/presenter.js")).Presenter,
-  panels: async () => (await import("./panels/panels.js")).Panels,
+  panels: async () => (await import("./below/panels.js")).Panels,
 };

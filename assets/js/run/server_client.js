@@ -5,7 +5,7 @@ import { edition } from "./files.js";
 
 const RUN = ["leave", "pause", "resume", "step", "stop"];
 
-export class ServerDoor {
+export class ServerClient {
   #opened = edition().catch(() => null); // of the page, as it was opened
   #part;
   #ask =

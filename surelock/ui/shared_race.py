@@ -74,7 +74,7 @@ def weigh(header: Fields) -> Weight:
     return Weight(*(HELD_BESIDE * lanes * each for each in (positions * FLOAT * numbers + commits, kept)))
 
 
-class Race:
+class SharedRace:
     """One race and its messages. Call it in one event loop; the steps are computed in the thread of the device.
 
     rounds: the iterator of `surelock.trace.race.race`.
@@ -92,8 +92,8 @@ class Race:
         rounds: Iterator[Round],
         limits: Limits,
         pausable: bool = True,
-        begins: Callable[[Race], None] = lambda race: None,
-        ends: Callable[[Race], None] = lambda race: None,
+        begins: Callable[[SharedRace], None] = lambda race: None,
+        ends: Callable[[SharedRace], None] = lambda race: None,
         snapshots: RaceSnapshots | None = None,
     ) -> None:
         self.key, self.recorder, self.snapshots = job.key, recorder, snapshots

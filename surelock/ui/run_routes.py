@@ -20,9 +20,9 @@ from surelock.ui.attended import most_attended
 from surelock.ui.gate import BODY, PIECE
 from surelock.ui.models import Loading, Models, NotReady
 from surelock.ui.queue import Place, Queue, QueueFull
-from surelock.ui.race import DEVICE, Race, Runner, event
 from surelock.ui.request import Job, one_token, read_request, tokens_of
-from surelock.ui.runs import Run, Runs, TooMany
+from surelock.ui.runs import Runs, TooMany, VisitorRun
+from surelock.ui.shared_race import DEVICE, Runner, SharedRace, event
 from surelock.ui.wording import in_words
 from surelock.values import Fields
 
@@ -33,7 +33,7 @@ _VISITOR = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-class Door:
+class RunRoutes:
     """The routes of a page's runs.
 
     decoder: runs a job.
@@ -76,7 +76,7 @@ class Door:
             raise HTTPException(422, in_words(str(error))) from error
         return JSONResponse({"id": run.id}, 201)
 
-    def _race(self, job: Job, origin: Run | None, headers: Mapping[str, str]) -> Callable[[], Race]:
+    def _race(self, job: Job, origin: VisitorRun | None, headers: Mapping[str, str]) -> Callable[[], SharedRace]:
         """What makes the race of a job. origin: the run that it names."""
         from surelock.trace.recorder import Recorder, make_header  # torch: only once a model is loaded
         from surelock.ui.snapshots import snapshots_of
@@ -88,7 +88,7 @@ class Door:
             snapshots = snapshots_of(lm, job, recorder, origin and origin.race)
             kept = {"begins": snapshots.begins, "snapshots": snapshots.taken}
         rounds = self._decoder(job, True, True, headers, **kept)
-        return lambda: Race(
+        return lambda: SharedRace(
             job,
             recorder,
             rounds,
@@ -178,7 +178,7 @@ class Door:
         finally:
             self._looking = False
 
-    def _run(self, request: Request) -> Run:
+    def _run(self, request: Request) -> VisitorRun:
         """The run that a request names. Raises HTTPException."""
         run = self._runs.find(request.path_params["id"])
         if run is None:
@@ -192,7 +192,7 @@ def _given(request: Request) -> Fields:
 
 
 async def _placed(
-    run: Run, place: Place | None, messages: AsyncGenerator[bytes], goes_on: Callable[[], bool]
+    run: VisitorRun, place: Place | None, messages: AsyncGenerator[bytes], goes_on: Callable[[], bool]
 ) -> AsyncGenerator[bytes]:
     """The reports of a place in the queue, then the messages of the run."""
     if place is not None:

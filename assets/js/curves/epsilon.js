@@ -1,8 +1,8 @@
 // Epsilon by hand: a handle on a position's KL curve. While it is moved, the grid of the lane that it belongs to shows
 // what would have locked by now; one click makes the value a lane.
 
+import { explained } from "../below/term.js";
 import { count, h, isTouch, setText } from "../dom.js";
-import { explained } from "../panels/term.js";
 import { page, redraw } from "../run/state.js";
 import { described, number } from "../trace/described.js";
 import { lockRule, locksAt } from "../trace/estimate.js";
