@@ -7,6 +7,7 @@ import fc from "fast-check";
 import { readAddress, settingsOf, storyOf, writeAddress } from "../../assets/js/run/address.js";
 import { isOver, narrate } from "../../assets/js/stage/narrator.js";
 import { cellText, gridName } from "../../assets/js/stage/spoken.js";
+import { chapters } from "../../assets/js/trace/chapters.js";
 import { prose } from "../../assets/js/trace/prose.js";
 import { open } from "./browser.js";
 import { FORM } from "./described.js";
@@ -409,6 +410,13 @@ function agrees(page, model, rests) {
       assert.deepEqual([...other], [...trace.reference.tokens(at(trace.reference))], `${side.lane.name} beside`);
   }
   if (!rests) return;
+  const marks = stage.timeline.chapters;
+  if (trace.race.live)
+    assert.ok(
+      marks.every(({ name }) => name !== "End"),
+      "more steps come",
+    );
+  else assert.deepEqual(marks, chapters(trace), "the marks of all its steps, by this clock");
   assert.equal(find(".sl-step-label").textContent.startsWith(step < 0 ? "" : `step ${step + 1} `), true);
   linked(trace, surelock.page.now);
   const told = find(".sl-narrator").textContent;

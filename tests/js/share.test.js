@@ -3,6 +3,7 @@ import test from "node:test";
 
 import { fillReplay, toCsv } from "../../assets/js/export/share.js";
 import { parseTrace } from "../../assets/js/trace/reading.js";
+import { open } from "./browser.js";
 import { byHand, pairs, small } from "./small.js";
 
 const table = (document) => toCsv(parseTrace(JSON.stringify(document))).join("");
@@ -71,4 +72,27 @@ test("the replay holds the document, whatever it says", () => {
   const held = page.slice("<p>".length, -"</p>".length);
   assert.doesNotMatch(held, /[<\u2028\u2029]/);
   assert.deepEqual(JSON.parse(held), document);
+});
+
+test("an export names exactly the lanes whose records are rounded", async () => {
+  const { stage, source, document, find, pass } = await open("", { recorded: small() });
+  const { lanes } = stage.trace;
+  source.document = async (run) => (run === "kept" ? small() : null);
+  const button = [...document.querySelectorAll(".sl-share button")].find((each) =>
+    each.textContent.startsWith("Trace"),
+  );
+  for (const runs of [
+    ["kept", "kept"],
+    ["kept", "gone"],
+    ["gone", "kept"],
+    ["gone", "gone"],
+  ]) {
+    for (const [i, run] of runs.entries()) lanes[i].source = { run };
+    button.click();
+    await pass(10);
+    const told = find(".sl-share > .sl-hint").textContent;
+    const gone = lanes.filter((_, i) => runs[i] === "gone");
+    if (gone.length) assert.ok(told.includes(`: ${gone.map(({ name }) => name).join(", ")} exported`), told);
+    else assert.equal(told, "Done.");
+  }
 });

@@ -78,7 +78,10 @@ test("in a lesson each run of one's own stops where its page does, and the quest
   await fc.assert(fc.asyncProperty(numbers(24), lesson), { ...RANDOM, numRuns: 8 });
 });
 
-/** Files are opened, damaged and whole, often under the same name: of the same name a browser tells nothing. */
+const DAMAGED = "This file ends in the middle: it was cut short on its way.";
+const TOO_LARGE = "This file is too large to be a trace (over 200 MB).";
+
+/** Files are opened, damaged, too large and whole, often under the same name: of the same name a browser tells nothing. */
 async function files(list) {
   const { stage, window, find, pass } = await open("", { recorded: small() });
   const input = find("#sl-import");
@@ -86,11 +89,12 @@ async function files(list) {
   let [count, told] = [1, ""];
   for (const n of list) {
     const name = `${n % 2}.json`;
-    const whole = n % 3 > 0;
+    const whole = n % 4 > 1;
     const text = whole ? JSON.stringify(small()) : "{damaged";
+    const size = n % 4 ? text.length : 2 ** 28;
     if (input.value !== name) {
       Object.defineProperty(input, "files", {
-        value: [{ size: text.length, text: async () => text }],
+        value: [{ size, text: async () => text }],
         configurable: true,
       });
       input.value = name;
@@ -98,7 +102,8 @@ async function files(list) {
     }
     await pass(10);
     if (whole) count++;
-    told = whole ? "Opened." : "This file ends in the middle: it was cut short on its way.";
+    const refusal = n % 4 ? DAMAGED : TOO_LARGE;
+    told = whole ? "Opened." : refusal;
     assert.equal(find(".sl-share > .sl-hint").textContent, told);
     assert.equal(stage.runs.entries.at(-1).number, count);
     if (n % 5 === 0) {

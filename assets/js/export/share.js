@@ -194,10 +194,9 @@ export class Share {
   async #import() {
     const [file] = this.file.files;
     if (!file) return "";
+    this.file.value = ""; // else the same name, chosen again, is no change
     if (file.size > MOST_BYTES) throw new TraceError("This file is too large to be a trace (over 200 MB).");
-    const text = await file.text();
-    this.file.value = "";
-    const trace = parseTrace(text);
+    const trace = parseTrace(await file.text());
     const { stage } = this;
     keepRun(trace, "imported");
     stage.show(trace, { label: "Imported run:" });

@@ -283,8 +283,7 @@ export class Running {
     const step = branching ? cursorBefore(branching) : -1;
     if (page.now.trace !== trace)
       return this.stage.show(trace, { live: true, label: branching ? BRANCH : "Your run:", step });
-    trace.race.live = true;
-    page.now.player.load(trace, { live: true, step });
+    this.stage.growOn(trace, step);
   }
 
   #end({ end, problem }) {

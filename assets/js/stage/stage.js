@@ -31,6 +31,9 @@ function describe({ header: { model, lanes }, steps }) {
   return [model?.name, length].filter(Boolean).join(", ");
 }
 
+/** What chapters are made of, as a key: the steps of all lanes, and whether more come. */
+const knownOf = ({ lanes, race }) => [race.live, ...lanes.map(({ count }) => count)].join(" ");
+
 export class Stage {
   chapters = [];
   moments = [];
@@ -191,6 +194,13 @@ export class Stage {
     if (play) this.timeline.play({ first: true });
   }
 
+  /** The trace on show gets further records, from a step of the cursor on. */
+  growOn(trace, step) {
+    trace.race.live = true;
+    this.timeline.load(trace, { live: true, step });
+    this.#markChapters();
+  }
+
   /** Says in the place of the grids why a link cannot be computed, and offers the recording. */
   instead(why) {
     const { recorded } = page.now;
@@ -266,7 +276,7 @@ export class Stage {
   /** What the trace tells as far as it has come. */
   #learn() {
     const { trace } = page.now;
-    this.learned = trace.count;
+    this.learned = knownOf(trace);
     this.chapters = chapters(trace);
     this.moments = moments(trace, this.chapters);
   }
@@ -289,7 +299,7 @@ export class Stage {
   #tell(step, over) {
     const { trace } = page.now;
     const { timeline, teller } = this;
-    if (this.learned < trace.count && !teller.rest) this.#markChapters(); // no sooner than it can be told
+    if (this.learned !== knownOf(trace) && !teller.rest) this.#markChapters(); // no sooner than it can be told
     const now = () => (isOver(trace, step) ? "" : narrate(trace, step, this.chapters)); // there the verdict stands
     const { subject, race } = trace;
     const ends = subject.endsAt(race.reached(subject, step));

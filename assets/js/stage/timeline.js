@@ -107,8 +107,7 @@ export class Timeline {
   grew() {
     if (this.follow && this.byClock && this.trace.complete) this.#runOut();
     else if (this.follow) this.#chase();
-    if (this.follow || this.playing) this.show();
-    else this.#labels();
+    this.show(); // a lane may have come to the cursor that is held beyond it
   }
 
   /** All is computed; by the clock the slower lanes have yet to come in. */
