@@ -1,5 +1,7 @@
 """A run without a network: it plans, takes readings and decides, in numpy alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from made_up import made_up
@@ -10,9 +12,14 @@ from surelock import (
     Decoder,
     DecodeSettings,
     DelayedCache,
+    EarlyFinish,
+    EntropyBound,
     Event,
+    Klass,
     LockRule,
+    Threshold,
     UnlockRule,
+    UnmaskPolicy,
 )  # fmt: skip
 from surelock.config import NetworkConfig, Shape
 from surelock.decoding.algorithm import NonFiniteLogits, Run
@@ -82,6 +89,20 @@ def test_what_was_opened_again_is_forgotten() -> None:
     )
     freed = [np.flatnonzero(step.newly_unlocked[0, :]).tolist() for step in steps]
     assert any(freed) and all(len(plan.outdated) >= len(own) for own, plan in zip(freed, plans[1:], strict=False))
+
+
+@pytest.mark.parametrize("policy", [Threshold(0.5), Klass(0.05, 0.5, 1), EntropyBound(0.5), EarlyFinish(2.0, 1.2, 0.8)])
+@pytest.mark.parametrize("block_length", [12, 4])
+def test_no_mask_is_left_whatever_is_masked_again(policy: UnmaskPolicy, block_length: int) -> None:
+    """A policy that ends blocks early, and a written word that is masked in any later step."""
+    settings = DecodeSettings(gen_length=12, block_length=block_length)
+    written = Decoder(settings=settings, unmask=policy, events=(Event(0, "write", 4, 8),))
+    for seed in range(3):
+        _, plain = through(written, seed)
+        last = max(step.index for step in plain if step.masked[0].any() or step.newly_unmasked[0].any())
+        for at in range(1, last + 1):
+            _, steps = through(replace(written, events=(*written.events, Event(at, "mask", 4))), seed)
+            assert not steps[-1].masked.any(), (seed, at)
 
 
 def test_a_reading_needs_a_plan_and_finite_logits() -> None:
