@@ -1,5 +1,6 @@
 """The outputs of `surelock decode` over many prompts: nothing is lost, nothing is wrong in silence."""
 
+import copy
 import csv
 import io
 import json
@@ -12,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -464,3 +465,35 @@ def test_results_of_version_4_go_on(tmp_path: Path) -> None:
     head["settings"]["settings"]["temperature"] = 0.25
     with pytest.raises(ValueError, match=r"has prompt a with temperature 0\.5, and now it is 0\.25: choose another"):
         results.check("prompt a", head)
+
+
+def fields_of(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths of all values in nested objects."""
+    if not isinstance(value, dict):
+        yield path
+        return
+    for name, inner in value.items():
+        yield from fields_of(inner, (*path, name))
+
+
+def test_whatever_a_run_depends_on_is_refused_when_it_differs(tmp_path, stories) -> None:
+    """Every field of a line's beginning, and every setting of its decoder, changed in turn."""
+    rules = {"compute": "lock+select", "unlock": True, "unmask": "threshold"}
+    from surelock.trace.tasks import task_of
+
+    (prompt,) = surelock.trace.prompts.read_prompts(["A dog"], None)
+    head = task_of(stories, prompt, 0, rules, {"chat": False, "blanks": True}).head
+    file = tmp_path / "out.jsonl"
+    file.write_text(json.dumps(head) + "\n", "utf-8")
+    results = Results(file)
+    results.check("prompt a", head)
+    changed = [path for path in fields_of(head) if path != ("id",)]
+    assert {"model", "prompt", "chat", "blanks", "settings"} <= {path[0] for path in changed}
+    for path in changed:
+        other = copy.deepcopy(head)
+        inner = other
+        for name in path[:-1]:
+            inner = inner[name]
+        inner[path[-1]] = "another"
+        with pytest.raises(ValueError, match=f"has prompt a with {path[-1]} "):
+            results.check("prompt a", other)

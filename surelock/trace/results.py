@@ -12,7 +12,6 @@ from surelock.files import append, replaced
 from surelock.values import Json
 
 _START = b'{"id": '  # of each line
-_SAME = ("model", "prompt", "chat", "blanks", "settings")  # what a line must agree in to stand for a prompt
 
 
 class Results:
@@ -47,8 +46,10 @@ class Results:
         line = self.done.get(str(head["id"]))
         if line is None:
             return
-        for name in _SAME:
-            old, new = line.get(name), head[name]
+        for name, new in head.items():
+            if name == "id":
+                continue
+            old = line.get(name)
             if name == "settings" and isinstance(old, dict) and "compute" in old and "settings" not in old:
                 old = read_decoder(old).to_plain()  # a short spelling, as before version 5
             if old == new:
