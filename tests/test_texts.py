@@ -90,8 +90,9 @@ def test_what_stands_around_blanks_comes_back(lm: surelock.LanguageModel, data: 
 def test_a_turn_is_read_alike_beside_another_that_spells_markup(
     lm: surelock.LanguageModel, data: st.DataObject
 ) -> None:
-    """And with a blank in it, what is given comes back."""
-    first, second = data.draw(texts(True)), data.draw(texts(True))
+    """Also one of characters that could stand for markup; and with a blank in it, what is given comes back."""
+    first = data.draw(texts(True)) + data.draw(st.text("\U000f0000\U000f0001", max_size=2))
+    second = data.draw(texts(True))
     model = SureLockLM(lm)
 
     def ids(*said: str) -> list[int]:

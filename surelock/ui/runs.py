@@ -173,7 +173,7 @@ class Runs:
     def _to_follow(self, owner: str, key: str) -> SharedRace | None:
         """A race of an equal job that others follow, or a finished one.
 
-        A visitor who has had it gets a new one: pressing VisitorRun again computes it again.
+        A visitor who has had it gets a new one: pressing Run again computes it again.
         """
         same = [run for run in self._runs.values() if run.race.key == key]
         own = {run.race for run in same if run.owner == owner}
