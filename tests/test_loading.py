@@ -428,6 +428,35 @@ def test_mask_tokens_that_disagree_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ({"mask_token_id": 4}, "config.json's mask_token_id is 4, which is the text 'a' in the tokenizer"),
+        ({"eos_token_id": 5}, "config.json's eos_token_id is 5, which is the text 'b' in the tokenizer"),
+        ({"eos_token_id": [0, 40]}, "config.json's eos_token_id is 40, which is no piece in the tokenizer"),
+        ({"mask_token_id": 40, "eos_token_id": [0, 3]}, ""),  # a row that the tokenizer has no piece for
+    ],
+)
+def test_a_mask_and_an_end_are_no_text_of_the_tokenizer(llada: Path, ids: dict[str, Any], said: str) -> None:
+    """The network has 41 rows, the tokenizer 9 pieces, as where an embedding is padded."""
+    write_tokenizer(llada)
+    edit_json(llada / "tokenizer_config.json", mask_token=None)
+    edit_json(llada / "config.json", **ids)
+    if said:
+        refuses(llada, said, "they belong to two models", "--tokenizer")
+    else:
+        assert load(llada).mask_id == 40
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_tokenizer_of_more_pieces_than_the_network_embeds_is_refused(tmp_path: Path, named: bool) -> None:
+    write_llada(tmp_path / "model", **TINY | {"vocab": 8})
+    words = tmp_path / ("words" if named else "model")
+    write_tokenizer(words)
+    said = "9 pieces with ids up to 8, and the network embeds the ids up to 7; they belong to two models"
+    refuses(tmp_path / "model", str(words), said, **({"tokenizer": words} if named else {}))
+
+
+@pytest.mark.parametrize(
     "options",
     [
         {"dtype": torch.int64}, {"dtype": "float23"}, {"device": "gpu"}, {"device": "cuda:99"},
