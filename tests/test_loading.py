@@ -366,6 +366,7 @@ def test_rotary_embeddings_are_not_scaled_and_their_base_stands_inside_or_outsid
         ("LLaDAMoEModelLM", "llada", ["LLaDAMoEModelLM", "mixture of experts"]),
         ("SomethingOfTheirOwn", "qwen3", ["unknown", "Something"]),  # as Efficient-DLM: its model_type is Qwen3's
         ("DiffusionGemmaForBlockDiffusion", "diffusion_gemma", ["no mask token"]),
+        ("LlamaForCausalLM", "llama", ["LlamaForCausalLM is by its name a causal model", "LLaDAModelLM"]),
         (None, "gpt2", ["architecture gpt2", "LLaDAModelLM", "Qwen3ForCausalLM"]), (None, None, ["architecture none"]),
     ],
 )  # fmt: skip
@@ -374,6 +375,17 @@ def test_what_would_be_mistaken_is_refused_by_its_architecture(
 ) -> None:
     edit_json(llada / "config.json", architectures=architecture and [architecture], model_type=model_type)
     refuses(llada, *words)
+
+
+def test_a_causal_qwen3_is_refused_and_its_mask_says_that_it_is_a_diffusion_model(tmp_path: Path) -> None:
+    """Its tokenizer may have a mask: that of a causal model may, too."""
+    write_qwen3(tmp_path, **QWEN3)
+    write_tokenizer(tmp_path)
+    for architectures in (["Qwen3ForCausalLM"], None):
+        edit_json(tmp_path / "config.json", architectures=architectures, mask_token_id=None)
+        refuses(tmp_path, "Qwen3ForCausalLM is a causal model", "has a mask_token_id in config.json")
+        edit_json(tmp_path / "config.json", mask_token_id=1)
+        assert load(tmp_path).mask_id == 1
 
 
 @pytest.mark.parametrize(
