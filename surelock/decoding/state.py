@@ -53,7 +53,7 @@ class Canvas:
         for b, part in enumerate(self.parts):
             masked, given = np.flatnonzero(self.masked[part]), np.flatnonzero(self.is_prompt[part])
             if not len(masked):
-                raise ValueError(f"prompt {b} has no mask and gen_length is 0: there is nothing to write")
+                raise ValueError(f"prompt {b + 1} has no mask and gen_length is 0: there is nothing to write")
             self.generated_from[b] += masked[0]
             self.given_until[b] += given[-1] + 1 if len(given) else 0
         width = int(self.lengths.max())
@@ -182,10 +182,10 @@ def _steps(masks: list[int], b: int, settings: DecodeSettings) -> list[int]:
     blocks, most = len(masks), sum(masks)
     steps = settings.steps or most
     if steps < blocks:
-        lie = f"the masks of prompt {b} lie in {blocks} blocks"
+        lie = f"the masks of prompt {b + 1} lie in {blocks} blocks"
         raise ValueError(f"steps ({steps}) are too few: {lie}, and each takes a step")
     if steps > most:
-        raise ValueError(f"steps ({steps}) are too many: prompt {b} has {most} masks, and each step writes one")
+        raise ValueError(f"steps ({steps}) are too many: prompt {b + 1} has {most} masks, and each step writes one")
     further = np.cumsum(masks) - np.arange(1, blocks + 1)  # masks up to the end of each, without one of each
     return (1 + np.diff((steps - blocks) * further // max(1, most - blocks), prepend=0)).tolist()
 
