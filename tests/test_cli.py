@@ -133,6 +133,7 @@ def test_decode_says_what_is_wrong_in_one_sentence(capsys, flags, said):
         (["decode", "a", "--dtype", "bfloat61"], "did you mean 'bfloat16'?"),
         (["decod", "a"], "did you mean 'decode'?"),
         (["page", "--model", "storys"], "did you mean 'stories'?"),
+        (["--prot", "7891"], "surelock page: error: unrecognized arguments: --prot 7891: did you mean '--port'?"),
     ],
 )
 def test_an_unknown_flag_command_or_value_suggests_the_nearest(capsys, words, said):
@@ -368,6 +369,21 @@ def test_a_prompt_that_names_a_file_gets_a_hint_and_results_of_something_else_ar
     assert "line 1 is no result of this command" in run(capsys, *words, "--out", "o.jsonl")[2]
     assert "--trace must be a folder, and 'o.jsonl' is a file" in run(capsys, *words, "--trace", "o.jsonl")[2]
     assert (tmp_path / "o.jsonl").read_text() == '{"name": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["Tom found a _ there."], "prompt 1: one underscore is text, a blank has two or more: __\n"),
+        (["Tom", "A _", "(_)."], "prompt 2 (and 1 more): one underscore is text"),
+        (["A __ b, snake_case, _x, y_, a \\_ and ___"], ""),
+        (["A _", "--no-blanks"], ""),
+    ],
+)
+def test_one_underscore_alone_is_said_to_be_no_blank(capsys, monkeypatch, words, said):
+    monkeypatch.setattr(loading, "load", create_autospec(loading.load, side_effect=ValueError("no such model")))
+    err = run(capsys, "decode", *words)[2]
+    assert err.startswith(f"surelock: {said}") and ("underscore" in err) == bool(said)
 
 
 def test_generate_in_batches_writes_what_it_writes_at_once_and_shows_its_progress(stories, monkeypatch):

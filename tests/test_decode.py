@@ -124,11 +124,11 @@ def test_non_finite_logits_of_a_later_step_name_it(lm: LanguageModel, value: flo
 @pytest.mark.parametrize(
     ("prompts", "words"),
     [
-        ([[5], []], "prompt 1 is empty"), ([], "at least one"), ("a text", "prompts must be a list"),
-        ([5, 6], "prompts must be a list"), (None, "prompts must be a list"), ([[5], [41]], "prompt 1 .*0 to 40"),
-        ([[-1]], "prompt 0 .*0 to 40"),
-        ([[5] * 52, [5] * 53], "prompt 1 has 53 tokens.* 12 .*64"), (["text"], "no tokenizer"),
-        ([[5.5]], "prompt 0"), ([[5], ["6"]], "prompt 1"),
+        ([[5], []], "prompt 2 is empty"), ([], "at least one"), ("a text", "prompts must be a list"),
+        ([5, 6], "prompts must be a list"), (None, "prompts must be a list"), ([[5], [41]], "prompt 2 .*0 to 40"),
+        ([[-1]], "prompt 1 .*0 to 40"),
+        ([[5] * 52, [5] * 53], "prompt 2 has 53 tokens.* 12 .*64"), (["text"], "no tokenizer"),
+        ([[5.5]], "prompt 1"), ([[5], ["6"]], "prompt 2"),
     ],
 )  # fmt: skip
 def test_prompts_that_cannot_be_continued(lm: LanguageModel, prompts: Any, words: str) -> None:

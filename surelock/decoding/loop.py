@@ -139,19 +139,22 @@ def _decoder(
 def encode_prompts(
     lm: LanguageModel, prompts: Sequence[str] | Sequence[Sequence[int]], settings: DecodeSettings
 ) -> list[list[int]]:
-    """Return the token ids of each prompt. Raises ValueError, which names a prompt that the model cannot continue."""
+    """Return the token ids of each prompt.
+
+    Raises ValueError for a prompt that the model cannot continue, which it names by its number from 1.
+    """
     if not isinstance(prompts, Sequence) or isinstance(prompts, str) or not prompts or isinstance(prompts[0], Integral):
         raise ValueError("prompts must be a list of at least one text or one list of token ids")
     encoded = [lm.encode(prompt) if isinstance(prompt, str) else _ids(b, prompt) for b, prompt in enumerate(prompts)]
     config = lm.engine.config
     for b, ids in enumerate(encoded):
         if not ids:
-            raise ValueError(f"prompt {b} is empty: give at least one token")
+            raise ValueError(f"prompt {b + 1} is empty: give at least one token")
         if len(ids) + settings.gen_length > config.max_length:
             more = f"which with gen_length {settings.gen_length} is more than the {config.max_length} positions"
-            raise ValueError(f"prompt {b} has {len(ids)} tokens, {more} of {lm.name}")
+            raise ValueError(f"prompt {b + 1} has {len(ids)} tokens, {more} of {lm.name}")
         if not all(0 <= i < config.vocab_size for i in ids):
-            raise ValueError(f"prompt {b} holds token ids outside 0 to {config.vocab_size - 1}")
+            raise ValueError(f"prompt {b + 1} holds token ids outside 0 to {config.vocab_size - 1}")
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(encoded):
         raise ValueError(f"seed is given for {len(settings.seed)} sequences, but there are {len(encoded)} prompts")
     return encoded
@@ -163,7 +166,7 @@ def _ids(b: int, prompt: Iterable[int]) -> list[int]:
             return [index(i) for i in prompt]
     except TypeError:
         pass
-    raise ValueError(f"prompt {b} must be a text or a list of whole numbers, not {shown(prompt)}")
+    raise ValueError(f"prompt {b + 1} must be a text or a list of whole numbers, not {shown(prompt)}")
 
 
 def generate(
