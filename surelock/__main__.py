@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -66,7 +67,11 @@ class _Command(Parser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2."""
+    """Run a command and return the exit status.
+
+    An error that the user can correct is one sentence, with status 2; `--debug` puts its traceback before it.
+    """
+    arguments = argparse.Namespace(debug=False)
     try:
         start()
         words = sys.argv[1:] if argv is None else argv
@@ -80,6 +85,8 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, ArithmeticError, OSError) as error:
+        if arguments.debug:
+            traceback.print_exception(error)
         said: object = error
         if isinstance(error, OSError) and error.filename:  # without the number that Python puts first
             said = f"{error.strerror}: {error.filename!r}"
@@ -114,7 +121,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add(commands: Any, name: str, about: str, home: str) -> None:
     """Add a command. Without a help it is not listed."""
     listed = {"help": about} if _is_installed(home) else {}
-    commands.add_parser(name, home=home, **listed)
+    command = commands.add_parser(name, home=home, **listed)
+    command.add_argument("--debug", action="store_true", help="print the traceback of an error, too")
 
 
 if __name__ == "__main__":

@@ -233,6 +233,22 @@ def test_a_rule_from_outside_is_a_kind_once_it_is_imported(odd_rules, stories):
         read_unmask({"kind": "odd_rules:Odd"})
 
 
+def test_debug_prints_the_traceback_of_a_rule(capsys, tmp_path, monkeypatch):
+    text = "from dataclasses import dataclass\nimport surelock\n\n@dataclass(frozen=True)\nclass Hasty(surelock.ComputeRule):\n"
+    text += "    kind = label = sentence = 'hasty'\n    def rows(self, state, active):\n        return active[state.steps]\n"
+    (tmp_path / "hasty_rules.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    command = ["decode", "Tom", "--compute", "hasty_rules:Hasty", "--gen-length", "8", "--device", "cpu"]
+    said = "surelock: rule `hasty` failed in step 0: AttributeError: 'State' object has no attribute 'steps'\n"
+    assert run(capsys, *command)[::2] == (2, said)
+    status, _, err = run(capsys, *command, "--debug")
+    assert status == 2 and err.endswith(said)
+    assert "return active[state.steps]" in err and err.startswith("Traceback")
+    COMPUTE.pop("hasty_rules:Hasty")
+    sys.modules.pop("hasty_rules")
+    flat_settings.cache_clear()
+
+
 def test_a_trace_of_version_4_names_a_rule_from_outside_by_its_attribute(odd_rules, stories, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     plain = {"kind": "odd", "gap": 2}

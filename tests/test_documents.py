@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 from huggingface_hub import metadata_load
 from lm_eval._cli import HarnessCLI
 from packaging.requirements import Requirement
 from test_javascript import ROOT
 
+import surelock
 from surelock.__main__ import _parser, main
 from surelock.decoding.rules import COMPUTE, UNMASK
 from surelock.decoding.spelling import flat_settings
+from surelock.decoding.step import Reading
 from surelock.decoding.unmasking import Replay
 from surelock.harness.model import SureLockLM
 from surelock.model.language_model import LanguageModel
@@ -95,7 +98,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     sys.modules.pop("my_rules", None)
-    COMPUTE.pop("my_rules:NowAndThen", None)
+    COMPUTE.pop("my_rules:StableArgmax", None)
     flat_settings.cache_clear()
 
 
@@ -118,7 +121,7 @@ def test_harness_commands(command: list[str], stories: LanguageModel, folder: Pa
     assert given.model == "surelock" and named.pop("pretrained", "stories")
     decoder = SureLockLM(stories, **named).decoder_for({})
     assert decoder.settings.gen_length == named["gen_length"]
-    assert decoder.compute.kind == ("now_and_then" if "my_rules" in str(named) else "lock")
+    assert decoder.compute.kind == ("stable_argmax" if "my_rules" in str(named) else "lock")
 
 
 PROGRAMS = blocks("python", README) + blocks("python", TEXTS["api.md"])
@@ -144,14 +147,36 @@ def test_curl_commands(app: App) -> None:
     assert last[0]["done"] and last[0]["steps"] == 16
 
 
-def test_the_guides_rule_computes_what_it_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_guides_rule_locks_what_it_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the likeliest tokens that an observed run reports; nothing is locked otherwise where nothing is observed."""
     (folder / "guide.py").write_text(GUIDE, "utf-8")
-    steps = runpy.run_path(str(folder / "guide.py"))["steps"]
+    made = runpy.run_path(str(folder / "guide.py"))
     printed = re.fullmatch(r"(\d+) rows, (\S+) nats\n", capsys.readouterr().out)
     assert printed and float(printed[2]) > 0
-    prompt = steps[0].tokens.shape[1] - 32
-    masked_before = range(32, 0, -1)  # one is written in each step
-    assert int(printed[1]) == sum(prompt + 32 if step % 4 == 0 else masked for step, masked in enumerate(masked_before))
+    rule, settings = made["StableArgmax"](3), made["settings"]
+    observed = list(surelock.decode(made["lm"], ["Tom found a key. He"], settings, compute=rule, top_k=1))
+    rows, masked, streaks = 0, ~observed[0].given[0], [[] for _ in observed[0].given[0]]
+    for step, plain in zip(observed, made["steps"], strict=True):
+        locks = []
+        for position in np.flatnonzero(step.computed[0]).tolist():
+            streaks[position].append(int(step.top_ids[0, position, 0]))
+            stands = len(streaks[position]) >= 3 and len(set(streaks[position][-3:])) == 1
+            if stands and not masked[position]:
+                locks.append(position)
+        assert np.flatnonzero(step.newly_locked[0]).tolist() == locks
+        assert np.array_equal(step.newly_locked, plain.newly_locked)
+        rows, masked = rows + int(plain.computed.sum()), step.masked[0]
+    assert rows == int(printed[1]) and observed[-1].locked.sum() > 20
+
+
+def test_the_api_page_lists_every_field_that_a_rule_sees(lm: LanguageModel) -> None:
+    section = TEXTS["api.md"].split("## What a rule sees")[1].split("\n## ")[0]
+    named = set(re.findall(r"`(\w+)[`(]", section))
+    run = surelock.decode(lm, [[5, 6]], surelock.DecodeSettings(gen_length=8)).run
+    for each in (run.state, run.canvas, run.schedule):
+        assert {name for name in vars(each) if not name.startswith("_")} <= named
+    assert {each.name for each in fields(Reading) if not each.name.startswith("_")} | {"likeliest"} <= named
+    assert {"LockingRule", "ComputeRule", "Changes"} <= set(re.findall(r"`surelock\.(\w+)", section))
 
 
 def test_the_table_of_choices_names_rules_and_policies_with_their_settings() -> None:
