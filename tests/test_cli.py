@@ -233,10 +233,21 @@ def test_a_rule_from_outside_is_a_kind_once_it_is_imported(odd_rules, stories):
         read_unmask({"kind": "odd_rules:Odd"})
 
 
+HASTY = """
+from dataclasses import dataclass
+import surelock
+
+@dataclass(frozen=True)
+class Hasty(surelock.ComputeRule):
+    kind = label = sentence = "hasty"
+
+    def rows(self, state, active):
+        return active[state.steps]
+"""
+
+
 def test_debug_prints_the_traceback_of_a_rule(capsys, tmp_path, monkeypatch):
-    text = "from dataclasses import dataclass\nimport surelock\n\n@dataclass(frozen=True)\nclass Hasty(surelock.ComputeRule):\n"
-    text += "    kind = label = sentence = 'hasty'\n    def rows(self, state, active):\n        return active[state.steps]\n"
-    (tmp_path / "hasty_rules.py").write_text(text)
+    (tmp_path / "hasty_rules.py").write_text(HASTY)
     monkeypatch.chdir(tmp_path)
     command = ["decode", "Tom", "--compute", "hasty_rules:Hasty", "--gen-length", "8", "--device", "cpu"]
     said = "surelock: rule `hasty` failed in step 0: AttributeError: 'State' object has no attribute 'steps'\n"

@@ -125,9 +125,11 @@ def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("unlock", [None, surelock.UnlockRule(period=2, budget=3)])
 @pytest.mark.parametrize("kind", ["llada", "lfm2", "dream"])
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_rule_sees_the_likeliest_token_of_what_it_watches(engines, monkeypatch, which: int, kind: str, unlock) -> None:
-    """That of the largest of the likely tokens which an observed run reports, also of probed rows, and in an engine that
-    reads few rows at once.
+def test_a_rule_sees_the_likeliest_token_of_what_it_watches(
+    engines, monkeypatch: pytest.MonkeyPatch, which: int, kind: str, unlock: surelock.UnlockRule | None
+) -> None:
+    """That of the largest of the likely tokens which an observed run reports, also of probed rows, and in an engine
+    that reads few rows at once.
     """
     seen: list[Any] = []
 

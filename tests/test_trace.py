@@ -220,7 +220,7 @@ def test_a_trace_with_a_rule_that_is_not_imported_is_read(document: dict[str, An
         ("odd", "`import package.module`"),
         ("my_rules:Odd", "`import my_rules` in Python, `--rules my_rules:Odd`"),
     ):
-        block["compute"]["kind"] = kind
+        locks["compute"]["select"]["kind"] = block["compute"]["kind"] = kind
         with pytest.raises(ValueError, match=f"not '{kind}'; a rule from outside is known once .*: {how}"):
             commit_error(stories, document)
     block["compute"] = {"kind": "lock", "epsilon": "x"}

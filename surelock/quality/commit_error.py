@@ -98,7 +98,8 @@ def commit_error(
 def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitError:
     trace = load_document(trace)
     header, found = trace["header"], []
-    for number, lane in enumerate(map(Lane.from_plain, header["lanes"])):
+    field = [Lane.from_plain(lane) for lane in header["lanes"]]
+    for number, lane in enumerate(field):
         decoder = lane.decoder
         # observed, as the recorded run was
         steps = decode(lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True)
