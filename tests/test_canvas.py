@@ -52,7 +52,8 @@ def test_another_sampler_fills_in_the_same_tokens(stories: LanguageModel, cfg_sc
         more = int(rng.integers(0, 5))
         found, met = infill(stories, canvas + [stories.mask_id] * more, cfg_scale)
         settings = DecodeSettings(gen_length=more, cfg_scale=cfg_scale)
-        *_, step = surelock.decode(stories, [canvas], settings, compute=surelock.Everything())
+        llada = surelock.Decoder(settings=settings, compute=surelock.Everything())
+        *_, step = surelock.decode(stories, [canvas], **llada.keywords())
         assert met or step.tokens[0].tolist() == found
         alike += not met
     assert alike >= 50

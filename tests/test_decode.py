@@ -167,8 +167,9 @@ def test_what_a_rule_raises_is_said_with_its_name_and_step(
 @pytest.mark.parametrize(
     ("prompts", "words"),
     [
-        ([[5], []], "prompt 2 is empty"), ([], "at least one"), ("a text", "prompts must be a list"),
-        ([5, 6], "prompts must be a list"), (None, "prompts must be a list"), ([[5], [41]], "prompt 2 .*0 to 40"),
+        ([[5], []], "prompt 2 is empty"), ([], "at least one"), ("a text", "no tokenizer"),
+        ([5, 6], "prompts must be a text, or a list"), (None, "prompts must be a text, or a list"),
+        ([[5], [41]], "prompt 2 .*0 to 40"),
         ([[-1]], "prompt 1 .*0 to 40"),
         ([[5] * 52, [5] * 53], "prompt 2 has 53 tokens.* 12 .*64"), (["text"], "no tokenizer"),
         ([[5.5]], "prompt 1"), ([[5], ["6"]], "prompt 2"),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gradio_client import Client
 from huggingface_hub import metadata_load
 from lm_eval._cli import HarnessCLI
 from packaging.requirements import Requirement
@@ -29,7 +30,7 @@ from surelock.harness.model import SureLockLM
 from surelock.model.language_model import LanguageModel
 from surelock.research.cli import EXPERIMENTS, with_data
 from surelock.ui.launch import parser
-from tests.browser.server import App
+from tests.browser.server import App, serve, wait_for_model
 from tests.soak.__main__ import parser as soak_parser
 from tests.waiting import HANGS
 
@@ -81,7 +82,7 @@ def test_each_experiment_has_its_command_for_llada() -> None:
     for command in re.findall(r"`surelock (experiment [^`]*)`", text):
         for name, value in variables.items():
             command = command.replace(f"${name}", value)
-        if "--list" not in command:
+        if "--list" not in command and "--recorded" not in command:
             arguments = _parser().parse_args(command.split())
             named.add(arguments.name)
             data = {source.partition("=")[0]: Path() for source in arguments.data}
@@ -167,6 +168,23 @@ def test_the_guides_rule_locks_what_it_says(folder: Path, capsys: pytest.Capture
         assert np.array_equal(step.newly_locked, plain.newly_locked)
         rows, masked = rows + int(plain.computed.sum()), step.masked[0]
     assert rows == int(printed[1]) and observed[-1].locked.sum() > 20
+
+
+def test_the_guides_rule_is_named_in_decode(folder: Path, stories: LanguageModel) -> None:
+    """Of a server with the guide's command, by a client; the answer is what the library writes."""
+    (command,) = [each for each in starting("python", "app.py") if "my_rules:StableArgmax" in each]
+    command[:2] = [sys.executable, str(ROOT / "app.py")]
+    with serve(command=command, cwd=folder, log=folder / "log") as app:
+        wait_for_model(app)
+        client = Client(app.url, verbose=False)
+        how = {"compute": "my_rules:StableArgmax", "stable_steps": 4, "gen_length": 32, "trace": True}
+        *_, last = client.submit(prompt="Tom found a key. He", **how, api_name="/decode")
+    assert last["trace"]["header"]["lanes"][0]["compute"] == {"kind": "my_rules:StableArgmax", "stable_steps": 4}
+    rule = runpy.run_path(str(folder / "my_rules.py"))["StableArgmax"](4)
+    decoder = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=32), compute=rule)
+    *_, step = surelock.decode(stories, "Tom found a key. He", **decoder.keywords())
+    assert last["texts"] == [stories.decode(step.tokens[0].tolist())[len("Tom found a key. He") :]]
+    assert last["locked"] == [int(step.locked.sum())] and step.locked.sum() > 20
 
 
 def test_the_api_page_lists_every_field_that_a_rule_sees(lm: LanguageModel) -> None:
