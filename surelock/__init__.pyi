@@ -1,6 +1,7 @@
 from .decoding.algorithm import NonFiniteLogits as NonFiniteLogits
 from .decoding.compute import BlockCache as BlockCache
 from .decoding.compute import BudgetRule as BudgetRule
+from .decoding.compute import Changes as Changes
 from .decoding.compute import ComputeRule as ComputeRule
 from .decoding.compute import DelayedCache as DelayedCache
 from .decoding.compute import EntropyCache as EntropyCache
@@ -10,6 +11,7 @@ from .decoding.decoder import Decoder as Decoder
 from .decoding.ends import filled as filled
 from .decoding.events import Event as Event
 from .decoding.locking import LockByAge as LockByAge
+from .decoding.locking import LockingRule as LockingRule
 from .decoding.locking import LockRule as LockRule
 from .decoding.locking import UnlockRule as UnlockRule
 from .decoding.loop import decode as decode

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -19,7 +20,7 @@ from surelock.environment import check_environment
 #: Each command: its help, and the function that adds its arguments and sets `run`. Only the module of the given command
 #: is imported.
 COMMANDS = {
-    "page": ("serve the page; so does no command at all", "ui.launch:add_page_arguments"),
+    "page": ("serve the page; so does no command at all, also with flags of the page", "ui.launch:add_page_arguments"),
     "site": ("write the page without a server: a folder of files, or one file", "ui.site:add_site_arguments"),
     "decode": ("continue prompts with any decoder", "trace.cli:add_decode_arguments"),
     "record": ("record a race of decoders as a trace or a page that replays it", "record:add_arguments"),
@@ -35,6 +36,15 @@ COMMANDS = {
 }
 
 
+#: Flags that belong to no command. Any other first flag is one of the page.
+_OF_NO_COMMAND = ("-h", "--help", "--version")
+
+
+def _is_installed(home: str) -> bool:
+    """Whether the module of a command is there: an installed package has no research."""
+    return not home.startswith("research.") or find_spec("surelock.research") is not None
+
+
 class _Command(Parser):
     """The parser of one command. Its arguments are added on first use."""
 
@@ -44,9 +54,10 @@ class _Command(Parser):
 
     def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
         if self._home is not None:
-            module, function = self._home.split(":")
+            home = self._home
             self._home = None
-            if module.startswith("research.") and find_spec("surelock.research") is None:
+            module, function = home.split(":")
+            if not _is_installed(home):
                 where = f"run `python -m {self.prog}` in a clone of the repository"
                 self.exit(2, f"surelock: `{self.prog}` is research, which is not installed: {where}\n")
             if module.startswith("ui."):  # before Gradio reads the environment
@@ -56,18 +67,26 @@ class _Command(Parser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2."""
+    """Run a command and return the exit status.
+
+    An error that the user can correct is one sentence, with status 2; `--debug` puts its traceback before it.
+    """
+    arguments = argparse.Namespace(debug=False)
     try:
         start()
         words = sys.argv[1:] if argv is None else argv
         if not words:
             print("surelock: serving the page (surelock --help lists the commands)", file=sys.stderr)
-        arguments = _parser().parse_args(words or ["page"])
+        if not words or (words[0].startswith("-") and words[0] not in _OF_NO_COMMAND):
+            words = ["page", *words]
+        arguments = _parser().parse_args(words)
         result = arguments.run(arguments)
     except BrokenPipeError:  # of `| head`: what is left of the output goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, ArithmeticError, OSError) as error:
+        if arguments.debug:
+            traceback.print_exception(error)
         said: object = error
         if isinstance(error, OSError) and error.filename:  # without the number that Python puts first
             said = f"{error.strerror}: {error.filename!r}"
@@ -82,6 +101,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    """The parser of all commands. Its help leaves out those that are not installed; they still say what they are."""
     parser = _Command(
         prog="surelock", description="Decoding of masked diffusion language models, with and without locks."
     )
@@ -92,10 +112,17 @@ def _parser() -> argparse.ArgumentParser:
             group = commands.add_parser(name, help="benchmarks; each prints one JSON line last")
             inner = group.add_subparsers(title="benchmarks", metavar="BENCHMARK", required=True)
             for benchmark, (about, home) in what.items():
-                inner.add_parser(benchmark, help=about, home=home)
+                _add(inner, benchmark, about, home)
         else:
-            commands.add_parser(name, help=what[0], home=what[1])
+            _add(commands, name, *what)
     return parser
+
+
+def _add(commands: Any, name: str, about: str, home: str) -> None:
+    """Add a command. Without a help it is not listed."""
+    listed = {"help": about} if _is_installed(home) else {}
+    command = commands.add_parser(name, home=home, **listed)
+    command.add_argument("--debug", action="store_true", help="print the traceback of an error, too")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network, empty_network
 from surelock.model.special_ids import special_ids
 from surelock.model.stored import Stored
-from surelock.model.tokenizer import DESCRIBED, FILE, SLOW, has_tokenizer, load_tokenizer
+from surelock.model.tokenizer import DESCRIBED, FILE, SLOW, check_pieces, has_tokenizer, load_tokenizer
 from surelock.places import ASSETS, is_hub_id
 from surelock.values import Fields, Json
 
@@ -89,7 +89,7 @@ def load(
     check_tensors(shape, config, directory)
     check(file_sizes(directory))
     generation = generation_of(family, shape, directory)
-    words = _tokenizer(tokenizer, family, directory, shape.vocab_size)
+    words = _tokenizer(tokenizer, family, directory, shape.vocab_size + shape.unused)
     ids = special_ids(config, shape.vocab_size, words, family, directory)
 
     network = partial(_load_network, shape, family, directory, target, dtype, device_map, weights)
@@ -109,10 +109,11 @@ def load_by(arguments: argparse.Namespace) -> LanguageModel:
     return load(arguments.model, **{name: value for name, value in vars(arguments).items() if name in names})
 
 
-def _tokenizer(
-    given: str | Path | None, family: Family, directory: Path, vocab_size: int
-) -> PreTrainedTokenizerBase | None:
-    """The tokenizer of `load`, with the chat template of the family. Warns if that of the family cannot be fetched."""
+def _tokenizer(given: str | Path | None, family: Family, directory: Path, rows: int) -> PreTrainedTokenizerBase | None:
+    """The tokenizer of `load`, with the chat template of the family. Warns if that of the family cannot be fetched.
+
+    rows: of the network's embedding.
+    """
     if given == "" or (given is None and not family.tokenizer and not has_tokenizer(directory)):
         return None
     if given is not None or not has_tokenizer(directory):
@@ -128,9 +129,10 @@ def _tokenizer(
         if not (directory / FILE).is_file():
             raise CheckpointError(f"{name} holds no {FILE}, so it is no tokenizer")
     found = load_tokenizer(directory)
-    if given is not None and found is not None and (most := max(found.get_vocab().values())) >= vocab_size:
-        raise CheckpointError(f"{directory} has a tokenizer with the id {most}, the network has {vocab_size} ids")
-    if found is not None and family.template:
+    if found is None:
+        return None
+    check_pieces(found, rows, directory)
+    if family.template:
         found.chat_template = family.template
     return found
 

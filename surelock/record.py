@@ -18,6 +18,7 @@ from surelock.quality.commit_error import Shadow
 from surelock.trace.format import compact_json
 from surelock.trace.lanes import Lane, beside_every_position
 from surelock.trace.outputs import target_file
+from surelock.trace.prompts import Prompt, say_underscores
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html
@@ -84,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Record, and write the trace (.json) or the replay (.html)."""
     out = target_file("--out", options.out, tuple(FORMS))
+    say_underscores([Prompt(1, options.prompt, {})])
     lm = load_by(options)
     field = field_of(lm, options.lane, given_settings(options))
     document = record_run(lm, options.prompt, field, name=label_of(options.model), exact=options.exact)

@@ -84,7 +84,8 @@ class Dense:
 
 
 def decoded(lm: surelock.LanguageModel, prompt: list[int], settings: Any, rule: surelock.ComputeRule) -> list[int]:
-    return list(surelock.decode(lm, [prompt], settings, compute=rule))[-1].tokens[0].tolist()
+    policy = surelock.LowConfidence()
+    return list(surelock.decode(lm, [prompt], settings, compute=rule, unmask=policy))[-1].tokens[0].tolist()
 
 
 def drawn(lm: surelock.LanguageModel, seed: int) -> tuple[list[int], surelock.DecodeSettings]:
@@ -294,5 +295,6 @@ def test_custom_generate_heeds_the_arguments_of_generate(stories, named: dict[st
     how = {"do_sample": True, "temperature": 1.5, "num_return_sequences": rows, "custom_generate": made}
     found = host.generate(torch.tensor([prompt]), **named, **how)
     settings = surelock.DecodeSettings(gen_length=length, temperature=1.5)
-    (final,) = list(surelock.decode(stories, [prompt] * rows, settings, compute=surelock.LockRule()))[-1:]
+    decoder = surelock.Decoder(settings=settings)
+    (final,) = list(surelock.decode(stories, [prompt] * rows, **decoder.keywords()))[-1:]
     assert found.tolist() == final.tokens.tolist() and len({tuple(row) for row in found.tolist()}) == rows

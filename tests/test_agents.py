@@ -62,9 +62,9 @@ def text_of(answer: CallToolResult) -> str:
 def test_an_agent_decodes(asked: Any, stories: surelock.LanguageModel) -> None:
     _, (answer, refusal) = asked
     last = json.loads(text_of(answer))
-    settings, rule = surelock.DecodeSettings(gen_length=8), surelock.LockByAge(2)
+    settings, rule, policy = surelock.DecodeSettings(gen_length=8), surelock.LockByAge(2), surelock.LowConfidence()
     assert not answer.isError and last["done"] and last["steps"] == 8
-    assert last["texts"] == surelock.generate(stories, ["The dog ran"], settings, compute=rule)
+    assert last["texts"] == surelock.generate(stories, ["The dog ran"], settings, compute=rule, unmask=policy)
     assert refusal.isError and text_of(refusal) == "steps (9) must be at most gen_length (8)"
 
 

@@ -16,11 +16,13 @@ from surelock.bench.random_weights import SHAPES, write_random
 from surelock.bench.timing import refusal
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode
+from surelock.decoding.recommended import recommended
 from surelock.engines import onnx
 from surelock.research.bench import llada
 from surelock.research.bench.llada import llada_generate, plain_llama
 
 CPU = torch.device("cpu")
+SPANS = "the middle half of the repeats spans {}, which is more than the ratio's distance from 1 ({})"
 
 
 @pytest.mark.parametrize(
@@ -28,11 +30,11 @@ CPU = torch.device("cpu")
     [
         (1.5, [1.4, 1.5, 1.6], None),
         (0.5, [0.4, 0.5, 0.6], None),
-        (1.5, [1.0, 1.5, 2.1], "the quartiles, 1.25 and 1.8, lie further apart than 1.5 from 1"),
-        (0.75, [0.25, 0.75, 1.5], "the quartiles, 0.5 and 1.12, lie further apart than 0.75 from 1"),
+        (1.5, [1.0, 1.5, 2.1], SPANS.format("1.25 to 1.8", 0.5)),
+        (0.75, [0.25, 0.75, 1.5], SPANS.format("0.5 to 1.12", 0.25)),
         (1.5, [1.0, 1.5, 2.0], None),  # as wide as the effect is not wider
         (1.0, [1.0, 1.0, 1.0], None),
-        (1.02, [0.98, 1.02, 1.06], "the quartiles, 1 and 1.04, lie further apart than 1.02 from 1"),
+        (1.02, [0.98, 1.02, 1.06], SPANS.format("1 to 1.04", 0.02)),
         (2.0, [2.0, 2.0], "2 of the 3 repeats that a spread takes"),
         (2.0, [2.0, 2.0, 2.0, 2.0, 99.0], None),  # one disturbed repeat of five
     ],
@@ -63,6 +65,18 @@ def test_a_shape_without_its_weights_is_loaded_by_either_engine(
         assert told["model"] == shape and told["engine"].startswith("onnxruntime" if engine == "onnx" else "torch")
         found.append(told["loading_seconds"])
     assert min(found) > 0
+
+
+def test_bench_decode_names_the_decoder_that_decode_uses(
+    capsys: pytest.CaptureFixture[str], stories: surelock.LanguageModel
+) -> None:
+    """The model's recommended settings, under the flags, and no setting of another rule."""
+    for flags, given in (([], {}), (["--compute", "age", "--temperature", "0"], {"compute": "age", "temperature": 0})):
+        assert main(["bench", "decode", "--gen-length", "4", "--repeats", "1", "--device", "cpu", *flags]) == 0
+        told = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert told["settings"] == recommended(stories.generation, {"gen_length": 4, **given}).to_plain()
+        assert "epsilon" not in told and ("epsilon" in told["settings"]["compute"]) == (not given)
+        assert told["steps"] == 4
 
 
 def test_random_weights_say_which_token_is_the_mask(tmp_path: Path) -> None:

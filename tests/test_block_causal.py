@@ -60,7 +60,7 @@ def test_finished_blocks_are_computed_once_more_and_are_exact(
         ({"gen_length": 12, "block_length": 3}, r"block_length \(3\) must divide the 4 positions"),
         (
             {"gen_length": 8, "steps": 2, "block_length": 4},
-            r"steps \(2\) are too few: the masks of prompt 0 lie in 3 blocks",
+            r"steps \(2\) are too few: the masks of prompt 1 lie in 3 blocks",
         ),
     ],
 )

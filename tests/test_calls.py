@@ -118,9 +118,9 @@ def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
     *_, without = endpoint("Once upon a time", gen_length=12, compute="age", age=1)
     *_, last = endpoint("Once upon a time", gen_length=12, compute="age", age=1, commit_error=True)
     settings = surelock.DecodeSettings(gen_length=12)
-    rule = surelock.LockByAge(1)
-    steps = surelock.decode(stories, ["Once upon a time"], settings, compute=rule, observe=True, keep_logits=True)
-    errors = surelock.commit_error(stories, steps)
+    how: dict[str, Any] = {"compute": surelock.LockByAge(1), "unmask": surelock.LowConfidence()}
+    steps = surelock.decode(stories, ["Once upon a time"], settings, **how, observe=True, keep_logits=True)
+    errors = surelock.commit_error(stories, steps, settings)
     told = last["commit_error"]
     assert "commit_error" not in without and last["texts"] == without["texts"]
     assert told["mean"] == pytest.approx(errors.error.mean()) and told["mean"] > 0

@@ -52,7 +52,8 @@ def test_another_sampler_fills_in_the_same_tokens(stories: LanguageModel, cfg_sc
         more = int(rng.integers(0, 5))
         found, met = infill(stories, canvas + [stories.mask_id] * more, cfg_scale)
         settings = DecodeSettings(gen_length=more, cfg_scale=cfg_scale)
-        *_, step = surelock.decode(stories, [canvas], settings, compute=surelock.Everything())
+        llada = surelock.Decoder(settings=settings, compute=surelock.Everything())
+        *_, step = surelock.decode(stories, [canvas], **llada.keywords())
         assert met or step.tokens[0].tolist() == found
         alike += not met
     assert alike >= 50
@@ -61,14 +62,14 @@ def test_another_sampler_fills_in_the_same_tokens(stories: LanguageModel, cfg_sc
 @pytest.mark.parametrize(
     ("prompt", "values", "words"),
     [
-        ([5, 6], {"gen_length": 0}, "prompt 0 has no mask and gen_length is 0"),
+        ([5, 6], {"gen_length": 0}, "prompt 1 has no mask and gen_length is 0"),
         ([MASK] * 60, {"gen_length": 5}, "60 tokens, which with gen_length 5 is more than the 64 positions"),
         (
             [MASK, 5, 6, 7, MASK],
             {"gen_length": 0, "steps": 1, "block_length": 2},
             r"steps \(1\) are too few: .* 2 blocks",
         ),
-        ([MASK, 5, MASK], {"gen_length": 0, "steps": 3}, r"steps \(3\) are too many: prompt 0 has 2 masks"),
+        ([MASK, 5, MASK], {"gen_length": 0, "steps": 3}, r"steps \(3\) are too many: prompt 1 has 2 masks"),
     ],
 )
 def test_what_no_canvas_can_have_is_refused(lm: LanguageModel, prompt: list[int], values: dict, words: str) -> None:

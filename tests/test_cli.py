@@ -133,6 +133,7 @@ def test_decode_says_what_is_wrong_in_one_sentence(capsys, flags, said):
         (["decode", "a", "--dtype", "bfloat61"], "did you mean 'bfloat16'?"),
         (["decod", "a"], "did you mean 'decode'?"),
         (["page", "--model", "storys"], "did you mean 'stories'?"),
+        (["--prot", "7891"], "surelock page: error: unrecognized arguments: --prot 7891: did you mean '--port'?"),
     ],
 )
 def test_an_unknown_flag_command_or_value_suggests_the_nearest(capsys, words, said):
@@ -230,6 +231,33 @@ def test_a_rule_from_outside_is_a_kind_once_it_is_imported(odd_rules, stories):
     assert describe()["compute"]["odd_rules:Odd"]["settings"]["gap"]["default"] == 3
     with pytest.raises(ValueError, match="unmask must be one of"):
         read_unmask({"kind": "odd_rules:Odd"})
+
+
+HASTY = """
+from dataclasses import dataclass
+import surelock
+
+@dataclass(frozen=True)
+class Hasty(surelock.ComputeRule):
+    kind = label = sentence = "hasty"
+
+    def rows(self, state, active):
+        return active[state.steps]
+"""
+
+
+def test_debug_prints_the_traceback_of_a_rule(capsys, tmp_path, monkeypatch):
+    (tmp_path / "hasty_rules.py").write_text(HASTY)
+    monkeypatch.chdir(tmp_path)
+    command = ["decode", "Tom", "--compute", "hasty_rules:Hasty", "--gen-length", "8", "--device", "cpu"]
+    said = "surelock: rule `hasty` failed in step 0: AttributeError: 'State' object has no attribute 'steps'\n"
+    assert run(capsys, *command)[::2] == (2, said)
+    status, _, err = run(capsys, *command, "--debug")
+    assert status == 2 and err.endswith(said)
+    assert "return active[state.steps]" in err and err.startswith("Traceback")
+    COMPUTE.pop("hasty_rules:Hasty")
+    sys.modules.pop("hasty_rules")
+    flat_settings.cache_clear()
 
 
 def test_a_trace_of_version_4_names_a_rule_from_outside_by_its_attribute(odd_rules, stories, tmp_path, monkeypatch):
@@ -368,6 +396,21 @@ def test_a_prompt_that_names_a_file_gets_a_hint_and_results_of_something_else_ar
     assert "line 1 is no result of this command" in run(capsys, *words, "--out", "o.jsonl")[2]
     assert "--trace must be a folder, and 'o.jsonl' is a file" in run(capsys, *words, "--trace", "o.jsonl")[2]
     assert (tmp_path / "o.jsonl").read_text() == '{"name": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["Tom found a _ there."], "prompt 1: one underscore is text, a blank has two or more: __\n"),
+        (["Tom", "A _", "(_)."], "prompt 2 (and 1 more): one underscore is text"),
+        (["A __ b, snake_case, _x, y_, a \\_ and ___"], ""),
+        (["A _", "--no-blanks"], ""),
+    ],
+)
+def test_one_underscore_alone_is_said_to_be_no_blank(capsys, monkeypatch, words, said):
+    monkeypatch.setattr(loading, "load", create_autospec(loading.load, side_effect=ValueError("no such model")))
+    err = run(capsys, "decode", *words)[2]
+    assert err.startswith(f"surelock: {said}") and ("underscore" in err) == bool(said)
 
 
 def test_generate_in_batches_writes_what_it_writes_at_once_and_shows_its_progress(stories, monkeypatch):

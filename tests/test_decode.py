@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from surelock import (
     LanguageModel,
     LockByAge,
     LockRule,
+    LowConfidence,
     Margin,
     NonFiniteLogits,
     Random,
@@ -122,13 +123,56 @@ def test_non_finite_logits_of_a_later_step_name_it(lm: LanguageModel, value: flo
 
 
 @pytest.mark.parametrize(
+    ("base", "method", "said"),
+    [
+        (surelock.ComputeRule, "rows", "rule `wrong` failed in step 2: IndexError: index 0 is out of bounds"),
+        (surelock.LockingRule, "after", "rule `wrong` failed in step 2: IndexError: index 0"),
+        (surelock.ComputeRule, "watches", "rule `wrong` failed in step 2"),
+        (surelock.UnmaskPolicy, "commits", "policy `wrong` failed in step 2"),
+        (surelock.UnmaskPolicy, "takes_back", "policy `wrong` failed in step 2"),
+    ],
+)
+@pytest.mark.parametrize("returns", [False, True])
+def test_what_a_rule_raises_is_said_with_its_name_and_step(
+    lm: LanguageModel, base: Any, method: str, said: str, returns: bool
+) -> None:
+    """Also where it returns what is none of its answers."""
+
+    def fails(self: Any, state: Any, *more: Any) -> Any:
+        if state.step < 2:
+            return getattr(LowConfidence if base is surelock.UnmaskPolicy else base, method)(self, state, *more)
+        return None if returns else np.empty(0)[0]
+
+    def commits(self: Any, candidates: Any) -> Any:
+        if candidates.state.step < 2:
+            return LowConfidence.commits(self, candidates)
+        return None if returns else np.empty(0)[0]
+
+    def after(self: Any, state: Any, reading: Any) -> Any:
+        return fails(self, state, reading) if state.step == 2 else surelock.Changes()
+
+    own = {"commits": commits, "after": after}.get(method, fails)
+    bases = (LowConfidence,) if base is surelock.UnmaskPolicy else (base,)
+    wrong = dataclass(frozen=True)(type("Wrong", bases, {"kind": "wrong", "__module__": __name__, method: own}))
+    chosen = {"unmask" if base is surelock.UnmaskPolicy else "compute": wrong()}
+    steps = surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), **chosen)
+    with pytest.raises(ValueError, match=said.partition(":")[0] if returns else said) as raised:
+        list(steps)
+    assert steps.run.next_step == 2 and (returns or isinstance(raised.value.__cause__, IndexError))
+    if base is surelock.ComputeRule:
+        with pytest.raises(ValueError, match="rule `wrong` failed"):
+            list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), compute=LockRule() & wrong()))
+
+
+@pytest.mark.parametrize(
     ("prompts", "words"),
     [
-        ([[5], []], "prompt 1 is empty"), ([], "at least one"), ("a text", "prompts must be a list"),
-        ([5, 6], "prompts must be a list"), (None, "prompts must be a list"), ([[5], [41]], "prompt 1 .*0 to 40"),
-        ([[-1]], "prompt 0 .*0 to 40"),
-        ([[5] * 52, [5] * 53], "prompt 1 has 53 tokens.* 12 .*64"), (["text"], "no tokenizer"),
-        ([[5.5]], "prompt 0"), ([[5], ["6"]], "prompt 1"),
+        ([[5], []], "prompt 2 is empty"), ([], "at least one"), ("a text", "no tokenizer"),
+        ([5, 6], "prompts must be a text, or a list"), (None, "prompts must be a text, or a list"),
+        ([[5], [41]], "prompt 2 .*0 to 40"),
+        ([[-1]], "prompt 1 .*0 to 40"),
+        ([[5] * 52, [5] * 53], "prompt 2 has 53 tokens.* 12 .*64"), (["text"], "no tokenizer"),
+        ([[5.5]], "prompt 1"), ([[5], ["6"]], "prompt 2"),
     ],
 )  # fmt: skip
 def test_prompts_that_cannot_be_continued(lm: LanguageModel, prompts: Any, words: str) -> None:

@@ -12,21 +12,25 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
+from gradio_client import Client
 from huggingface_hub import metadata_load
 from lm_eval._cli import HarnessCLI
 from packaging.requirements import Requirement
 from test_javascript import ROOT
 
+import surelock
 from surelock.__main__ import _parser, main
 from surelock.decoding.rules import COMPUTE, UNMASK
 from surelock.decoding.spelling import flat_settings
+from surelock.decoding.step import Reading
 from surelock.decoding.unmasking import Replay
 from surelock.harness.model import SureLockLM
 from surelock.model.language_model import LanguageModel
 from surelock.research.cli import EXPERIMENTS, with_data
 from surelock.ui.launch import parser
-from tests.browser.server import App
+from tests.browser.server import App, serve, wait_for_model
 from tests.soak.__main__ import parser as soak_parser
 from tests.waiting import HANGS
 
@@ -78,7 +82,7 @@ def test_each_experiment_has_its_command_for_llada() -> None:
     for command in re.findall(r"`surelock (experiment [^`]*)`", text):
         for name, value in variables.items():
             command = command.replace(f"${name}", value)
-        if "--list" not in command:
+        if "--list" not in command and "--recorded" not in command:
             arguments = _parser().parse_args(command.split())
             named.add(arguments.name)
             data = {source.partition("=")[0]: Path() for source in arguments.data}
@@ -95,7 +99,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     sys.modules.pop("my_rules", None)
-    COMPUTE.pop("my_rules:NowAndThen", None)
+    COMPUTE.pop("my_rules:StableArgmax", None)
     flat_settings.cache_clear()
 
 
@@ -118,7 +122,7 @@ def test_harness_commands(command: list[str], stories: LanguageModel, folder: Pa
     assert given.model == "surelock" and named.pop("pretrained", "stories")
     decoder = SureLockLM(stories, **named).decoder_for({})
     assert decoder.settings.gen_length == named["gen_length"]
-    assert decoder.compute.kind == ("now_and_then" if "my_rules" in str(named) else "lock")
+    assert decoder.compute.kind == ("stable_argmax" if "my_rules" in str(named) else "lock")
 
 
 PROGRAMS = blocks("python", README) + blocks("python", TEXTS["api.md"])
@@ -144,14 +148,53 @@ def test_curl_commands(app: App) -> None:
     assert last[0]["done"] and last[0]["steps"] == 16
 
 
-def test_the_guides_rule_computes_what_it_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_guides_rule_locks_what_it_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the likeliest tokens that an observed run reports; nothing is locked otherwise where nothing is observed."""
     (folder / "guide.py").write_text(GUIDE, "utf-8")
-    steps = runpy.run_path(str(folder / "guide.py"))["steps"]
+    made = runpy.run_path(str(folder / "guide.py"))
     printed = re.fullmatch(r"(\d+) rows, (\S+) nats\n", capsys.readouterr().out)
     assert printed and float(printed[2]) > 0
-    prompt = steps[0].tokens.shape[1] - 32
-    masked_before = range(32, 0, -1)  # one is written in each step
-    assert int(printed[1]) == sum(prompt + 32 if step % 4 == 0 else masked for step, masked in enumerate(masked_before))
+    rule, settings = made["StableArgmax"](3), made["settings"]
+    observed = list(surelock.decode(made["lm"], ["Tom found a key. He"], settings, compute=rule, top_k=1))
+    rows, masked, streaks = 0, ~observed[0].given[0], [[] for _ in observed[0].given[0]]
+    for step, plain in zip(observed, made["steps"], strict=True):
+        locks = []
+        for position in np.flatnonzero(step.computed[0]).tolist():
+            streaks[position].append(int(step.top_ids[0, position, 0]))
+            stands = len(streaks[position]) >= 3 and len(set(streaks[position][-3:])) == 1
+            if stands and not masked[position]:
+                locks.append(position)
+        assert np.flatnonzero(step.newly_locked[0]).tolist() == locks
+        assert np.array_equal(step.newly_locked, plain.newly_locked)
+        rows, masked = rows + int(plain.computed.sum()), step.masked[0]
+    assert rows == int(printed[1]) and observed[-1].locked.sum() > 20
+
+
+def test_the_guides_rule_is_named_in_decode(folder: Path, stories: LanguageModel) -> None:
+    """Of a server with the guide's command, by a client; the answer is what the library writes."""
+    (command,) = [each for each in starting("python", "app.py") if "my_rules:StableArgmax" in each]
+    command[:2] = [sys.executable, str(ROOT / "app.py")]
+    with serve(command=command, cwd=folder, log=folder / "log") as app:
+        wait_for_model(app)
+        client = Client(app.url, verbose=False)
+        how = {"compute": "my_rules:StableArgmax", "stable_steps": 4, "gen_length": 32, "trace": True}
+        *_, last = client.submit(prompt="Tom found a key. He", **how, api_name="/decode")
+    assert last["trace"]["header"]["lanes"][0]["compute"] == {"kind": "my_rules:StableArgmax", "stable_steps": 4}
+    rule = runpy.run_path(str(folder / "my_rules.py"))["StableArgmax"](4)
+    decoder = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=32), compute=rule)
+    *_, step = surelock.decode(stories, "Tom found a key. He", **decoder.keywords())
+    assert last["texts"] == [stories.decode(step.tokens[0].tolist())[len("Tom found a key. He") :]]
+    assert last["locked"] == [int(step.locked.sum())] and step.locked.sum() > 20
+
+
+def test_the_api_page_lists_every_field_that_a_rule_sees(lm: LanguageModel) -> None:
+    section = TEXTS["api.md"].split("## What a rule sees")[1].split("\n## ")[0]
+    named = set(re.findall(r"`(\w+)[`(]", section))
+    run = surelock.decode(lm, [[5, 6]], surelock.DecodeSettings(gen_length=8)).run
+    for each in (run.state, run.canvas, run.schedule):
+        assert {name for name in vars(each) if not name.startswith("_")} <= named
+    assert {each.name for each in fields(Reading) if not each.name.startswith("_")} | {"likeliest"} <= named
+    assert {"LockingRule", "ComputeRule", "Changes"} <= set(re.findall(r"`surelock\.(\w+)", section))
 
 
 def test_the_table_of_choices_names_rules_and_policies_with_their_settings() -> None:

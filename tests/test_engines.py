@@ -4,7 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -139,6 +139,48 @@ def test_a_probe_of_a_shifted_network_changes_no_hidden_state(engines, length: i
     first, second = (run_library(model, case) for model in engines["dream"][1:])
     assert any(step.probed.any() for step in first)
     assert first_difference(first, second) is None
+
+
+@pytest.mark.parametrize("unlock", [None, surelock.UnlockRule(period=2, budget=3)])
+@pytest.mark.parametrize("kind", ["llada", "lfm2", "dream"])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_rule_sees_the_likeliest_token_of_what_it_watches(
+    engines, monkeypatch: pytest.MonkeyPatch, which: int, kind: str, unlock: surelock.UnlockRule | None
+) -> None:
+    """That of the largest of the likely tokens which an observed run reports, also of probed rows, and in an engine
+    that reads few rows at once.
+    """
+    seen: list[Any] = []
+
+    @dataclass(frozen=True)
+    class Watching(surelock.LockRule):
+        def watches(self, state: Any, slots: Any) -> Any:
+            found = surelock.LockRule.watches(self, state, slots)
+            seen.append(found[0])
+            return found
+
+        def after(self, state: Any, reading: Any) -> surelock.Changes:
+            watches = seen.pop()
+            seen.append(reading.likeliest)
+            assert (reading.likeliest[~watches] == -1).all()
+            unwatched.append(int((~watches).sum()))
+            if reading.top_ids.size:
+                assert np.array_equal(reading.likeliest[watches], reading.top_ids[watches, 0])
+                probes.append(int(reading.probed.sum()))
+            return surelock.LockRule.after(self, state, reading)
+
+    lm, probes, unwatched = engines[kind][which].lm, [], []
+    if kind == "lfm2":
+        monkeypatch.setattr(lm.engine, "_rows", 5, raising=False)
+    settings = surelock.DecodeSettings(gen_length=12, block_length=4)
+    rule = Watching(epsilon=0.5, percentile=None, unlock=unlock)
+    runs = []
+    for top_k in (2, 0):
+        list(surelock.decode(lm, [[5, 6, 5], [9]], settings, compute=rule, top_k=top_k))
+        runs.append(seen.copy())
+        seen.clear()
+    assert all(np.array_equal(a, b) for a, b in zip(*runs, strict=True))
+    assert len(probes) == 12 and bool(sum(probes)) == bool(unlock) == (not sum(unwatched))
 
 
 @pytest.mark.parametrize("size", [0, 1, 2])

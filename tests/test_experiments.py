@@ -5,10 +5,12 @@ import errno
 import json
 import lzma
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from checkpoints import write_llada
@@ -20,6 +22,7 @@ from surelock.research.cli import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("cells.jsonl", "table.csv", "table.md")
+FIGURES = ("figure.html", "figure.svg")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,8 @@ def test_every_experiment_leaves_a_table(name, tmp_path, capsys, small_judge):
     assert quick(name, tmp_path, *["--judge", str(small_judge)] * texts) == 0
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["experiment"] == name
-    assert {file.name for file in (tmp_path / name).iterdir()} == {*FILES, *[f"judge-{small_judge.name}"] * texts}
+    judged, drawn = [f"judge-{small_judge.name}"] * texts, FIGURES * (name in ("dynamics", "runtime"))
+    assert {file.name for file in (tmp_path / name).iterdir()} == {*FILES, *judged, *drawn}
     for file in (tmp_path / name).rglob("table.csv"):
         header, *rows = csv.reader(file.read_text().splitlines())
         assert rows and all(len(row) == len(header) for row in rows)
@@ -65,6 +69,48 @@ def test_an_interrupted_experiment_goes_on_to_the_same_table(flops, broken):
     assert quick("flops", broken) == 0
     assert (broken / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
     assert (broken / "flops" / "cells.jsonl").read_bytes().splitlines()[:2] == before
+
+
+def test_what_is_left_and_how_long_it_takes_is_said_also_to_a_file(flops, broken, capsys):
+    assert quick("flops", broken) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("surelock: ")]
+    left = len((flops / "cells.jsonl").read_bytes().splitlines()) - 2
+    assert re.fullmatch(
+        rf"surelock: {left} cells are to be measured, 2 are finished; 2 of these took \d+ s, .* about \d+ s", told[0]
+    )
+    assert len(told) == 1 + left
+    assert re.fullmatch(rf"surelock: cell 1 of {left} \(.*\) took \S+ s, about \d+ s are left", told[1])
+
+
+def test_cells_are_selected_by_name(tmp_path, capsys):
+    assert quick("flops", tmp_path, "--cell", "epsilon=0.05") == 0
+    cells = [json.loads(line)["cell"] for line in (tmp_path / "flops" / "cells.jsonl").read_text().splitlines()]
+    assert cells == [cell for cell in EXPERIMENTS["flops"].grids["quick"] if cell["epsilon"] == 0.05]
+    assert "--cell epsilon=0.05" in (tmp_path / "flops" / "table.md").read_text()
+    capsys.readouterr()
+    for flag, said in (
+        ("epsilon=7", "--cell: no cell of this experiment and preset has epsilon=7: epsilon of"),
+        ("size=7", "--cell must be NAME=VALUE with a name of source, prompts"),
+    ):
+        assert quick("flops", tmp_path, "--cell", flag) == 2
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["dynamics", "runtime"])
+def test_a_figure_is_drawn_of_the_committed_cells(name, tmp_path, capsys):
+    assert main(["experiment", name, "--recorded", "--out", str(tmp_path)]) == 0
+    made, kept = tmp_path / "recorded" / name, ROOT / "assets" / "results" / name
+    assert (made / "table.csv").read_bytes() == (kept / "table.csv").read_bytes()
+    svg = ElementTree.parse(made / "figure.svg").getroot()
+    titles = [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
+    records = list(runner.finished(kept).values())
+    panels = EXPERIMENTS[name].panels(records)
+    assert len(list(svg.iter("{http://www.w3.org/2000/svg}g"))) == len(panels)
+    assert {panel.title for panel in panels} <= set(titles)
+    assert {line.name for panel in panels for line in panel.lines} <= set(titles)
+    assert "Plotly.newPlot" in (made / "figure.html").read_text()
+    assert main(["experiment", name, "--recorded", "--cell", "gen_length=64", "--out", str(tmp_path)]) == 0
+    assert "N = 256" not in (made / "figure.svg").read_text()
 
 
 def test_records_of_another_setup_are_kept_and_not_counted(flops, tmp_path):
@@ -87,7 +133,10 @@ def test_packed_cells_are_read_and_merged_into(flops, broken):
     plain.unlink()
     assert quick("flops", broken) == 0
     assert (broken / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
-    assert not plain.exists() and lzma.decompress(packed.read_bytes()) == (flops / "cells.jsonl").read_bytes()
+    assert not plain.exists()
+    both = [lzma.decompress(packed.read_bytes()), (flops / "cells.jsonl").read_bytes()]
+    merged, measured = ([json.loads(line) | {"seconds": 0} for line in lines.splitlines()] for lines in both)
+    assert merged == measured
     packed.write_bytes(packed.read_bytes()[:-9])
     with pytest.raises(ValueError, match=f"{packed} cannot be unpacked"):
         runner.finished(broken / "flops")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import surelock
 from surelock import DecodeSettings, LockRule, Replay
-from surelock.__main__ import main
+from surelock.__main__ import _parser, main
 from surelock.config import LLADA_8B
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.recommended import recommended
@@ -311,7 +311,9 @@ def test_the_parts_of_bench_gpu_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureF
     flags = ["--shape", "tiny", "--device", "cpu", "--size", "16x2", "--repeats", "2", "--run-steps", "16"]
     assert main(["bench", "gpu", *flags, "--out", str(tmp_path)]) == 0
     lines = [json.loads(line) for line in (tmp_path / "gpu.jsonl").read_text().splitlines()]
-    assert json.loads(capsys.readouterr().out)["parts"] == len(lines)
+    *printed, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert printed == lines and last["parts"] == len(lines)
+    assert _parser().parse_args(["bench", "gpu"]).out is None, "only what is named is written"
     names = [f"{kind} 16x2 {rows}" for rows in ("unlocked", "half locked") for kind in ("kernels", "step")]
     assert [line["part"].removesuffix(" plain") for line in lines] == [*names, "run 16x2", "rounding"]
     assert not any("failed" in line for line in lines)

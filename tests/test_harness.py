@@ -90,8 +90,8 @@ def test_ten_problems_are_answered_as_a_direct_call_answers_them(
     samples = found["samples"]["gsm8k_ten"]
     prompts = [f"Question: {each['doc']['question']}\nAnswer:" for each in samples]
     settings = surelock.DecodeSettings(**{"gen_length": 32, "block_length": 32} | changes)
-    rule = surelock.LockRule(epsilon=5e-3, percentile=20.0)
-    direct = surelock.generate(lm, prompts, settings, compute=rule)
+    rule, policy = surelock.LockRule(epsilon=5e-3, percentile=20.0), surelock.LowConfidence()
+    direct = surelock.generate(lm, prompts, settings, compute=rule, unmask=policy)
     assert len(samples) == 10 and [each["resps"][0][0] for each in samples] == [
         text.split("Question:")[0] for text in direct
     ]
@@ -320,8 +320,9 @@ def test_what_is_no_number_is_no_likelihood(stories: surelock.LanguageModel, mon
 
 def test_greedy_decoding_begins_a_text_without_a_context_as_well(stories: surelock.LanguageModel) -> None:
     model = SureLockLM(stories, draws=2)
-    masks = [stories.mask_id] * 3
-    *_, final = surelock.decode(stories, [masks], surelock.DecodeSettings(gen_length=0), compute=surelock.Everything())
+    masks, settings = [stories.mask_id] * 3, surelock.DecodeSettings(gen_length=0)
+    greedy: Any = {"compute": surelock.Everything(), "unmask": surelock.LowConfidence()}
+    *_, final = surelock.decode(stories, [masks], settings, **greedy)
     written = final.tokens[0].tolist()
     assert model._is_greedy([], written)
     assert not model._is_greedy([], [*written[:2], written[2] + 1])
@@ -330,7 +331,8 @@ def test_greedy_decoding_begins_a_text_without_a_context_as_well(stories: surelo
 def test_it_says_whether_greedy_decoding_writes_it(stories: surelock.LanguageModel) -> None:
     model = SureLockLM(stories, draws=2)
     settings = surelock.DecodeSettings(gen_length=5)
-    (own,) = surelock.generate(stories, [STORY], settings, compute=surelock.Everything())
+    greedy: Any = {"compute": surelock.Everything(), "unmask": surelock.LowConfidence()}
+    (own,) = surelock.generate(stories, [STORY], settings, **greedy)
     asked = requests("loglikelihood", (STORY, own), (STORY, " dog named Tim who"))
     assert [greedy for _, greedy in model.loglikelihood(asked, disable_tqdm=True)] == [True, False]
     model.check_greedy = False

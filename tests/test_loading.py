@@ -366,6 +366,7 @@ def test_rotary_embeddings_are_not_scaled_and_their_base_stands_inside_or_outsid
         ("LLaDAMoEModelLM", "llada", ["LLaDAMoEModelLM", "mixture of experts"]),
         ("SomethingOfTheirOwn", "qwen3", ["unknown", "Something"]),  # as Efficient-DLM: its model_type is Qwen3's
         ("DiffusionGemmaForBlockDiffusion", "diffusion_gemma", ["no mask token"]),
+        ("LlamaForCausalLM", "llama", ["LlamaForCausalLM is by its name a causal model", "LLaDAModelLM"]),
         (None, "gpt2", ["architecture gpt2", "LLaDAModelLM", "Qwen3ForCausalLM"]), (None, None, ["architecture none"]),
     ],
 )  # fmt: skip
@@ -374,6 +375,17 @@ def test_what_would_be_mistaken_is_refused_by_its_architecture(
 ) -> None:
     edit_json(llada / "config.json", architectures=architecture and [architecture], model_type=model_type)
     refuses(llada, *words)
+
+
+def test_a_causal_qwen3_is_refused_and_its_mask_says_that_it_is_a_diffusion_model(tmp_path: Path) -> None:
+    """Its tokenizer may have a mask: that of a causal model may, too."""
+    write_qwen3(tmp_path, **QWEN3)
+    write_tokenizer(tmp_path)
+    for architectures in (["Qwen3ForCausalLM"], None):
+        edit_json(tmp_path / "config.json", architectures=architectures, mask_token_id=None)
+        refuses(tmp_path, "Qwen3ForCausalLM is a causal model", "has a mask_token_id in config.json")
+        edit_json(tmp_path / "config.json", mask_token_id=1)
+        assert load(tmp_path).mask_id == 1
 
 
 @pytest.mark.parametrize(
@@ -425,6 +437,35 @@ def test_mask_tokens_that_disagree_are_refused(tmp_path: Path) -> None:
     write_tokenizer(tmp_path / "llada")
     edit_json(tmp_path / "llada" / "config.json", mask_token_id=2)
     refuses(tmp_path / "llada", "2 by config.json", "1 by the tokenizer")
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ({"mask_token_id": 4}, "config.json's mask_token_id is 4, which is the text 'a' in the tokenizer"),
+        ({"eos_token_id": 5}, "config.json's eos_token_id is 5, which is the text 'b' in the tokenizer"),
+        ({"eos_token_id": [0, 40]}, "config.json's eos_token_id is 40, which is no piece in the tokenizer"),
+        ({"mask_token_id": 40, "eos_token_id": [0, 3]}, ""),  # a row that the tokenizer has no piece for
+    ],
+)
+def test_a_mask_and_an_end_are_no_text_of_the_tokenizer(llada: Path, ids: dict[str, Any], said: str) -> None:
+    """The network has 41 rows, the tokenizer 9 pieces, as where an embedding is padded."""
+    write_tokenizer(llada)
+    edit_json(llada / "tokenizer_config.json", mask_token=None)
+    edit_json(llada / "config.json", **ids)
+    if said:
+        refuses(llada, said, "they belong to two models", "--tokenizer")
+    else:
+        assert load(llada).mask_id == 40
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_tokenizer_of_more_pieces_than_the_network_embeds_is_refused(tmp_path: Path, named: bool) -> None:
+    write_llada(tmp_path / "model", **TINY | {"vocab": 8})
+    words = tmp_path / ("words" if named else "model")
+    write_tokenizer(words)
+    said = "9 pieces with ids up to 8, and the network embeds the ids up to 7; they belong to two models"
+    refuses(tmp_path / "model", str(words), said, **({"tokenizer": words} if named else {}))
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ def test_it_decodes_as_the_checkout_does(commands: Path, tmp_path: Path) -> None
     same = subprocess.run(here, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert json.loads(done.stdout.splitlines()[-1])["text"] == json.loads(same.splitlines()[-1])["text"]
     assert run(commands, tmp_path, "--version").stdout == f"surelock {surelock.__version__}\n"
+    listed = run(commands, tmp_path, "--help").stdout + run(commands, tmp_path, "bench", "--help").stdout
+    assert "decode" in listed and not any(name in listed for name in ("experiment", "train", "llada", "gpu"))
     research = run(commands, tmp_path, "bench", "llada")
     where = "run `python -m surelock bench llada` in a clone of the repository"
     sentence = f"surelock: `surelock bench llada` is research, which is not installed: {where}\n"

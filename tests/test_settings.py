@@ -2,13 +2,16 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
+import surelock
 from surelock import (
     BlockCache,
     BudgetRule,
@@ -401,3 +404,63 @@ def test_a_typed_rule_is_held_and_not_run(lm: LanguageModel) -> None:
         list(decode(lm, [[3, 4]], DecodeSettings(gen_length=4), compute=rule))
     with pytest.raises(ValueError, match="compute must be one of everything"):
         read_decoder({"compute": "own"})
+
+
+def test_what_is_not_passed_is_what_the_model_recommends(stories: surelock.LanguageModel) -> None:
+    text = "Tom found a __ in the garden."
+    usual = recommended(stories.generation, {"gen_length": 8})
+    (wanted,) = surelock.generate(stories, [stories.encode(text, blanks=True)], **usual.keywords())
+    assert surelock.generate(stories, text, gen_length=8) == wanted
+    assert surelock.generate(stories, [text], gen_length=8) == [wanted]
+    changed = replace(stories, generation={**stories.generation})
+    changed.recommended["unmask"] = "margin"
+    assert surelock.decode(changed, text, gen_length=8).run.policy == surelock.Margin()
+    assert surelock.decode(stories, text, gen_length=8).run.policy == usual.unmask
+
+
+@pytest.mark.parametrize(
+    ("passed", "expected"),
+    [
+        ({"settings": DecodeSettings(gen_length=8)}, {"settings": DecodeSettings(gen_length=8)}),
+        (
+            {"settings": DecodeSettings(gen_length=8, temperature=1.0), "temperature": 0.25},
+            {"settings": DecodeSettings(gen_length=8, temperature=0.25)},
+        ),
+        ({"compute": LockByAge(3), "gen_length": 8}, {"compute": LockByAge(3)}),
+        ({"compute": LockRule(epsilon=1e-2), "percentile": 50}, {"compute": LockRule(epsilon=1e-2, percentile=50)}),
+        ({"compute": LockRule(), "unlock_period": 4}, {"compute": LockRule(unlock=UnlockRule(period=4))}),
+        ({"compute": LockRule(percentile=None), "epsilon": 1}, {"compute": LockRule(epsilon=1, percentile=None)}),
+        ({"compute": LockRule(unlock=UnlockRule()), "unlock": False}, {"compute": LockRule()}),
+        (
+            {"compute": LockRule() & SelectRule(0.4), "epsilon": 1.0},
+            {"compute": LockRule(epsilon=1.0) & SelectRule(0.4)},
+        ),
+        ({"unmask": surelock.Threshold(0.5), "threshold": 0.7}, {"unmask": surelock.Threshold(0.7)}),
+        ({"epsilon": 0.25}, {"compute": LockRule(epsilon=0.25)}),
+    ],
+)
+def test_what_is_passed_means_itself_and_keywords_override_singly(
+    stories: surelock.LanguageModel, passed: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    run = surelock.decode(stories, [[5, 6]], **passed).run
+    found = {"settings": run.settings, "compute": run.compute, "unmask": run.policy}
+    usual = recommended(stories.generation, {"gen_length": 8} if "gen_length" in passed else {})
+    assert found == {"settings": usual.settings, "compute": usual.compute, "unmask": usual.unmask} | expected
+
+
+@pytest.mark.parametrize(
+    ("passed", "said"),
+    [
+        ({"temprature": 1}, "temprature is no setting: did you mean 'temperature'?"),
+        ({"compute": surelock.Everything(), "epsilon": 1e-3}, "epsilon is a setting of compute 'lock', which was not"),
+        ({"age": 3}, "age is a setting of compute 'age', which was not chosen"),
+        ({"compute": "lock"}, "compute must be a ComputeRule or None, not 'lock'"),
+        ({"settings": {"gen_length": 8}}, "settings must be a DecodeSettings or None"),
+        ({"gen_length": "many"}, "gen_length must be a whole number"),
+    ],
+)
+def test_a_wrong_argument_is_refused_in_a_sentence(
+    stories: surelock.LanguageModel, passed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        surelock.generate(stories, "Tom", **passed)

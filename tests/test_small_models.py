@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import LFM2_TOKENS, write_lfm2_model, write_mdlm_model, write_words
+from checkpoints import write_lfm2_model, write_mdlm_model
 from safetensors.torch import load_file, save_file
 from test_adapter import llada_loop
 
@@ -82,13 +82,8 @@ def test_mdlm_takes_gpt2s_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (settings.gen_length, settings.temperature) == (256, 0.8)
     with warnings.catch_warnings(action="error"):
         assert surelock.load(path, tokenizer="").tokenizer is None
-    write_words(tmp_path / "large", **LFM2_TOKENS)
-    for name, says in (
-        (tmp_path / "large", "a tokenizer with the id 272, the network has 258"),
-        (path, "holds no tok"),
-    ):
-        with pytest.raises(CheckpointError, match=says):
-            surelock.load(path, tokenizer=name)
+    with pytest.raises(CheckpointError, match="holds no tok"):
+        surelock.load(path, tokenizer=path)
 
 
 def test_the_traps_of_lfm2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

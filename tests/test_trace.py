@@ -11,13 +11,15 @@ import pytest
 from surelock import BlockCache, Decoder, DecodeSettings, Event, Everything, LockByAge, LockRule, Remask, Threshold
 from surelock.decoding.loop import decode
 from surelock.model.language_model import LanguageModel
-from surelock.quality.commit_error import Shadow
+from surelock.quality.commit_error import Shadow, commit_error
 from surelock.trace import format as fmt
+from surelock.trace.figure import figure
 from surelock.trace.format import compact_json
 from surelock.trace.lanes import Lane
 from surelock.trace.pieces import Pieces
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
+from surelock.trace.replay import replay_html
 from surelock.trace.table import positions_of, read_trace, table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -117,7 +119,7 @@ def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[st
         positions = trace.positions[trace.positions.lane == lane.id]
         locked_at, unmasked_at = {}, {}
         run = list(decode(lm, [PROMPT], **lane.decoder.keywords(), top_k=1))
-        told, cells = table(run, lm), table(document).query("sequence == @lane.id")
+        told, cells = table(run, lm), table(document).query("lane == @lane.id")
         for name in ("token", "text", "masked", "computed", "locked", "taken_back"):
             assert told[name].astype(str).tolist() == cells[name].astype(str).tolist(), name
         for step in run:
@@ -199,6 +201,32 @@ def test_pieces_are_text_or_bytes() -> None:
         "45": "#45",
     }
     assert Pieces(None).look_up([1, 2]) == {}
+
+
+def test_a_trace_with_a_rule_that_is_not_imported_is_read(document: dict[str, Any], stories: LanguageModel) -> None:
+    """As in a process that has not imported the rule: tables, figures and replays need none, its decoder does."""
+    plain, kinds = read_trace(document), ["everything", "lock+odd", "odd", "lock"]
+    locks, block = document["header"]["lanes"][1:3]
+    locks["compute"] = {"kind": "both", "lock": locks["compute"], "select": {"kind": "odd", "gap": 3}}
+    block["compute"] = {"kind": "odd", "gap": 3}
+    with pytest.warns(
+        UserWarning, match="of lane 'block' is None: compute must be one of .* not 'odd'; .* is imported"
+    ):
+        trace = read_trace(document)
+    assert trace.lanes["compute"].tolist() == kinds
+    assert [each is None for each in trace.lanes.decoder] == [False, True, True, False]
+    assert trace.positions.equals(plain.positions) and trace.values.equals(plain.values)
+    assert len(table(document)) and figure(document).data and "odd" in replay_html(document)
+    for kind, how in (
+        ("odd", "`import package.module`"),
+        ("my_rules:Odd", "`import my_rules` in Python, `--rules my_rules:Odd`"),
+    ):
+        locks["compute"]["select"]["kind"] = block["compute"]["kind"] = kind
+        with pytest.raises(ValueError, match=f"not '{kind}'; a rule from outside is known once .*: {how}"):
+            commit_error(stories, document)
+    block["compute"] = {"kind": "lock", "epsilon": "x"}
+    with pytest.raises(fmt.TraceError, match="The trace is damaged: epsilon"):
+        read_trace(document)
 
 
 def test_more_records_than_steps_are_refused(document: dict[str, Any]) -> None:

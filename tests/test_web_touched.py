@@ -65,7 +65,7 @@ def test_a_touched_run_is_the_librarys(stories: Any, tmp_path: Path) -> None:
         lists = touched(steps)
         ends = [steps[-1].tokens[0].tolist()]
         for events in lists:
-            found = list(surelock.decode(lm, [prompt], lane.decoder.settings, compute=rule, events=events))
+            found = list(surelock.decode(lm, [prompt], **lane.decoder.keywords() | {"events": events}))
             ends.append(found[-1].tokens[0].tolist())
         expected.append(ends)
         lanes.append({"lane": lane.to_plain(), "touches": [[plain_event(event) for event in each] for each in lists]})

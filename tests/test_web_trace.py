@@ -140,7 +140,8 @@ def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(
         stories = block_causal(stories, tmp_path)
     rule = surelock.LockRule(epsilon=0.3, percentile=percentile, visible_steps=visible)
     settings = surelock.DecodeSettings(gen_length=24, seed=1)
-    *_, half = islice(surelock.decode(stories, [PROMPT], settings, compute=rule), 12)
+    decoder = surelock.Decoder(settings=settings, compute=rule)
+    *_, half = islice(surelock.decode(stories, [PROMPT], **decoder.keywords()), 12)
     prompt = half.tokens.shape[1] - 24
     written = [at for at in range(prompt, prompt + 24) if not half.masked[0, at]]
     events = [surelock.Event(12, "mask", at) for at in written[::3]]

@@ -86,9 +86,8 @@ def test_a_run_in_a_worker_is_the_run_here(use: Use, stories: surelock.LanguageM
     assert first["pausable"] is False and last == {**last, "end": "finished", "problem": None}
     assert spaces.asked == [gpu_seconds(stories, asked, True)] and spaces.left == 120 - spaces.asked[0]
     *_, answer = called(models, prompt="Tom had a ball", gen_length=6)
-    assert answer["texts"] == surelock.generate(
-        stories, ["Tom had a ball"], surelock.DecodeSettings(gen_length=6), compute=surelock.LockRule()
-    )
+    decoder = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
+    assert answer["texts"] == surelock.generate(stories, ["Tom had a ball"], **decoder.keywords())
 
 
 def test_every_model_is_loaded_before_the_page_opens(

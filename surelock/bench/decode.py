@@ -11,12 +11,13 @@ from dataclasses import replace
 import numpy as np
 from tqdm import tqdm
 
-from surelock.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
+from surelock.bench.subject import add_subject_flags, prompts_for, setup_of, subject
 from surelock.bench.timing import Figures, load_of_cores, summary, timed
 from surelock.decoding.compute import Everything
-from surelock.decoding.decoder import Decoder, read_decoder
-from surelock.decoding.flags import add_choice_flags, read_choices
+from surelock.decoding.decoder import Decoder
+from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.loop import decode
+from surelock.decoding.recommended import recommended
 from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
@@ -24,24 +25,26 @@ from surelock.model.machine import peak_memory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_subject_flags(parser, gen_length=256)
-    add_choice_flags(parser)
+    add_subject_flags(parser)
+    add_decoder_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Figures:
-    """Run the benchmark and return its JSON object. Raises ValueError for flags that cannot be met."""
+    """Run the benchmark and return its JSON object.
+
+    The decoder is the model's recommended one, as of `surelock decode`; flags override it. `settings` names all of it.
+    Raises ValueError for flags that cannot be met.
+    """
     load_at_start = load_of_cores()
     lm, seconds = subject(arguments)
-    given = vars(arguments)
-    locked = read_decoder({**given, **read_choices(given)})
-    settings = locked.settings
+    locked = recommended(lm.generation, given_settings(arguments))
     bench = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked)
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):
         bench.repeat()
     head = {"load": load_at_start, **setup_of(lm), "loading_seconds": seconds, "peak_memory": peak_memory()}
-    kinds = {"compute": locked.compute.kinds, "unmask": locked.unmask.kind}
-    return {"benchmark": "decode", **head, **settings_of(arguments, settings), **kinds, **bench.result()}
+    head |= {"batch": arguments.batch, "repeats": arguments.repeats, "settings": locked.to_plain()}
+    return {"benchmark": "decode", **head, **bench.result()}
 
 
 class Lockstep:
@@ -55,7 +58,7 @@ class Lockstep:
         self.decoders = {"baseline": replace(locked, compute=Everything()), "locked": locked}
         self.steps: dict[str, list[Step]] = {}  # for each sampler, those of the last repeat
         self.seconds: dict[str, list[list[float]]] = defaultdict(list)  # for each sampler [repeats][steps]
-        check(lm, prompts, locked)  # before anything is allocated
+        decode(lm, prompts, **locked.keywords())  # refused before anything is allocated
 
     def repeat(self) -> None:
         runs = {name: decode(self.lm, self.prompts, **each.keywords()) for name, each in self.decoders.items()}
@@ -84,13 +87,13 @@ class Lockstep:
 
     def result(self) -> Figures:
         """Return all figures. Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time."""
-        counter = TotalsCounter(self.lm.config, self.lm.ends)
+        guided = self.decoders["locked"].settings.cfg_scale > 0
+        counter = TotalsCounter(self.lm.config, self.lm.ends, guided=guided)
         for step in self.steps["locked"]:
             counter.add(step)
         totals = counter.totals()
-        costs = {
-            name: getattr(totals, name) for name in ("tokens", "flops_ratio", "active_ratio", "active_ratio_to_eos")
-        }
+        names = ("tokens", "steps", "flops_ratio", "active_ratio", "active_ratio_to_eos")
+        costs = {name: getattr(totals, name) for name in names}
         figures = summary(
             lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ["speedup"]
         )

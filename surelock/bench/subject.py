@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +12,6 @@ import torch
 
 from surelock.bench.random_weights import SHAPES, random_model, write_random
 from surelock.bench.timing import Figures
-from surelock.decoding.decoder import Decoder
-from surelock.decoding.loop import decode
-from surelock.decoding.settings import DecodeSettings
 from surelock.engines.flags import add_model_flags
 from surelock.loading import find_device, load_by, read_dtype
 from surelock.model.language_model import LanguageModel
@@ -30,14 +26,11 @@ OPENINGS = (
 )
 
 
-def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
-    """Add the flags of every benchmark that decodes with one model, or with a shape without weights, and one length."""
+def add_subject_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of every benchmark that decodes with one model, or with a shape without weights."""
     add_model_flags(parser)
     add = parser.add_argument
-    add("--gen-length", type=int, default=gen_length, help="positions to generate (default: %(default)s)")
-    add("--steps", type=int, help="denoising steps (default: gen-length)")
     add("--batch", type=int, default=1, help="sequences decoded together (default: %(default)s)")
-    add("--epsilon", type=float, default=5e-4, help="KL in nats at which a position locks (default: %(default)s)")
     add("--repeats", type=int, default=3, help="runs of each; fewer than 3 tell no ratio (default: %(default)s)")
     add("--threads", type=int, help="CPU threads (default: torch's)")
     add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
@@ -48,7 +41,8 @@ def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
 def subject(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
     """Set the threads of torch, load the model, and return it with the seconds that loading took.
 
-    On a CPU the random weights of a shape are written to files first. Raises ValueError for flags that cannot be met.
+    On a CPU the random weights of a shape are written to files first. A shape recommends no settings. Raises ValueError
+    for flags that cannot be met.
     """
     for name in ("repeats", "batch", "prompt_length"):
         if not 1 <= (value := getattr(arguments, name)) <= MOST:
@@ -68,7 +62,8 @@ def subject(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
             raise ValueError("--shape is computed by engine 'torch' on a GPU: leave --engine onnx out")
         else:
             lm = random_model(shape, device, dtype or torch.bfloat16)
-        return replace(lm, name=shape or lm.name), time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
+        return (lm if shape is None else replace(lm, name=shape, generation={})), seconds
 
 
 def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[list[int]]:
@@ -77,20 +72,6 @@ def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[
         return [lm.encode(OPENINGS[b % len(OPENINGS)]) for b in range(batch)]
     generator = np.random.default_rng(0)
     return generator.integers(2, lm.config.vocab_size, (batch, prompt_length)).tolist()
-
-
-def check(lm: LanguageModel, prompts: list[list[int]], decoder: Decoder) -> None:
-    """Raise ValueError, which counts the prompts from 1, for what the model cannot do."""
-    try:
-        decode(lm, prompts, **decoder.keywords())
-    except ValueError as error:
-        said = re.sub(r"\bprompt (\d+)", lambda found: f"prompt {int(found[1]) + 1}", str(error))
-        raise ValueError(said) from error
-
-
-def settings_of(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
-    given = {name: getattr(arguments, name) for name in ("batch", "epsilon", "repeats")}
-    return {"gen_length": settings.gen_length, "steps": settings.total_steps, **given}
 
 
 def setup_of(lm: LanguageModel) -> Figures:

@@ -42,7 +42,8 @@ def refusal(ratio: float, repeats: Sequence[float]) -> str | None:
         return f"{len(repeats)} of the {LEAST} repeats that a spread takes"
     first, third = quartiles(repeats)
     if third - first > abs(ratio - 1):
-        return f"the quartiles, {first:.3g} and {third:.3g}, lie further apart than {ratio:.3g} from 1"
+        effect = f"the ratio's distance from 1 ({abs(ratio - 1):.3g})"
+        return f"the middle half of the repeats spans {first:.3g} to {third:.3g}, which is more than {effect}"
     return None
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from surelock.config import Shape
 from surelock.decoding.bans import barred, check_vocabulary
 from surelock.decoding.block_causal import BlockCausal
+from surelock.decoding.calls import ask, tell
 from surelock.decoding.events import in_order, refuse_later
 from surelock.decoding.flops import row_flops
 from surelock.decoding.interventions import NOTHING, intervene
@@ -117,8 +118,8 @@ class Run:
             self.blocks.begin_step()
         present = state.alive & ~state.rests
         active = np.flatnonzero(~state.locked & present)  # line 6: A_t. Locked slots are L_t
-        slots = self.compute.rows(state, active)  # SureLock computes A_t, other rules choose among it
         uncached = np.flatnonzero(state.settles | (present & (state.computed_at < 0)))
+        slots = ask(state.step, self.compute.rows, state, active)  # SureLock computes A_t, others choose among it
         if len(uncached) or len(due):
             slots = np.union1d(slots, np.concatenate((uncached, due)))
         tokens = canvas.tokens[slots]  # line 7: X_t. A locked row needs none: its keys and values are cached
@@ -148,14 +149,15 @@ class Run:
         if self.events and not self.observe:  # one may open any row: the rule then goes by the row's last posterior
             every = np.ones(len(slots), dtype=bool)
             return every, every
-        by_rule, compared_by_rule = self.compute.watches(self.state, slots)
-        by_policy, compared_by_policy = self.policy.watches(self.state, slots)
+        state = self.state
+        by_rule, compared_by_rule = ask(state.step, self.compute.watches, state, slots)
+        by_policy, compared_by_policy = ask(state.step, self.policy.watches, state, slots)
         return by_rule | by_policy, compared_by_rule | compared_by_policy
 
     def _choice(self, slots: Slots) -> Choice:
         """Which rows may be committed, and how the engine chooses their tokens."""
         settings, policy, schedule = self.settings, self.policy, self.schedule
-        rows = policy.chooses(self.state, slots)
+        rows = ask(self.state.step, policy.chooses, self.state, slots)
         candidates = slots[rows]
         scored = policy.scores == "noise"
         drawn = settings.temperature > 0 or scored
@@ -194,7 +196,7 @@ class Run:
         state.kl[active] = reading.kl[computed]  # line 19: D_t
         state.computed_at[active] = state.step
         state.probed_at[plan.slots[plan.probed]] = state.step
-        changes = self.compute.after(state, reading)  # lines 20 to 23: F_t. The rule sees the canvas after the commit
+        changes = ask(state.step, self.compute.after, state, reading)  # lines 20 to 23: F_t, after the commit
         locked = changes.locked[~state.locked[changes.locked]]  # a rule may name any
         state.lock(locked)  # lines 22, 24 and 25: what the row has in the cache stays there
         if len(changes.unlocked):  # the paper's appendix
@@ -211,7 +213,7 @@ class Run:
         choosers = plan.slots[plan.choice.rows]
         draws = plan.choice.draws
         score = draws.scores() if draws is not None and draws.scored else reading.score
-        policy.prepare(state, reading)
+        tell(state.step, policy.prepare, state, reading)
         state.measures = {name: np.full(self.canvas.total, np.nan) for name in reading.measures}
         for name, values in reading.measures.items():
             state.measures[name][choosers] = values
@@ -224,7 +226,8 @@ class Run:
             ranked = ranked[state.open[choosers[part]][ranked]]
             quota = int(schedule.quota[b])
             each = choosers[part], reading.tokens[part], score[part], late[part]
-            slots, tokens = policy.commits(Candidates(state, b, *each, ranked, quota))
+            candidates = Candidates(state, b, *each, ranked, quota)
+            slots, tokens = ask(state.step, policy.commits, candidates)
             scores = score[np.searchsorted(choosers, slots)] if policy.scores else np.nan
             state.commit(slots, tokens, scores)
             schedule.advance(b, len(slots))

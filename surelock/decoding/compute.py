@@ -24,6 +24,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surelock.decoding.calls import ask
 from surelock.decoding.settings import Described, setting
 from surelock.decoding.state import NONE, Slots, State
 from surelock.decoding.step import Flags, Reading
@@ -356,11 +357,13 @@ class Both(ComputeRule):
         return self.lock.measures + self.select.measures
 
     def rows(self, state: State, active: Slots) -> Slots:
-        return self.lock.rows(state, self.select.rows(state, active))
+        selected = ask(state.step, self.select.rows, state, active)
+        return ask(state.step, self.lock.rows, state, selected)
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
-        (watched, compared), (more, too) = self.lock.watches(state, slots), self.select.watches(state, slots)
+        watched, compared = ask(state.step, self.lock.watches, state, slots)
+        more, too = ask(state.step, self.select.watches, state, slots)
         return watched | more, compared | too
 
     def after(self, state: State, reading: Reading) -> Changes:
-        return self.lock.after(state, reading)
+        return ask(state.step, self.lock.after, state, reading)

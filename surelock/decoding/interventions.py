@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from surelock.decoding.calls import ask
 from surelock.decoding.events import Event, apply
 from surelock.decoding.state import NONE, Slots
 
@@ -34,7 +35,7 @@ def intervene(run: Run) -> Interventions:
     due = [event for event in run.events if event.step == run.state.step]
     done = _apply(run, due) if due else NOTHING
     running = np.flatnonzero(run.schedule.running).tolist()
-    slots = np.concatenate([run.policy.takes_back(run.state, b) for b in running])
+    slots = np.concatenate([ask(run.state.step, run.policy.takes_back, run.state, b) for b in running])
     if not len(slots):
         return done
     run.state.mask(slots)  # each starts anew

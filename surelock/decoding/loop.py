@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from tqdm import tqdm
 
 from surelock.decoding.algorithm import Run
+from surelock.decoding.arguments import decoder_of
 from surelock.decoding.compute import ComputeRule
-from surelock.decoding.decoder import Decoder
 from surelock.decoding.ends import written
 from surelock.decoding.events import Event
 from surelock.decoding.settings import DecodeSettings
@@ -25,13 +25,12 @@ from surelock.errors import shown
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
 
-
-_USUAL = Decoder()
+Prompts = str | Sequence[str] | Sequence[Sequence[int]]
 
 
 def decode(
     lm: LanguageModel,
-    prompts: Sequence[str] | Sequence[Sequence[int]],
+    prompts: Prompts,
     settings: DecodeSettings | None = None,
     *,
     compute: ComputeRule | None = None,
@@ -40,20 +39,28 @@ def decode(
     observe: bool = False,
     top_k: int = 0,
     keep_logits: bool = False,
+    blanks: bool = True,
+    **given: Any,
 ) -> Steps:
     """Decode a batch of prompts (Algorithm 1). Yields one `Step` for each denoising step.
 
     lm: the model, from `surelock.load`.
-    prompts: texts or lists of token ids, in which `lm.mask_id` may stand anywhere: what is masked is written.
-    settings: lengths, steps, temperature, seed. Default: `DecodeSettings()`.
-    compute: which rows a step computes (default: `LockRule()`). `Everything()` is LLaDA's sampler.
-    unmask: which masked positions a step commits (default: `LowConfidence()`).
+    prompts: a text, or texts or lists of token ids, in which `lm.mask_id` may stand anywhere: what is masked is
+    written.
+    settings: lengths, steps, temperature, seed.
+    compute: which rows a step computes. `Everything()` is LLaDA's sampler.
+    unmask: which masked positions a step commits.
     events: interventions, each applied before the step that it names.
     observe: report confidence and step-wise KL of every computed row. This changes no decision. Without it a step reads
     only the posteriors that a rule watches or a candidate token is chosen from; for the other rows the
     last layer computes only keys and values, except in a shifted network.
     top_k: report the `top_k` most likely tokens of each computed row. Above 0 it implies `observe`.
     keep_logits: report the logits of committed positions, which `surelock.commit_error` needs.
+    blanks: two or more underscores in a text are as many masks, see `LanguageModel.encode`.
+    given: single settings by the names of flags, such as gen_length=64 and epsilon=1e-3.
+
+    `lm.recommended` stands for what is not passed, as on the command line. Settings, a rule and a policy that are
+    passed mean exactly themselves, but for the single settings of `given`.
 
     The run of a sequence does not depend on its batch, except by rounding: a matrix product of more rows may round
     differently. Raises ValueError at the call for what the model cannot decode. The iterator raises ValueError for an
@@ -62,8 +69,9 @@ def decode(
     vocab_size = lm.engine.config.vocab_size
     if not isinstance(top_k, int) or not 0 <= top_k <= vocab_size:
         raise ValueError(f"top_k must be a whole number from 0 to the vocabulary's size, not {shown(top_k)}")
-    decoder = _decoder(settings, compute, unmask, events)
-    run = Run(lm.shape, encode_prompts(lm, prompts, decoder.settings), decoder, observe=observe, top_k=top_k)
+    decoder = decoder_of(lm.recommended, settings, compute, unmask, events, given)
+    encoded = encode_prompts(lm, prompts, decoder.settings, blanks)
+    run = Run(lm.shape, encoded, decoder, observe=observe, top_k=top_k)
     if isinstance(decoder.unmask, Replay):
         decoder.unmask.check_against(run.canvas, run.schedule.steps.tolist(), vocab_size)
     return Steps(run, lm.engine, keep_logits)
@@ -124,34 +132,29 @@ class Steps(Iterator[Step]):
         self.close()
 
 
-def _decoder(
-    settings: DecodeSettings | None, compute: ComputeRule | None, unmask: UnmaskPolicy | None, events: Iterable[Event]
-) -> Decoder:
-    """The decoder of the arguments of `decode`. Raises ValueError for what is no rule or no policy."""
-    compute = compute or _USUAL.compute
-    unmask = unmask or _USUAL.unmask
-    for name, value, kind in (("compute", compute, ComputeRule), ("unmask", unmask, UnmaskPolicy)):
-        if not isinstance(value, kind):
-            raise ValueError(f"{name} must be a {kind.__name__} or None, not {shown(value)}")
-    return Decoder(settings=settings or _USUAL.settings, compute=compute, unmask=unmask, events=tuple(events))
-
-
 def encode_prompts(
-    lm: LanguageModel, prompts: Sequence[str] | Sequence[Sequence[int]], settings: DecodeSettings
+    lm: LanguageModel, prompts: Prompts, settings: DecodeSettings, blanks: bool = True
 ) -> list[list[int]]:
-    """Return the token ids of each prompt. Raises ValueError, which names a prompt that the model cannot continue."""
-    if not isinstance(prompts, Sequence) or isinstance(prompts, str) or not prompts or isinstance(prompts[0], Integral):
-        raise ValueError("prompts must be a list of at least one text or one list of token ids")
-    encoded = [lm.encode(prompt) if isinstance(prompt, str) else _ids(b, prompt) for b, prompt in enumerate(prompts)]
+    """Return the token ids of each prompt.
+
+    Raises ValueError for a prompt that the model cannot continue, which it names by its number from 1.
+    """
+    if isinstance(prompts, str):
+        prompts = [prompts]
+    if not isinstance(prompts, Sequence) or not prompts or isinstance(prompts[0], Integral):
+        raise ValueError("prompts must be a text, or a list of at least one text or one list of token ids")
+    encoded = []
+    for b, prompt in enumerate(prompts):
+        encoded.append(lm.encode(prompt, blanks=blanks) if isinstance(prompt, str) else _ids(b, prompt))
     config = lm.engine.config
     for b, ids in enumerate(encoded):
         if not ids:
-            raise ValueError(f"prompt {b} is empty: give at least one token")
+            raise ValueError(f"prompt {b + 1} is empty: give at least one token")
         if len(ids) + settings.gen_length > config.max_length:
             more = f"which with gen_length {settings.gen_length} is more than the {config.max_length} positions"
-            raise ValueError(f"prompt {b} has {len(ids)} tokens, {more} of {lm.name}")
+            raise ValueError(f"prompt {b + 1} has {len(ids)} tokens, {more} of {lm.name}")
         if not all(0 <= i < config.vocab_size for i in ids):
-            raise ValueError(f"prompt {b} holds token ids outside 0 to {config.vocab_size - 1}")
+            raise ValueError(f"prompt {b + 1} holds token ids outside 0 to {config.vocab_size - 1}")
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(encoded):
         raise ValueError(f"seed is given for {len(settings.seed)} sequences, but there are {len(encoded)} prompts")
     return encoded
@@ -163,31 +166,37 @@ def _ids(b: int, prompt: Iterable[int]) -> list[int]:
             return [index(i) for i in prompt]
     except TypeError:
         pass
-    raise ValueError(f"prompt {b} must be a text or a list of whole numbers, not {shown(prompt)}")
+    raise ValueError(f"prompt {b + 1} must be a text or a list of whole numbers, not {shown(prompt)}")
 
 
+@overload
+def generate(lm: LanguageModel, prompts: str, settings: DecodeSettings | None = None, **more: Any) -> str: ...
+@overload
+def generate(lm: LanguageModel, prompts: Prompts, settings: DecodeSettings | None = None, **more: Any) -> Any: ...
 def generate(
     lm: LanguageModel,
-    prompts: Sequence[str] | Sequence[Sequence[int]],
+    prompts: Prompts,
     settings: DecodeSettings | None = None,
     *,
     compute: ComputeRule | None = None,
     unmask: UnmaskPolicy | None = None,
     events: Iterable[Event] = (),
     batch: int | None = None,
-) -> list[str]:
+    blanks: bool = True,
+    **given: Any,
+) -> str | list[str]:
     """Decode to the end and return the generated texts, each cut at its first end; of a prompt with masks the whole
-    text, filled in. The other arguments are `decode`'s.
+    text, filled in. Of one text it returns one. The other arguments are `decode`'s.
 
     batch: prompts decoded together; None is all. The seeds are the same: sequence b has seed + b.
 
     What takes more than two seconds shows its progress in a terminal. Raises what `decode` raises before the first
     step, and ValueError for a model without a tokenizer for a wrong batch and for events of several.
     """
-    decoder = _decoder(settings, compute, unmask, events)
+    decoder = decoder_of(lm.recommended, settings, compute, unmask, events, given)
     settings = decoder.settings
     lm.decode([])  # a model without a tokenizer is refused before the work, not after
-    encoded = encode_prompts(lm, prompts, settings)
+    encoded = encode_prompts(lm, prompts, settings, blanks)
     size = len(encoded) if batch is None else batch
     if not isinstance(size, int) or size < 1:
         raise ValueError(f"batch must be a whole number of at least 1, not {shown(batch)}")
@@ -204,7 +213,7 @@ def generate(
                 tokens = step.tokens
             found = zip(part, tokens.tolist(), strict=True)
             texts += [written(lm, prompt, ids[-len(prompt) - settings.gen_length :]) for prompt, ids in found]
-    return texts
+    return texts[0] if isinstance(prompts, str) else texts
 
 
 def _committed(run: Run, plan: Plan, step: Step) -> np.ndarray:

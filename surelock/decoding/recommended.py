@@ -1,4 +1,4 @@
-"""The decoder that a model's generation_config.json recommends. The library's defaults do not depend on it."""
+"""The decoder that a model's generation_config.json recommends."""
 
 from surelock.decoding.decoder import Decoder, read_decoder
 from surelock.decoding.settings import DecodeSettings

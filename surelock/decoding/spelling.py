@@ -119,22 +119,25 @@ def nested(values: Fields) -> Json:
     """
     values = unfolded(values)
     rules, policies = (
-        [_put(part, class_of(choice, part.get("kind")), values) for part in _chosen(choice, values)]
+        [put_flat(part, class_of(choice, part.get("kind")), values) for part in _chosen(choice, values)]
         for choice in DEFAULTS
     )
     if len(rules) > 2:
         raise ValueError(f"compute can be one rule or two together, not {len(rules)}")
     shared = values.get("settings") or {}
     return {
-        "settings": _put(shared, DecodeSettings, values) if isinstance(shared, Mapping) else shared,
+        "settings": put_flat(shared, DecodeSettings, values) if isinstance(shared, Mapping) else shared,
         "compute": {"kind": Both.kind, "lock": rules[0], "select": rules[1]} if len(rules) > 1 else rules[0],
         "unmask": policies[0],
         "events": values.get("events"),
     }
 
 
-def _put(part: Fields, kind: type, values: Fields) -> Json:
-    """Put values by their short names into a nested form. Settings of a group ask for it, unless it is switched off."""
+def put_flat(part: Fields, kind: type, values: Fields) -> Json:
+    """Return a nested form of a class with values by their short names. Other values are ignored.
+
+    Settings of a group ask for it, unless it is switched off. Raises ValueError, which names the setting.
+    """
     plain = dict(part)
     for short, each in flat_names(kind):
         if short not in values:

@@ -54,7 +54,7 @@ class Canvas:
         for b, part in enumerate(self.parts):
             masked, given = np.flatnonzero(self.masked[part]), np.flatnonzero(self.is_prompt[part])
             if not len(masked):
-                raise ValueError(f"prompt {b} has no mask and gen_length is 0: there is nothing to write")
+                raise ValueError(f"prompt {b + 1} has no mask and gen_length is 0: there is nothing to write")
             self.generated_from[b] += masked[0]
             self.given_until[b] += given[-1] + 1 if len(given) else 0
         self.has_blanks = bool((self.given_until > self.generated_from).any())
@@ -186,10 +186,10 @@ def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, bl
     blocks, most = len(found), int(ends[-1])
     steps = settings.steps or most
     if steps < blocks:
-        lie = f"the masks of prompt {b} lie in {blocks} blocks"
+        lie = f"the masks of prompt {b + 1} lie in {blocks} blocks"
         raise ValueError(f"steps ({steps}) are too few: {lie}, and each takes a step")
     if steps > most:
-        raise ValueError(f"steps ({steps}) are too many: prompt {b} has {most} masks, and each step writes one")
+        raise ValueError(f"steps ({steps}) are too many: prompt {b + 1} has {most} masks, and each step writes one")
     further = ends - np.arange(1, blocks + 1)  # without one mask of each block, which has a step by itself
     shares = 1 + np.diff((steps - blocks) * further // max(1, most - blocks), prepend=0)
     return [_Block(*span, quotas(masks, share)) for (span, masks), share in zip(found, shares.tolist(), strict=True)]

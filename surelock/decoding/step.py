@@ -6,7 +6,7 @@ step, C the number of those that may be committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -110,6 +110,8 @@ class Reading:
     measures: dict[str, NDArray] = field(default_factory=dict)  # [C] float64 by name, see `Choice`
     finite: bool = True  # whether all logits that were read are finite
     seconds: float = 0.0  # the time of the engine, without the reading that no rule needs
+    find_likeliest: Callable[[], Whole] | None = None  # the engine's: returns `likeliest`; None: nothing is known
+    _likeliest: Whole | None = None
 
     @classmethod
     def empty(cls, plan: Plan) -> Reading:
@@ -125,6 +127,17 @@ class Reading:
             top_probs=np.full((count, plan.top_k), np.nan),
             measures={name: np.full(candidates, np.nan) for name in plan.choice.measures},
         )
+
+    @property
+    def likeliest(self) -> Whole:
+        """The token with the largest probability in the posterior of each watched row, [R] int64; -1 at other rows.
+
+        The lowest of equals. It may be the mask. The engine finds it once a rule asks, before the next step.
+        """
+        if self._likeliest is None:
+            unknown = np.full(len(self.slots), -1)
+            self._likeliest = unknown if self.find_likeliest is None else self.find_likeliest()
+        return self._likeliest
 
 
 @frozen(eq=False)

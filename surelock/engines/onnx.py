@@ -24,7 +24,7 @@ from surelock.config import NetworkConfig
 from surelock.decoding.step import NO_ROWS, Flags, Layout, Plan, Reading, Whole, even
 from surelock.engines.lending import Lender
 from surelock.engines.onnx_graph import head_graph, head_name, posterior_graph, step_graph
-from surelock.engines.read_plan import chunk_rows
+from surelock.engines.read_plan import chunk_rows, likeliest_of
 from surelock.memory import trim_memory
 from surelock.model.families import SHOW_PROGRESS_FROM
 from surelock.model.stored import Stored, Tensors
@@ -245,6 +245,7 @@ class OnnxEngine:
                 self._choose(chunk)
         if plan.choice.quotas is not None:
             self._draw(memory, plan, reading, memory.table if len(rows) <= self._rows else None)
+        reading.find_likeliest = partial(self._likeliest, memory, plan)
         reading.seconds = time.perf_counter() - begun - beside
         return reading
 
@@ -267,6 +268,15 @@ class OnnxEngine:
             self._put_logits(memory.hidden[np.searchsorted(memory.rows, rows[known])], logits)
             found[known] = logits
         return found
+
+    def _likeliest(self, memory: Memory, plan: Plan) -> Whole:
+        """See `Reading.likeliest`."""
+
+        def of_kept(slots: Whole) -> Whole:
+            parts = even(len(slots), self._rows)
+            return np.concatenate([NO_ROWS, *(memory.log_p[slots[part]].argmax(axis=1) for part in parts)])
+
+        return likeliest_of(plan, of_kept, lambda rows: self.logits(memory, rows))
 
     def _forward(self, memory: Memory, plan: Plan, read: Whole) -> Floats32:
         """The hidden states [K, d_model] of the rows `read` after the last norm: the packed forward, by sequence."""

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from surelock.decoding.step import Plan, Reading
+from surelock.decoding.step import Plan, Reading, even
 from surelock.engines.break_even import is_faster
 from surelock.engines.fused import Reads
 from surelock.engines.read_plan import ReadPlan, chunk_rows, plan_reading
@@ -170,6 +170,14 @@ class Reader:
         at = torch.from_numpy(rows.slots[rows.has]).to(self._kept_lse.device)
         self._kept_table()[at] = rows.kept
         self._kept_lse[at] = rows.lse
+
+    def likeliest(self, slots: Whole) -> Whole:
+        """Return the token with the largest logit in the kept posterior of slots [K], which have one."""
+        found = np.empty(len(slots), dtype=np.int64)
+        for part in even(len(slots), self._rows):
+            at = torch.from_numpy(slots[part]).to(self._kept_lse.device)
+            found[part] = self._kept_table()[at].max(dim=-1).indices.numpy(force=True)
+        return found
 
     def _kept_table(self) -> Tensor:
         if self._kept is None:

@@ -1,5 +1,6 @@
 """What a step reads of its rows, in chunks of bounded size, known before anything is computed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,3 +68,18 @@ def plan_reading(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Re
             arrays |= {name: found - first[found], f"{name}_slots": slots[found]}
         arrays[f"{group}kept_rows"] = kept
     return ReadPlan(parts, list(masks), arrays, places, np.concatenate(infinite))
+
+
+def likeliest_of(plan: Plan, of_kept: Callable[[Whole], Whole], logits: Callable[[Whole], NDArray]) -> Whole:
+    """Return `Reading.likeliest` of a plan.
+
+    of_kept: slots whose posteriors the step has kept -> their likeliest tokens.
+    logits: rows of the plan -> theirs, [K, V]. A probed row keeps the posterior of its last step as an active row.
+    """
+    found = np.full(len(plan.slots), -1)
+    kept = plan.watches & ~plan.probed
+    found[kept] = of_kept(plan.slots[kept])
+    probed = np.flatnonzero(plan.watches & plan.probed)
+    if len(probed):
+        found[probed] = logits(probed).argmax(axis=1)
+    return found

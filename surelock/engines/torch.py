@@ -18,6 +18,7 @@ from surelock.engines.fused import Backend, can_fuse, compiled_elementwise, comp
 from surelock.engines.inputs import Room, Rows, fillers, rows_of, upload
 from surelock.engines.lending import Lender, at_most_on_a_cpu
 from surelock.engines.posterior import KeptRows, Reader, rows_at_once
+from surelock.engines.read_plan import likeliest_of
 from surelock.engines.stopwatch import Stopwatch
 from surelock.environment import value_of
 from surelock.model.machine import free_memory, total_memory
@@ -256,6 +257,7 @@ class TorchEngine:
             return found
 
         memory.reader.read(logits, read_plan, tensors, plan, reading)
+        reading.find_likeliest = partial(self._likeliest, memory, plan)
         reading.seconds = memory.watch.seconds()
         return reading
 
@@ -281,6 +283,11 @@ class TorchEngine:
             hidden = memory.hidden[places.to(memory.hidden.device)]
             found[from_numpy(known)] = self.network.logits(hidden).to("cpu", wide)
         return found.numpy()
+
+    @torch.inference_mode()
+    def _likeliest(self, memory: Memory, plan: Plan) -> Whole:
+        """See `Reading.likeliest`."""
+        return likeliest_of(plan, memory.reader.likeliest, lambda rows: self.logits(memory, rows))
 
     def _compiles(self) -> bool:
         """Whether layers take compiled functions."""

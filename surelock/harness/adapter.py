@@ -12,10 +12,11 @@ import numpy as np
 from surelock.decoding.algorithm import Run
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.decoder import Decoder
+from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode, encode_prompts
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Plan, Reading
-from surelock.decoding.unmasking import Candidates, UnmaskPolicy
+from surelock.decoding.unmasking import Candidates, LowConfidence, UnmaskPolicy
 from surelock.errors import shown
 from surelock.values import Json, Whole
 
@@ -230,7 +231,8 @@ def custom_generate(
         seen = named.get("attention_mask")  # named in the signature, transformers would give it twice
         seen = torch.ones_like(input_ids) if seen is None else seen
         prompts = [ids[kept == 1].tolist() for ids, kept in zip(input_ids, seen, strict=True)]
-        (final,) = deque(decode(lm, prompts, chosen, compute=compute, unmask=unmask), maxlen=1)
+        decoder = Decoder(settings=chosen, compute=compute or LockRule(), unmask=unmask or LowConfidence())
+        (final,) = deque(decode(lm, prompts, **decoder.keywords()), maxlen=1)
         written = torch.from_numpy(final.tokens[:, -chosen.gen_length :]).to(input_ids.device)
         return torch.cat((input_ids, written), dim=1)
 

@@ -293,7 +293,8 @@ class SureLockLM(TemplateLM):
         if not (self.check_greedy and continuation):
             return False
         canvas = [*context, *[self.lm.mask_id] * len(continuation)]
-        (final,) = deque(decode(self.lm, [canvas], DecodeSettings(gen_length=0), compute=Everything()), maxlen=1)
+        greedy = Decoder(settings=DecodeSettings(gen_length=0), compute=Everything())
+        (final,) = deque(decode(self.lm, [canvas], **greedy.keywords()), maxlen=1)
         return final.tokens[0, len(context) :].tolist() == continuation
 
 

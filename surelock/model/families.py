@@ -26,6 +26,8 @@ SHOW_PROGRESS_FROM = 2**28  # parameters: loading a smaller network shows no pro
 
 _EXPERTS = "its feed-forward is a mixture of experts, and this network's is one product"
 _CAUSAL = "it is the causal LFM2, as LFM2.5-Encoder loads without its own code: no mask stands for a word"
+_NEXT_TOKEN = "a causal model, which predicts the next token from those before it"
+_CAUSAL_NAMES = ("ForCausalLM", "LMHeadModel")  # how transformers names them
 _TIMED = "its posteriors depend on the time of a step, so kept keys and values are stale in every other step"
 #: Architectures that look like one of a family and cannot be decoded, each with the reason.
 REFUSED = {
@@ -53,6 +55,7 @@ class Family:
     tokenizer: str = ""  # the hub id of the tokenizer, if the files of a checkpoint have none
     template: str = ""  # the chat template, if not that of the tokenizer
     stop: str = ""  # the text that ends an answer, beside the ids that do
+    declared: str = ""  # the key of config.json that a causal model of this architecture lacks
 
     def tensor_names(self, parameter: str) -> tuple[str, ...]:
         """Return the tensor names of a parameter such as 'blocks.3.qkv.weight'."""
@@ -82,7 +85,7 @@ def family_of(config: Fields) -> Family:
     """Return the family of a config.json by its architectures, or by its model_type if it names no architecture.
 
     The architecture decides, since model_type often names the model that a checkpoint was made from. Raises
-    CheckpointError for an unknown architecture.
+    CheckpointError for an unknown architecture, and for a causal model.
     """
     model_type, named = config.get("model_type"), config.get("architectures") or []
     texts = [*named, "" if model_type is None else model_type] if isinstance(named, list) else [None]
@@ -90,6 +93,7 @@ def family_of(config: Fields) -> Family:
         raise CheckpointError("config.json must name its architectures in a list of texts, its model_type in a text")
     for family in FAMILIES:
         if family.architecture in named or (not named and family.model_type == model_type):
+            _refuse_causal(family, config)
             return family
     if not texts[-1] and {"graph", "noise"} <= config.keys():  # SEDD's own file names no architecture
         named = ["SEDD"]
@@ -98,7 +102,16 @@ def family_of(config: Fields) -> Family:
             raise CheckpointError(f"{name} cannot be decoded here: {REFUSED[name]}")
     known = ", ".join(sorted(family.architecture for family in FAMILIES))
     found = ", ".join(sorted(named)) or model_type or "none"
+    if any(name.endswith(_CAUSAL_NAMES) for name in named):
+        raise CheckpointError(f"{found} is by its name {_NEXT_TOKEN}; config.json must name one of {known}")
     raise CheckpointError(f"unknown architecture {found}: config.json must name one of {known}")
+
+
+def _refuse_causal(family: Family, config: Fields) -> None:
+    """Raise CheckpointError for a causal model of a family whose architecture causal models have, too."""
+    if family.declared and config.get(family.declared) in (None, -1, []):
+        other = f"a diffusion model of this architecture has a {family.declared} in {CONFIG}"
+        raise CheckpointError(f"{family.architecture} is {_NEXT_TOKEN}; {other}")
 
 
 def shape_of(family: Family, config: Fields, name: str) -> NetworkConfig:
@@ -384,7 +397,7 @@ LLADA = Family("llada", "LLaDAModelLM", _LLADA, _read_llada)
 A2D_QWEN3 = Family("a2d-qwen3", "A2DQwen3LMHeadModel", _QWEN3, _read_qwen3, generation=_TINY_A2D, named=_SIBLINGS)
 FAMILIES = (
     LLADA,
-    Family("qwen3", "Qwen3ForCausalLM", _QWEN3, _read_qwen3),
+    Family("qwen3", "Qwen3ForCausalLM", _QWEN3, _read_qwen3, declared="mask_token_id"),
     A2D_QWEN3,
     Family("a2d-qwen2", "A2DQwen2LMHeadModel", _QWEN2, _read_qwen2, generation=_TINY_A2D, named=_SIBLINGS),
     Family("sdar", "SDARForCausalLM", _QWEN3, _read_sdar, generation={"gen_length": 128, "steps": 128}),

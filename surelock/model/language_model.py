@@ -26,8 +26,7 @@ class LanguageModel:
     tokenizer: of transformers; None if the checkpoint has none, prompts are then token ids.
     mask_id, pad_id: the ids of the mask and of padding.
     ends: the ids that end a text. The first is EOS, which fills the rest of a text.
-    generation: the settings that the family and generation_config.json recommend, a short spelling. The library's
-    defaults do not depend on it.
+    generation: the settings that the family and generation_config.json recommend, a short spelling.
     stop: a text that ends an answer, where no id does; "" is none.
     weights: eight digits of the weights' files, see `digits_of_weights`; "" if unknown.
     shape: the network's shape and the special tokens, as a run needs them.
@@ -47,6 +46,14 @@ class LanguageModel:
     def __post_init__(self) -> None:
         shape = Shape(self.engine.config, self.mask_id, self.pad_id, self.ends)
         object.__setattr__(self, "shape", shape)
+
+    @property
+    def recommended(self) -> Json:
+        """The settings that `decode` and `generate` use where none are passed, by the names of flags.
+
+        It may be changed.
+        """
+        return self.generation
 
     @property
     def eos_id(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _ENDS_OF_TURN = ("<|eot_id|>", "<|im_end|>")  # LLaDA's and Qwen's
 _END_OF_TEXT = "<|endoftext|>"  # Qwen's
-_MASK = "mask_token_id"
+_MASK, _END = "mask_token_id", "eos_token_id"
 _MASKS = ("<|mdm_mask|>", "[MDM_MASK]", "<|mask|>", "<|MASK|>", "<[MASK]>", "<MASK>", "[MASK]")
 
 
@@ -32,7 +33,8 @@ def special_ids(
     generation_config.json, else from the tokenizer. The end of a turn in the vocabulary is an end, too. If it is the
     first, the end of the text goes before it, since that fills the rest of a text.
 
-    Raises CheckpointError for an id that the network does not have, and for none or more than one mask.
+    Raises CheckpointError for an id that the network does not have, for none or more than one mask, and for a mask or
+    an end of the files that the tokenizer uses otherwise.
     """
 
     def read(name: str, value: Any) -> list[int]:
@@ -59,8 +61,26 @@ def special_ids(
         **{f"the token {token}": added.get(token) for token in _MASKS},
     }
     mask_id = _one({source: read(_MASK, value) for source, value in sources.items()}, directory)
-    ends = _ends(find("eos_token_id"), {} if tokenizer is None else tokenizer.get_vocab())
+    if tokenizer is not None:
+        for (name, content), key in product(files.items(), (_MASK, _END)):
+            for token in read(key, content.get(key)):
+                _check_special(f"{name}'s {key}", token, tokenizer, directory)
+    ends = _ends(find(_END), {} if tokenizer is None else tokenizer.get_vocab())
     return {"mask_id": mask_id, "pad_id": [*find("pad_token_id"), *ends, mask_id][0], "ends": ends}
+
+
+def _check_special(source: str, token: int, tokenizer: Any, directory: Path) -> None:
+    """Raise CheckpointError for a mask or an end that is a piece of text, or an end that is no piece.
+
+    source: what names the id. A mask may be a row of the network that the tokenizer has no piece for.
+    """
+    piece = tokenizer.convert_ids_to_tokens(token)
+    is_special = token in tokenizer.all_special_ids or token in tokenizer.get_added_vocab().values()
+    if is_special or (piece is None and source.endswith(_MASK)):
+        return
+    what = "no piece" if piece is None else f"the text {shown(tokenizer.decode([token]))}"
+    why = "they belong to two models: name the model's tokenizer (--tokenizer), or correct the file"
+    raise CheckpointError(f"{directory}: {source} is {token}, which is {what} in the tokenizer; {why}")
 
 
 def _ends(found: list[int], vocabulary: Mapping[str, int]) -> tuple[int, ...]:

@@ -43,6 +43,21 @@ def reading(what: str, *errors: type[Exception]) -> Iterator[None]:
         raise CheckpointError(f"{what} cannot be read: {first_line(error)}") from error
 
 
+def check_pieces(tokenizer: PreTrainedTokenizerBase, rows: int, directory: Path) -> None:
+    """Raise CheckpointError for a piece that the network cannot embed.
+
+    rows: of the embedding. It may have more rows than the tokenizer has pieces: many checkpoints pad theirs.
+    directory: of the tokenizer.
+    """
+    pieces = tokenizer.get_vocab()
+    largest = max(pieces.values(), default=-1)
+    if largest < rows:
+        return
+    sizes = f"{len(pieces):,} pieces with ids up to {largest}, and the network embeds the ids up to {rows - 1}"
+    why = "they belong to two models: name the model's tokenizer (--tokenizer)"
+    raise CheckpointError(f"the tokenizer in {directory} has {sizes}; {why}")
+
+
 def has_tokenizer(directory: Path) -> bool:
     return (directory / FILE).is_file() or all((directory / name).is_file() for name in SLOW)
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from surelock.decoding.bans import barred_ends
 from surelock.decoding.loop import decode
+from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Step, Whole, lent
 from surelock.model.language_model import LanguageModel
@@ -79,7 +80,7 @@ def commit_error(
 
     run: the steps of `surelock.decode(..., keep_logits=True)`, from the first one on; or a trace, as a parsed document.
     The steps of each lane of a trace are computed again, and `sequence` is the number of the lane.
-    settings: those of the run, for guidance and for whether EOS may be chosen. Default: `DecodeSettings()`.
+    settings: those of the run, for guidance and for whether EOS may be chosen. Default: those of `lm.recommended`.
     regret: whether the regret is computed, which needs the logits of all positions that a step could have committed.
     None: if the vocabulary has at most 32,768 tokens.
 
@@ -89,7 +90,7 @@ def commit_error(
     """
     if isinstance(run, dict):
         return _of_trace(lm, cast("Json", run), regret)
-    shadow = Shadow(lm, settings or DecodeSettings(), regret=regret)
+    shadow = Shadow(lm, settings or recommended(lm.recommended, {}).settings, regret=regret)
     for step in run:
         shadow.add(step)
     return shadow.result()
@@ -98,7 +99,8 @@ def commit_error(
 def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitError:
     trace = load_document(trace)
     header, found = trace["header"], []
-    for number, lane in enumerate(map(Lane.from_plain, header["lanes"])):
+    field = [Lane.from_plain(lane) for lane in header["lanes"]]
+    for number, lane in enumerate(field):
         decoder = lane.decoder
         # observed, as the recorded run was
         steps = decode(lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True)

@@ -11,19 +11,21 @@ import pandas as pd
 from surelock.engines.flags import add_model_flags
 from surelock.loading import load_by
 from surelock.model.machine import set_threads
+from surelock.places import ASSETS
 from surelock.research import paper, speed, theory
-from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_report
+from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_figure, write_report
 from surelock.research.fill import FILL
 from surelock.research.frontier import FRONTIER
 from surelock.research.judge import Judge
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
 from surelock.research.prompts import FILES, HELD, parse_data
-from surelock.research.runner import Cell, Record, file_of, finished, key_of, launched, merge, run_cells
+from surelock.research.runner import Cell, Record, file_of, finished, key_of, launched, merge, run_cells, those_named
 from surelock.research.sampler import SAMPLER
 from surelock.research.taking_back import TAKING_BACK
 from surelock.values import Json
 
+RESULTS = ASSETS / "results"
 EXPERIMENTS: dict[str, Experiment] = {
     "flops": paper.FLOPS,
     "dynamics": paper.DYNAMICS,
@@ -52,6 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "in place of a preset: a few seconds' worth, to see that it works"
     sizes.add_argument("--quick", dest="preset", action="store_const", const="quick", help=what)
     add("--data", action="append", default=[], metavar="SOURCE=FILE", help=f"SOURCE: {', '.join(FILES)}; repeatable")
+    what = "only the cells with this value, as in gen_length=64; repeatable: alternatives of one name, all of several"
+    add("--cell", action="append", default=[], metavar="NAME=VALUE", help=what)
+    what = "measure nothing: the table and the figure of the committed cells go to OUT/recorded/NAME"
+    add("--recorded", action="store_true", help=what)
     add("--judge", metavar="MODEL", help="a causal model (hub id, directory, GGUF file) that scores the texts")
     what = "results go to OUT/NAME, shared by all processes (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/experiments"), help=what)
@@ -67,6 +73,8 @@ def run(arguments: argparse.Namespace) -> Json | None:
         return None
     if arguments.name is None:
         raise ValueError("name an experiment: --list shows them")
+    if arguments.recorded:
+        return _recorded(arguments)
     with launched(arguments.device) as processes:
         return _run(arguments, processes)
 
@@ -77,7 +85,7 @@ def _run(arguments: argparse.Namespace, processes: Any) -> Json | None:
     if arguments.judge is not None and experiment.texts is None:
         raise ValueError(f"--judge: the cells of {arguments.name} keep no texts that it could score")
     data = parse_data(arguments.data)
-    cells = with_data(experiment.grids[arguments.preset or "stories"], data)
+    cells = those_named(with_data(experiment.grids[arguments.preset or "stories"], data), arguments.cell)
     lm = load_by(argparse.Namespace(**vars(arguments) | {"device": arguments.device or processes.device}))
     lab = Lab(lm, data)
     for cell in {(cell["source"], cell.get("skip", 0)): cell for cell in cells}.values():
@@ -102,6 +110,23 @@ def _run(arguments: argparse.Namespace, processes: Any) -> Json | None:
     return {"experiment": arguments.name, "cells": len(cells), "table": str(directory / "table.md")}
 
 
+def _recorded(arguments: argparse.Namespace) -> Json:
+    """Write the table and the figure of the committed cells, which takes no model."""
+    experiment, kept = EXPERIMENTS[arguments.name], RESULTS / arguments.name
+    records = list(finished(kept).values())
+    if not records:
+        raise ValueError(f"--recorded: there are no cells of {arguments.name} in {kept}")
+    chosen = [key_of({}, cell) for cell in those_named([record["cell"] for record in records], arguments.cell)]
+    records = [record for record in records if key_of({}, record["cell"]) in chosen]
+    directory = arguments.out / "recorded" / arguments.name
+    directory.mkdir(parents=True, exist_ok=True)
+    frame = table_of(experiment, records, kept)
+    write_csv(directory / "table.csv", frame)
+    write_figure(directory, experiment, records)
+    print(markdown(frame), file=sys.stderr)
+    return {"experiment": arguments.name, "cells": len(records), "table": str(directory / "table.csv")}
+
+
 def report(experiment: Experiment, command: str, lab: Lab, records: list[Record], directory: Path) -> pd.DataFrame:
     """Write the tables of finished cells, and return the first of them."""
     frame = table_of(experiment, records, directory)
@@ -109,6 +134,7 @@ def report(experiment: Experiment, command: str, lab: Lab, records: list[Record]
     sources = {file_of(record["cell"]["source"]) for record in records}
     setup["data"] = {name: digest for name, digest in setup["data"].items() if name in sources}
     write_report(directory, experiment, command, setup, frame, _judges(experiment, lab, records, directory))
+    write_figure(directory, experiment, records)
     return frame
 
 
@@ -152,12 +178,16 @@ def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
 
 
 def command(arguments: argparse.Namespace) -> str:
-    """The command that repeats this run. Paths of data and model are as they were given."""
+    """The command that measures this anew: without --out, where the cells are finished.
+
+    Paths are as they were given.
+    """
     words = ["python", "-m", "surelock", "experiment", arguments.name, "--model", arguments.model]
     words += ["--quick"] if arguments.preset == "quick" else ["--preset", arguments.preset or "stories"]
-    for flag in ("tokenizer", "engine", "judge", "device", "dtype", "threads", "out"):
+    for flag in ("tokenizer", "engine", "judge", "device", "dtype", "threads"):
         if (value := getattr(arguments, flag)) not in (None, "torch"):
             words += [f"--{flag}", str(value)]
-    for value in arguments.data:
-        words += ["--data", value]
+    for flag in ("cell", "data"):
+        for value in getattr(arguments, flag):
+            words += [f"--{flag}", value]
     return shlex.join(words)

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from surelock.files import write_text
+from surelock.research.charts import Panel, write_charts
 from surelock.research.lab import Lab
 from surelock.research.runner import Cell, Record
 
@@ -17,7 +18,9 @@ Texts = dict[str, list[str]]
 
 @dataclass(slots=True, kw_only=True)
 class Experiment:
-    """texts: what a judge reads of a record. judge_table: of records and, for each, the `judged.Scores` by decoder."""
+    """texts: what a judge reads of a record. judge_table: of records and, for each, the `judged.Scores` by decoder.
+    panels: of the paper's figure, from records; columns: how many stand in a row.
+    """
 
     title: str
     note: str
@@ -28,6 +31,8 @@ class Experiment:
     texts: Callable[[Lab, Record], Texts] | None = None
     judge_table: Callable[[list[Record], list[dict[str, Any]]], pd.DataFrame] | None = None
     judge_note: str = ""
+    panels: Callable[[list[Record]], list[Panel]] | None = None
+    columns: int = 2
 
 
 def row(record: Record, cell: Iterable[str] = (), result: Iterable[str] = ()) -> Record:
@@ -51,6 +56,12 @@ def write_report(
     ran = ", ".join(f"{name} {_plain(value)}" for name, value in setup.items() if value)
     parts = [f"# {experiment.title}", f"`{command}`", f"With {ran}.", markdown(frame), experiment.note.strip()]
     write_text(directory / "table.md", "\n\n".join([*parts, *sections]) + "\n")
+
+
+def write_figure(directory: Path, experiment: Experiment, records: list[Record]) -> None:
+    """figure.html and figure.svg, of an experiment that has a figure. Raises OSError."""
+    if experiment.panels is not None:
+        write_charts(directory, "figure", experiment.panels(records), experiment.columns)
 
 
 def rounded(frame: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import torch
 from surelock.decoding.compute import Everything
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.unmasking import LowConfidence
 from surelock.model.language_model import LanguageModel
 from surelock.research import estimates
 from surelock.research.experiment import Experiment
@@ -50,7 +51,7 @@ def _filled(lab: Lab, cell: Cell) -> Record:
         both = [*ids[: blank.start], *masks, *ids[blank.stop :]]
         left = ids[: blank.start] + [mask] * (len(ids) - blank.start)
         for name, canvas in (("", both), ("left_", left)):
-            steps = decode(lab.lm, [canvas], settings, compute=Everything())
+            steps = decode(lab.lm, [canvas], settings, compute=Everything(), unmask=LowConfidence())
             step = next(step for step in steps if not step.masked[0, blank].any())  # the first block
             alike = step.tokens[0, blank] == np.array(ids[blank])
             found[f"{name}filled"].append(float(alike.all()))

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pandas as pd
 
 from surelock.research import compare
+from surelock.research.charts import Line, Panel
 from surelock.research.compare import comparison
 from surelock.research.experiment import Experiment, row
 from surelock.research.lab import decode_cell
@@ -48,6 +49,17 @@ def _progress(records: list[Record]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def _ratio_panels(records: list[Record]) -> list[Panel]:
+    """A panel for each length and epsilon, in it a line for each percentile."""
+    lines: dict[tuple[int, float], list[Line]] = {}
+    for record in records:
+        cell, ratio = record["cell"], record["result"]["flops_ratio"]
+        line = Line(f"m = {cell['percentile']:g} %", range(1, len(ratio) + 1), ratio)
+        lines.setdefault((cell["gen_length"], cell["epsilon"]), []).append(line)
+    titles = {place: f"N = {place[0]}, epsilon = {place[1]:g}" for place in lines}
+    return [Panel(titles[place], "step", "FLOPs / baseline", drawn) for place, drawn in lines.items()]
+
+
 DYNAMICS = Experiment(
     title="Step-wise FLOPs ratio (Experiment 2)",
     shows="Figures 2, 6 and 7",
@@ -63,6 +75,8 @@ steps in which the ratio was above the step before it (permanent locks allow non
     },
     measure=lambda lab, cell: {"flops_ratio": decode_cell(lab, cell).curve},
     table=_progress,
+    panels=_ratio_panels,
+    columns=3,
 )
 
 

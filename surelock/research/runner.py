@@ -11,6 +11,7 @@ import json
 import lzma
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -46,6 +47,33 @@ def grid(**axes: Any) -> list[Cell]:
     """The cells of a grid: axes given as lists are crossed, the last one fastest; other values hold in every cell."""
     choices = [value if isinstance(value, list) else [value] for value in axes.values()]
     return [DEFAULTS | dict(zip(axes, values, strict=True)) for values in product(*choices)]
+
+
+def those_named(cells: Sequence[Cell], named: Sequence[str]) -> list[Cell]:
+    """Return the cells with these values, "NAME=VALUE": of a name that comes twice, with either.
+
+    Raises ValueError for a name that cells do not have, and where no cell has these values.
+    """
+    wanted: dict[str, set[str]] = {}
+    for text in named:
+        name, equals, value = text.partition("=")
+        if not equals or not all(name in cell for cell in cells):
+            raise ValueError(f"--cell must be NAME=VALUE with a name of {', '.join(cells[0])}, not {text!r}")
+        wanted.setdefault(name, set()).add(value)
+    kept = [cell for cell in cells if all(_spelled(cell[name]) & values for name, values in wanted.items())]
+    if not kept:
+        known = "; ".join(f"{name} of {', '.join(_shown_values(cells, name))}" for name in wanted)
+        raise ValueError(f"--cell: no cell of this experiment and preset has {' and '.join(named)}: {known}")
+    return kept
+
+
+def _spelled(value: Any) -> set[str]:
+    """The ways to write a value of a cell."""
+    return {json.dumps(value), str(value), f"{value:g}" if isinstance(value, float) else str(value)}
+
+
+def _shown_values(cells: Sequence[Cell], name: str) -> list[str]:
+    return list(dict.fromkeys(json.dumps(cell[name]) for cell in cells))
 
 
 def file_of(source: str) -> str:
@@ -129,8 +157,38 @@ def run_cells(
     done = finished(directory)
     mine = [cell for cell in cells[rank::world] if key_of(setup, cell) not in done]
     file = directory / (f"cells-{rank}.jsonl" if rank else "cells.jsonl")
-    for cell in tqdm(mine, desc=f"cells of process {rank}", disable=None):
-        append(file, {"setup": setup, "cell": cell, "result": measure(cell)})
+    _say(_times(mine, list(done.values())))
+    begun = time.monotonic()
+    for number, cell in enumerate(tqdm(mine, desc=f"cells of process {rank}", disable=None), start=1):
+        started = time.monotonic()
+        result = measure(cell)
+        now = time.monotonic()
+        append(file, {"setup": setup, "cell": cell, "result": result, "seconds": round(now - started, 1)})
+        if not sys.stderr.isatty():  # where no bar is shown
+            left = (now - begun) / number * (len(mine) - number)
+            what = ", ".join(f"{name} {cell[name]}" for name in _varied(cells))
+            _say(f"cell {number} of {len(mine)} ({what}) took {now - started:.1f} s, about {left:.0f} s are left")
+
+
+def _say(text: str) -> None:
+    print(f"surelock: {text}", file=sys.stderr, flush=True)
+
+
+def _times(mine: Sequence[Cell], done: Sequence[Record]) -> str:
+    """How long cells took, and will take. Older records do not say how long theirs took."""
+    took = [record["seconds"] for record in done if "seconds" in record]
+    head = f"{len(mine)} cells are to be measured, {len(done)} are finished"
+    if not mine:
+        return head
+    if not took:
+        return f"{head}; the first shows how long they take"
+    mean = sum(took) / len(took)
+    return f"{head}; {len(took)} of these took {sum(took):.0f} s, so that it will take about {mean * len(mine):.0f} s"
+
+
+def _varied(cells: Sequence[Cell]) -> list[str]:
+    """The names whose values differ among cells."""
+    return [name for name in cells[0] if any(cell.get(name) != cells[0][name] for cell in cells)]
 
 
 def append(file: Path, record: Record) -> None:

@@ -12,6 +12,7 @@ from surelock.bench.timing import load_of_cores, summary
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode
 from surelock.model.machine import device_name
+from surelock.research.charts import Line, Panel
 from surelock.research.experiment import Experiment, row
 from surelock.research.lab import Lab, decoder_of
 from surelock.research.runner import PAPER, Cell, Record, grid
@@ -97,6 +98,24 @@ def _speeds(records: list[Record]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def _speed_panels(records: list[Record]) -> list[Panel]:
+    """For each length E2E-TPS over the batch, and how the ratio of Step-TPS goes for each batch."""
+    panels = []
+    for length in dict.fromkeys(record["cell"]["gen_length"] for record in records):
+        some = [record for record in records if record["cell"]["gen_length"] == length]
+        batches = [record["cell"]["batch"] for record in some]
+        speeds = {"baseline": "e2e_tps_base", "SureLock": "e2e_tps"}
+        lines = [Line(name, batches, [record["result"][key] for record in some]) for name, key in speeds.items()]
+        panels.append(Panel(f"N = {length}", "batch", "E2E-TPS", lines))
+        lines = []
+        for batch, record in zip(batches, some, strict=True):
+            result = record["result"]
+            ratio = [ours / base for ours, base in zip(result["step_tps"], result["step_tps_base"], strict=True)]
+            lines.append(Line(f"batch {batch}", range(1, len(ratio) + 1), ratio))
+        panels.append(Panel(f"N = {length}", "step", "Step-TPS / baseline's", lines))
+    return panels
+
+
 RUNTIME = Experiment(
     title="Runtime (Experiment 4)",
     shows="Figure 3",
@@ -117,6 +136,7 @@ efficiency: tps_ratio * flops_ratio, 1 when every FLOP saved is time saved. Run 
     },
     measure=compare_speed,
     table=_speeds,
+    panels=_speed_panels,
 )
 
 

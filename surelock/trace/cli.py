@@ -23,7 +23,7 @@ from surelock.model.language_model import LanguageModel
 from surelock.trace.csv_table import CsvTable
 from surelock.trace.outputs import Holding, Output, check_apart, lacking, names_of, target_file
 from surelock.trace.parquet_table import ParquetTable, parts_of
-from surelock.trace.prompts import Prompt, read_prompts
+from surelock.trace.prompts import Prompt, read_prompts, say_underscores
 from surelock.trace.results import Results
 from surelock.trace.table import split_step
 from surelock.trace.tasks import Decoded, Task, batches, task_of
@@ -55,7 +55,10 @@ def run_decode(arguments: argparse.Namespace) -> None:
     if arguments.batch < 1:
         raise ValueError(f"--batch must be at least 1, not {arguments.batch}")
     _check_places(arguments)
-    prompts, given = read_prompts(arguments.prompt, arguments.prompts), given_settings(arguments)
+    prompts = read_prompts(arguments.prompt, arguments.prompts)
+    given = given_settings(arguments)
+    if not arguments.no_blanks:
+        say_underscores(prompts)
     results = Results(Path(arguments.out)) if arguments.out not in (None, "-") else None
     done = results.done if results else {}
     outputs = _outputs(arguments, prompts, done)

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from surelock.decoding.compute import Everything
+from surelock.decoding.compute import Both, Everything
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.presets import PRESETS
+from surelock.decoding.rules import COMPUTE, TYPED, UNMASK
+from surelock.decoding.unmasking import Replay
 from surelock.errors import shown
-from surelock.values import Json, frozen
+from surelock.values import Fields, Json, frozen
 
 MOST = 4
+_HOW = "a rule from outside is known once its module is imported: `import {}` in Python, `--rules {}` of the page"
 
 
 @frozen(kw_only=True)
@@ -29,7 +32,10 @@ class Lane:
 
     @classmethod
     def from_plain(cls, plain: Any) -> Lane:
-        """Return the lane of a trace's header. Raises ValueError, which names the field."""
+        """Return the lane of a trace's header.
+
+        Raises ValueError, which names the field, and says how to bring a rule that this process does not know.
+        """
         if not isinstance(plain, Mapping):
             raise ValueError(f"a lane must be an object, not {shown(plain)}")
         values = {key: value for key, value in plain.items() if key != "engine"}  # of the header, not of the lane
@@ -39,7 +45,39 @@ class Lane:
                 raise ValueError(f"a lane needs {what}: a text of at most 80 characters, not {shown(value)}")
         if parent is not None and (not isinstance(parent, str) or len(parent) > 80):
             raise ValueError(f"parent must be the id of a lane, at most 80 characters, or None, not {shown(parent)}")
-        return cls(id=lane_id, name=name, decoder=Decoder.from_plain(values), parent=parent)
+        try:
+            decoder = Decoder.from_plain(values)
+        except ValueError as error:
+            unknown = kinds_of(values) - (COMPUTE.keys() | TYPED.keys() | UNMASK.keys() | {Replay.kind})
+            if not unknown:
+                raise
+            raise ValueError(f"{error}; {_how(min(unknown))}") from error
+        return cls(id=lane_id, name=name, decoder=decoder, parent=parent)
+
+
+def _how(kind: str) -> str:
+    """How to bring a rule. Traces of version 4 name its attribute `kind`, which does not say where it is."""
+    place = kind if ":" in kind else "package.module:Class"
+    return _HOW.format(place.partition(":")[0], place)
+
+
+def kinds_of(lane: Fields) -> set[str]:
+    """Return the kinds of the rules and the policy in the plain form of a lane, its events included."""
+    choices = [lane.get("compute"), lane.get("unmask")]
+    events = lane.get("events")
+    if isinstance(events, list):
+        choices += [event.get("compute") for event in events if isinstance(event, Mapping)]
+    for choice in [each for each in choices if isinstance(each, Mapping)]:
+        choices += [choice.get("lock"), choice.get("select")]
+    kinds = [choice.get("kind") for choice in choices if isinstance(choice, Mapping)]
+    return {kind for kind in kinds if isinstance(kind, str)} - {Both.kind}
+
+
+def is_from_outside(lane: Fields) -> bool:
+    """Whether the plain form of a lane has a rule or a policy that is not the package's, known or not."""
+    tables = COMPUTE | TYPED | UNMASK
+    own = {kind for kind, each in tables.items() if each.__module__.startswith("surelock.")}
+    return not kinds_of(lane) <= own
 
 
 def check_field(lanes: Sequence[Lane]) -> None:

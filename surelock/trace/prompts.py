@@ -13,6 +13,7 @@ from surelock.errors import nearest, shown
 from surelock.values import Json, frozen
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_ALONE = re.compile(r"(?<![\w\\])_(?!\w)")  # touched by no letter, digit, underscore or backslash
 _LONGEST_LABEL = 60  # characters of an id, in a sentence
 
 
@@ -63,6 +64,15 @@ def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
         raise ValueError(f"{name} holds no prompt")
     _check_ids(name, prompts)
     return prompts
+
+
+def say_underscores(prompts: Sequence[Prompt]) -> None:
+    """Say on standard error which prompt has one underscore alone, which looks like a blank and is text."""
+    named = [prompt.name for prompt in prompts if _ALONE.search(prompt.text)]
+    if not named:
+        return
+    more = f" (and {len(named) - 1} more)" if len(named) > 1 else ""
+    print(f"surelock: {named[0]}{more}: one underscore is text, a blank has two or more: __", file=sys.stderr)
 
 
 def _check_ids(source: str, prompts: list[Prompt]) -> None:

@@ -1,5 +1,6 @@
 """The cells of a run: what each step did to each position, from steps or from a trace; and tables of them in pandas."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -9,6 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from surelock.decoding.compute import Both
+from surelock.decoding.decoder import Decoder
 from surelock.decoding.step import Flags, Step, Whole
 from surelock.model.language_model import LanguageModel
 from surelock.trace.format import (
@@ -21,7 +24,7 @@ from surelock.trace.format import (
     masked_before,
     opening,
 )
-from surelock.trace.lanes import Lane
+from surelock.trace.lanes import Lane, is_from_outside
 from surelock.trace.pieces import Pieces
 from surelock.values import Json, frozen
 
@@ -55,12 +58,13 @@ class Cells:
     def frame(self) -> pd.DataFrame:
         """Return the cells as a table, see `table`, with the guesses, <NA> where unknown."""
         count, size = self.tokens.shape
+        place = "lane" if isinstance(self.sequence, str) else "sequence"
         token, guess = self.tokens.ravel(), self.guess.ravel()
         texts = {each: text_of_piece(self.pieces.get(str(each))) for each in np.unique(token).tolist() if each >= 0}
         return pd.DataFrame(
             {
                 "step": np.repeat(self.steps, size),
-                "sequence": self.sequence,
+                place: self.sequence,
                 "position": np.tile(np.arange(size), count),
                 "token": pd.arrays.IntegerArray(token, token < 0),
                 "text": pd.Series(token).map(texts).astype("category"),
@@ -76,12 +80,12 @@ class Cells:
 
 
 def table(run: Run, lm: LanguageModel | None = None) -> pd.DataFrame:
-    """Return a run as a table with a row for each step, sequence and position.
+    """Return a run as a table with a row for each step, sequence (of a trace: lane) and position.
 
     run: the steps of `surelock.decode`, or a trace (a path, or a parsed document).
     lm: the model of steps, for their texts.
 
-    The columns: step, sequence (the number in the batch from 0; the id of the lane of a trace), position, token (<NA>
+    The columns: step, sequence (the number in the batch from 0; of a trace it is lane, the id), position, token (<NA>
     where masked), text, masked, computed, locked (after the step), taken_back (masked again by the policy before the
     step, which may have written it anew), kl (nats; infinite where a row had no earlier posterior, NaN where none is
     known), confidence. Steps decoded with `observe=True` have both of every computed row.
@@ -168,7 +172,8 @@ class Trace:
 
     header: a dictionary as in the file: model, prompt, prompt_tokens, lanes, length N, steps.
     lanes: a row for each lane: name, compute and unmask (their kinds), parent (the lane that it branched from), decoder
-    (a `surelock.Decoder`, to repeat the run), engine (None if unknown), exact (see `read_trace`).
+    (a `surelock.Decoder`, to repeat the run; None with a rule whose module is not imported), engine (None if unknown),
+    exact (see `read_trace`).
     steps: a row for each lane and step: step, seconds, flops, baseline_flops, computed (rows), unmasked (tokens),
     taken_back (tokens that the policy masked again before), locked (positions so far), regret (<NA> if unknown).
     positions: a row for each lane and position at the end of the run: position, prompt, token, piece (its text),
@@ -191,33 +196,53 @@ def read_trace(source: str | Path | Json) -> Trace:
     and in a trace of a run that is no longer kept, each is one byte: KLs are rounded to a scale with steps of 14 %,
     confidences to multiples of 1/255, and `exact` is False for the lane.
 
+    A rule from outside is not needed. Where its module is not imported, the tables are whole, the lane's decoder is
+    None, and a warning says which rule it is.
+
     Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read.
     """
     document = load_document(source)
     header, pieces, records = document["header"], document["pieces"], document["records"]
-    try:
-        field = [Lane.from_plain(plain) for plain in header["lanes"]]
-    except ValueError as error:
-        raise TraceError(f"The trace is damaged: {error}.") from error
-    of = {lane.id: [record for record in records if record["lane"] == lane.id] for lane in field}
-    positions = [positions_of(header, pieces, of[lane.id], lane.id) for lane in field]
+    field = header["lanes"]
+    decoders = [_decoder(lane) for lane in field]
+    ids = [lane["id"] for lane in field]
+    of = {lane: [record for record in records if record["lane"] == lane] for lane in ids}
+    positions = [positions_of(header, pieces, of[lane], lane) for lane in ids]
     coded = ("kl", "confidence")  # as bytes, which are texts
     lanes = pd.DataFrame(
         {
-            "lane": [c.id for c in field],
-            "name": [c.name for c in field],
-            "compute": [c.decoder.compute.kinds for c in field],
-            "unmask": [c.decoder.unmask.kind for c in field],
-            "parent": [c.parent for c in field],
-            "decoder": [c.decoder for c in field],
-            "engine": [plain.get("engine", header.get("engine")) for plain in header["lanes"]],
-            "exact": [not any(isinstance(r[key], str) for r in of[c.id] for key in coded) for c in field],
+            "lane": ids,
+            "name": [lane["name"] for lane in field],
+            "compute": [_kinds(lane["compute"]) for lane in field],
+            "unmask": [lane["unmask"]["kind"] for lane in field],
+            "parent": [lane.get("parent") for lane in field],
+            "decoder": pd.Series(decoders, dtype=object),
+            "engine": [lane.get("engine", header.get("engine")) for lane in field],
+            "exact": [not any(isinstance(r[key], str) for r in of[lane] for key in coded) for lane in ids],
         }
     )
-    cells = [lane_cells(document, lane.id).frame().query("computed") for lane in field]
-    values: Any = pd.concat(cells, ignore_index=True).rename(columns={"sequence": "lane"})
+    cells = [lane_cells(document, lane).frame().query("computed") for lane in ids]
+    values: Any = pd.concat(cells, ignore_index=True)
     values = values[["lane", "step", "position", "kl", "confidence", "guess"]]
     return Trace(header, lanes, steps_of(records), pd.concat(positions, ignore_index=True), values)
+
+
+def _decoder(lane: Json) -> Decoder | None:
+    """The decoder of a lane. None, with a warning, where a rule from outside cannot be made from it."""
+    try:
+        return Lane.from_plain(lane).decoder
+    except ValueError as error:
+        if not is_from_outside(lane):
+            raise TraceError(f"The trace is damaged: {error}.") from error
+        warnings.warn(f"the decoder of lane {lane['id']!r} is None: {error}", stacklevel=3)
+        return None
+
+
+def _kinds(compute: Json) -> str:
+    """The kinds of the plain form of a compute rule, as `ComputeRule.kinds`."""
+    if compute["kind"] == Both.kind:
+        return f"{compute['lock']['kind']}+{compute['select']['kind']}"
+    return compute["kind"]
 
 
 def steps_of(records: list[Json]) -> pd.DataFrame:

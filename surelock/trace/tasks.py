@@ -53,7 +53,7 @@ def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: Json, how: di
         tokens = _tokens(lm, prompt, how)
         decode(lm, [tokens], **decoder.keywords())  # what it cannot decode is refused at the call
     except ValueError as error:
-        said = re.sub(r"\bprompt 0\b", lambda _: prompt.name, str(error), count=1)
+        said = re.sub(r"\bprompt 1\b", lambda _: prompt.name, str(error), count=1)
         if prompt.given and said == str(error):
             said = f"{prompt.name}: {said}"
         if prompt.where and said != str(error):
@@ -64,11 +64,11 @@ def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: Json, how: di
 
 
 def _tokens(lm: LanguageModel, prompt: Prompt, how: dict[str, bool]) -> list[int]:
-    """Return the token ids of a prompt. Raises ValueError, of "prompt 0"."""
+    """Return the token ids of a prompt. Raises ValueError, of "prompt 1"."""
     try:
         return lm.encode(prompt.text, **how)
     except ValueError as error:
-        raise ValueError(f"prompt 0: {error}") from error
+        raise ValueError(f"prompt 1: {error}") from error
 
 
 def batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:

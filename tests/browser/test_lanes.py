@@ -97,20 +97,21 @@ def test_a_rule_from_outside_races_three_others(page: Page, tmp_path: Path) -> N
     """The guide's rule, which `--rules` names: chosen in the form, computed by the server, in the export."""
     guide = (ROOT / "docs" / "researchers.md").read_text("utf-8")
     (tmp_path / "my_rules.py").write_text(guide.split("```python\n")[1].split("```")[0], "utf-8")
-    program = [sys.executable, str(ROOT / "app.py"), "--rules", "my_rules:NowAndThen"]
+    program = [sys.executable, str(ROOT / "app.py"), "--rules", "my_rules:StableArgmax"]
     with serve(command=program, cwd=tmp_path, log=tmp_path / "log") as app:
         wait_for_model(app)
         visit(page, app.url, lanes=json.dumps(FOUR), gen_length=16)
-        page.locator("select.sl-lane-preset").first.select_option("my_rules:NowAndThen")
+        page.locator("select.sl-lane-preset").first.select_option("my_rules:StableArgmax")
         run_to_end(page)
         document = json.loads(exported(page, tmp_path).read_text("utf-8"))
     first = document["header"]["lanes"][0]
-    assert (
-        first["compute"] == {"kind": "my_rules:NowAndThen", "period": 4}
-        and first["name"] == "Written rows now and then 4"
-    )
-    rows = [sum(r["computed"][1::2]) for r in document["records"] if r["lane"] == first["id"]]
-    assert rows[4] == rows[0] > rows[1] > rows[2] > rows[3]
+    assert first["compute"] == {"kind": "my_rules:StableArgmax", "stable_steps": 3}
+    assert first["name"] == "Lock a stable argmax 3"
+    records = [record for record in document["records"] if record["lane"] == first["id"]]
+    rows = [sum(record["computed"][1::2]) for record in records]
+    locks = [len(record["locked"]) for record in records]
+    assert rows[:3] == [rows[0]] * 3 and locks[:2] == [0, 0] and locks[2] > 0
+    assert all(after == before - locked for before, after, locked in zip(rows, rows[1:], locks, strict=False))
 
 
 def test_a_paused_run_is_touched_and_its_race_goes_on_afterwards(page: Page, app: App) -> None:

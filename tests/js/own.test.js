@@ -32,6 +32,7 @@ function decoded(code) {
       reading.confidence.fill(0.5);
       reading.kl.fill(plan.step ? 0.25 : Number.POSITIVE_INFINITY);
       reading.tokens.fill(5);
+      reading.likeliest = () => plan.slots.map((slot) => (slot === 7 ? -1 : slot % 3));
       reading.score.forEach((_, i) => {
         reading.score[i] = -i;
       });
@@ -51,6 +52,7 @@ test("rows chooses what a step computes, after what locks; what they are given i
     function rows(run) {
       seen.push(run.step);
       if (run.step === 0 && run.written.length) throw new Error("no step wrote these");
+      if (run.likeliest.join() !== (run.step ? "0,1,2,0,1,2,0,-1" : Array(8).fill(-1).join())) throw new Error("likeliest");
       if (run.step === 3) {
         const wanted = { length: 8, prompt: 2, block: [2, 8], written: [4], active: [0, 2, 3, 4, 5, 6, 7] };
         for (const name in wanted)

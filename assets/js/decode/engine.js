@@ -120,6 +120,11 @@ class Memory {
     return rowsOf(this.kept, slots, this.vocabSize);
   }
 
+  /** See `emptyReading`. A typed rule probes nothing, so that each watched row is kept. */
+  likeliest({ slots, watches, probed }) {
+    return Int32Array.from(slots, (slot, row) => (watches[row] && !probed[row] ? largest(this.of([slot])) : -1));
+  }
+
   keep(slots, posteriors) {
     this.kept ??= new Float32Array(this.has.length * this.vocabSize);
     setRows(this.kept, slots, posteriors);
@@ -178,6 +183,7 @@ export class OnnxEngine {
       await this.#choose(chunk);
     }
     if (plan.quota !== null) await this.#draw(memory, plan, reading);
+    reading.likeliest = () => memory.likeliest(plan);
     reading.seconds = (performance.now() - began - observed) / 1000;
     return reading;
   }

@@ -1,10 +1,11 @@
 // A rule that a visitor typed, two functions in JavaScript: see surelock/decoding/own.py and docs/page.md.
 
-import { find, NONE, put } from "./arrays.js";
+import { find, NONE, put, take } from "./arrays.js";
 import { ComputeRule } from "./compute.js";
 import { Interpreter } from "./interpreter.js";
 
 const READ = "tokens that the typed rule has read";
+const LIKELIEST = "likeliest tokens";
 
 /** Numbers as JSON has them: null where there is none. */
 const plain = (values) => Array.from(values, (value) => (Number.isFinite(value) ? value : null));
@@ -35,6 +36,9 @@ export class OwnRule extends ComputeRule {
 
   after(state, reading) {
     const active = state.active();
+    const likeliest = reading.likeliest();
+    const watched = find(likeliest.map((token) => token >= 0));
+    put(state.kept(LIKELIEST, -1), take(reading.slots, watched), take(likeliest, watched));
     const found = this.#called("after", state, active) ?? [];
     const written = new Set(Array.from(reading.slots).filter((slot) => !state.masked[slot] && !state.locked[slot]));
     const locked = this.#positions("after", state, found, written, "locked: it is masked, or was not computed");
@@ -63,6 +67,7 @@ export class OwnRule extends ComputeRule {
       computed_at: plain(state.computed_at),
       kl: plain(state.kl),
       confidence: plain(state.confidence),
+      likeliest: Array.from(state.kept(LIKELIEST, -1)),
     };
     OwnRule.watch(true);
     try {

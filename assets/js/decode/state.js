@@ -15,7 +15,7 @@ export class Canvas {
     this.given = flags(total, (slot) => !this.masked[slot]);
     const [generated_from, given_until] = [this.masked.indexOf(1), this.given.lastIndexOf(1) + 1];
     Object.assign(this, { mask_id, total, generated_from, given_until });
-    if (generated_from < 0) throw new RangeError("prompt 0 has no mask and gen_length is 0: there is nothing to write");
+    if (generated_from < 0) throw new RangeError("prompt 1 has no mask and gen_length is 0: there is nothing to write");
   }
 
   /** Goes on where another canvas of the same prompt is. */
@@ -77,11 +77,11 @@ function blocksOf(canvas, settings, quotas) {
   const most = count(masked);
   const steps = settings.steps || most;
   if (steps < blocks.length) {
-    const lie = `the masks of prompt 0 lie in ${blocks.length} blocks`;
+    const lie = `the masks of prompt 1 lie in ${blocks.length} blocks`;
     throw new RangeError(`steps (${steps}) are too few: ${lie}, and each takes a step`);
   }
   if (steps > most)
-    throw new RangeError(`steps (${steps}) are too many: prompt 0 has ${most} masks, and each step writes one`);
+    throw new RangeError(`steps (${steps}) are too many: prompt 1 has ${most} masks, and each step writes one`);
   const spare = [steps - blocks.length, Math.max(1, most - blocks.length)];
   let [further, before] = [0, 0];
   for (const block of blocks) {

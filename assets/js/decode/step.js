@@ -24,5 +24,7 @@ export function emptyReading(plan) {
     top_probs: new Float64Array(rows * plan.top_k).fill(Number.NaN),
     finite: true,
     seconds: 0,
+    /** The likeliest token of each watched row, [R], -1 of others: the engine finds it once a rule asks. */
+    likeliest: () => new Int32Array(rows).fill(-1),
   };
 }

@@ -1,7 +1,7 @@
 """`bench gpu`: a step at LLaDA-8B's shape on a GPU, predicted and measured.
 
-The weights are random and made on the device. Each part is printed and written to OUT/gpu.jsonl as soon as it is
-measured, in the order of its worth, so that little is lost when time is up:
+The weights are random and made on the device. Each part is a JSON line, printed as soon as it is measured, and with
+--out also added to OUT/gpu.jsonl. Parts come in the order of their worth, so that little is lost when time is up:
 
 - which kernels a step launches; nothing in a layer waits for the device;
 - a step with every row computed, and one with half of the rows locked, for each size and each way to launch it;
@@ -40,7 +40,6 @@ from surelock.engines.posterior import kl_divergence
 from surelock.engines.torch import TorchEngine
 from surelock.loading import find_device
 from surelock.model.language_model import LanguageModel
-from surelock.places import ASSETS
 from surelock.research.bench.counts import PROMPT, SIZES, count_step, meta_engine, plan_of
 from surelock.research.bench.prediction import predicted
 from surelock.research.bench.schedule import stretch
@@ -52,7 +51,6 @@ RUN_SIZES = ((256, 1), *SIZES[1:])
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    out = ASSETS / "results" / "gpu"
     add("--shape", choices=SHAPES, default="llada-8b", help="shape of the network (default: %(default)s)")
     add("--device", help="cuda, cuda:1, cpu ... (default: CUDA if there is one)")
     what = "GENERATEDxBATCH, repeatable (default: 64x1, 256x4, 1024x8, and 256x1 as a run)"
@@ -62,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "steps of a whole run; 0 leaves runs out (default: %(default)s)"
     add("--run-steps", type=int, default=64, help=what)
     add("--seconds", type=float, default=300, help="begin nothing after so many seconds (default: %(default)s)")
-    add("--out", type=Path, default=out, help="folder of gpu.jsonl, to which is added (default: %(default)s)")
+    add("--out", type=Path, help="a folder, to whose gpu.jsonl the parts are added (default: they are only printed)")
     parser.set_defaults(run=run)
 
 
@@ -79,8 +77,11 @@ def run(arguments: argparse.Namespace) -> Figures:
     begun, device = time.monotonic(), find_device(arguments.device)
     if device.type != "cuda" and arguments.shape != "tiny":
         raise ValueError("bench gpu needs a CUDA GPU; without one it takes --shape tiny, to see that it works")
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    file, written = arguments.out / "gpu.jsonl", 0
+    file = None
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        file = arguments.out / "gpu.jsonl"
+    written = 0
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     lm = random_model(arguments.shape, device, dtype)
     setup = {name: value for name, value in setup_of(lm).items() if name not in ("cores", "threads")}
@@ -94,11 +95,12 @@ def run(arguments: argparse.Namespace) -> Figures:
         except (RuntimeError, TypeError, ValueError) as error:  # written down, and the next part is measured
             found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
         line = {"part": name, **found, **setup, "at": round(time.monotonic() - begun, 1)}
-        with file.open("a", encoding="utf-8") as out:
-            out.write(json.dumps(line) + "\n")
-        print(f"{line['at']:6.1f} s  {name}: {json.dumps(found)[:400]}", file=sys.stderr, flush=True)
+        if file is not None:
+            with file.open("a", encoding="utf-8") as out:
+                out.write(json.dumps(line) + "\n")
+        print(json.dumps(line), flush=True)
         written += 1
-    return {"benchmark": "gpu", **setup, "parts": written, "kept": str(file)}
+    return {"benchmark": "gpu", **setup, "parts": written, "kept": file and str(file)}
 
 
 def parts(lm: LanguageModel, arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figures]]]:

@@ -28,7 +28,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from surelock.bench.random_weights import random_model
-from surelock.bench.subject import add_subject_flags, check, prompts_for, settings_of, setup_of, subject
+from surelock.bench.subject import add_subject_flags, prompts_for, setup_of, subject
 from surelock.bench.timing import Figures, load_of_cores, summary, timed
 from surelock.decoding.compute import BudgetRule, Everything
 from surelock.decoding.decoder import Decoder
@@ -52,8 +52,11 @@ _GEN_LENGTH, _BATCH = 128, 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_subject_flags(parser, gen_length=_GEN_LENGTH)
+    add_subject_flags(parser)
     add = parser.add_argument
+    add("--gen-length", type=int, default=_GEN_LENGTH, help="positions to generate (default: %(default)s)")
+    add("--steps", type=int, help="denoising steps (default: gen-length)")
+    add("--epsilon", type=float, default=5e-4, help="KL in nats at which a position locks (default: %(default)s)")
     add("--block-length", type=int, help="semi-autoregressive blocks (default: one block)")
     what = f"with --shape {LARGE}: GENERATEDxBATCH, repeatable (default: 256x1, 256x4, 1024x4, of 256 steps)"
     add("--size", action="append", type=size_of, metavar="SIZE", help=what)
@@ -72,13 +75,15 @@ def run(arguments: argparse.Namespace) -> Figures:
     settings = DecodeSettings(**sizes)
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
     shortest = min(map(len, prompts))  # LLaDA's loop takes prompts of one length
-    check(lm, prompts, Decoder(settings=settings))
+    decode(lm, prompts, settings)  # refused before anything is measured
     rules = {"unlocked": Everything(), "locked": LockRule(epsilon=arguments.epsilon), "budget": BudgetRule()}
     decoders = {name: Decoder(settings=settings, compute=rule) for name, rule in rules.items()}
     bench = LladaBench(lm, [ids[:shortest] for ids in prompts], settings, decoders)
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):
         bench.repeat()
-    head = {"load": load_at_start, **setup_of(lm), **weights_of(lm), **settings_of(arguments, settings)}
+    head = {"load": load_at_start, **setup_of(lm), **weights_of(lm)}
+    head |= {"gen_length": settings.gen_length, "steps": settings.total_steps}
+    head |= {name: getattr(arguments, name) for name in ("batch", "epsilon", "repeats")}
     return {"benchmark": "llada", **head, **bench.result()}
 
 
