@@ -23,7 +23,7 @@ from surelock.__main__ import _parser, main
 from surelock.config import LLADA_8B
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.recommended import recommended
-from surelock.engines import attention, break_even, captured, fused, posterior
+from surelock.engines import attention, break_even, cuda_graph, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.inputs import pack, unpack
 from surelock.model import network
@@ -73,7 +73,7 @@ class Captures:
     def __init__(self) -> None:
         self.captured = self.replayed = 0
 
-    def __call__(self, function: captured.Function, sibling: Any) -> captured.Function:
+    def __call__(self, function: cuda_graph.Function, sibling: Any) -> cuda_graph.Function:
         self.captured += 1
         result = function()
 
@@ -247,7 +247,7 @@ def test_a_gpu_takes_compiled_elementwise_functions_in_each_layer(
         assert np.array_equal(mine.tokens, theirs.tokens) and np.array_equal(mine.locked, theirs.locked)
         np.testing.assert_allclose(mine.kl, theirs.kl, atol=1e-12, rtol=1e-9)
         rows.append(int(theirs.computed.sum()))
-    rows = [captured.bucket_of(count) for count in rows] if graphs else rows
+    rows = [cuda_graph.bucket_of(count) for count in rows] if graphs else rows
     steps = sum(count >= 40 for count in rows)
     assert min(rows) < 40 and used == dict.fromkeys(("rotate", "gated"), steps * lm.config.n_layers)
 

@@ -27,7 +27,7 @@ from surelock.config import LLADA_8B
 from surelock.decoding.algorithm import Run
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.step import Layout, lent
-from surelock.engines import captured, inputs, lending, posterior
+from surelock.engines import cuda_graph, inputs, lending, posterior
 from surelock.engines import onnx as onnx_engine
 from surelock.engines import torch as torch_engine
 from surelock.engines.lending import Lender
@@ -467,7 +467,7 @@ def test_many_rows_are_read_by_two_more(small: surelock.LanguageModel, monkeypat
 
 def test_a_form_is_taken_where_it_was_measured_to_be_faster() -> None:
     """Of graphs, whose rows are filled up, and of what docs/gpu.md has measured."""
-    assert [captured.bucket_of(rows, compiled=False) for rows in (1, 64, 65, 512, 513)] == [64, 64, 128, 512, 0]
-    assert [captured.bucket_of(rows) for rows in (513, 667, 704, 705, 1049)] == [576, 704, 704, 0, 0]
-    assert captured.buckets(320, compiled=True) == [320, 256, 192, 128, 64]
-    assert captured.buckets(2048, compiled=True)[0] == 704 and captured.buckets(2048, compiled=False)[0] == 512
+    assert [cuda_graph.bucket_of(rows, compiled=False) for rows in (1, 64, 65, 512, 513)] == [64, 64, 128, 512, 0]
+    assert [cuda_graph.bucket_of(rows) for rows in (513, 667, 704, 705, 1049)] == [576, 704, 704, 0, 0]
+    assert cuda_graph.buckets(320, compiled=True) == [320, 256, 192, 128, 64]
+    assert cuda_graph.buckets(2048, compiled=True)[0] == 704 and cuda_graph.buckets(2048, compiled=False)[0] == 512

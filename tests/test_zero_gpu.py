@@ -15,7 +15,7 @@ from starlette.requests import Request
 import surelock
 from surelock.trace.lanes import Lane
 from surelock.trace.recorder import Recorder, make_header
-from surelock.ui import launch, race
+from surelock.ui import launch, shared_race
 from surelock.ui.endpoint import Calls
 from surelock.ui.limits import Limits
 from surelock.ui.models import Models
@@ -37,7 +37,7 @@ def use(stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> Use
 
     def put(spaces: Spaces) -> Models:
         monkeypatch.setitem(sys.modules, "spaces", spaces)
-        monkeypatch.setattr(race, "on_zero_gpu", lambda: True)
+        monkeypatch.setattr(shared_race, "on_zero_gpu", lambda: True)
         models = Models(["stories"])
         models._loaded["stories"] = stories
         return models
@@ -54,7 +54,7 @@ def job(length: int = 8, lanes: int = 1, **more: Any) -> Job:
 
 def raced(models: Models, asked: Job, *tokens: str) -> list[dict[str, Any]]:
     """All messages of a run on the page; with tokens those of runs that begin at once, one for each."""
-    lm, runner = models.get("stories"), race.make_runner(models)
+    lm, runner = models.get("stories"), shared_race.make_runner(models)
 
     async def messages(token: str) -> list[dict[str, Any]]:
         recorder = Recorder(make_header(lm, asked.prompt, asked.tokens, asked.lanes), lm.tokenizer)
@@ -71,7 +71,7 @@ def raced(models: Models, asked: Job, *tokens: str) -> list[dict[str, Any]]:
 
 def called(models: Models, **given: Any) -> list[dict[str, Any]]:
     """What /decode answers."""
-    calls = Calls(models, race.make_runner(models), Queue(4), Limits(), 512)
+    calls = Calls(models, shared_race.make_runner(models), Queue(4), Limits(), 512)
 
     async def answers() -> list[dict[str, Any]]:
         return [answer async for answer in calls.answers(given, Request({"type": "http", "headers": []}))]

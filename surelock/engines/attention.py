@@ -1,4 +1,4 @@
-"""Attention of the rows of a step, whose sequences have different numbers of rows."""
+"""Attention of the rows of a step. Sequences may have different numbers of rows."""
 
 import inspect
 from collections.abc import Sequence
@@ -20,17 +20,19 @@ _LARGEST_HEAD = 256
 
 @frozen
 class Segments:
-    """Runs of rows that attend to the same positions: one a sequence, in a block-causal network one a block."""
+    """S segments: rows in a row that attend to the same positions. A segment is a sequence's rows; in a
+    block-causal network, a block's.
+    """
 
-    rows: Tensor  # [S + 1] int32, where the rows of each segment begin, and their number
-    starts: Tensor  # [S + 1] int32, the slot at which the sequence of each segment begins, and the number of slots
-    seen: Tensor | None  # [S] int32, how many slots the rows of a segment attend to; None for all of their sequence
+    rows: Tensor  # [S + 1] int32, the first row of a segment; last, the number of rows
+    starts: Tensor  # [S + 1] int32, the first slot of a segment's sequence; last, the number of slots
+    seen: Tensor | None  # [S] int32, the slots that a segment attends to; None for all of its sequence
     most_rows: int  # at least the largest number of rows of a segment
     most_seen: int  # at least the largest number of slots that a segment attends to
 
 
 def varlen_attn(*tensors: Any, **more: Any) -> Tensor:
-    from torch.nn.attention import varlen  # it imports torch's compiler, which a CPU never needs
+    from torch.nn.attention import varlen  # imports torch's compiler, which a CPU never needs
 
     return cast("Tensor", varlen.varlen_attn(*tensors, **more))
 
@@ -56,36 +58,43 @@ def has_varlen(config: NetworkConfig, dtype: torch.dtype, device: torch.device) 
 def segment_arrays(
     config: NetworkConfig, positions: Whole, counts: Sequence[int], lengths: Sequence[int]
 ) -> dict[str, NDArray[np.int32]]:
-    """Return the arrays of `Segments`, by name. counts, lengths: the rows and the slots of each sequence."""
-    rows, starts = (np.cumsum([0, *each]) for each in (counts, lengths))
+    """Return the arrays of `Segments`, by name. counts, lengths: rows and slots, by sequence."""
+    rows, starts = np.cumsum([0, *counts]), np.cumsum([0, *lengths])
     if config.block_size is None:
         return {"rows": rows.astype(np.int32), "starts": starts.astype(np.int32)}
     sequence = np.repeat(np.arange(len(counts)), counts)
-    seen = np.minimum((positions // config.block_size + 1) * config.block_size, np.array(lengths)[sequence])
-    new = np.flatnonzero((np.diff(sequence, prepend=-1) != 0) | (np.diff(seen, prepend=0) != 0))
-    found = {
-        "rows": np.append(new, len(positions)),
-        "starts": np.append(starts[sequence[new]], starts[-1]),
-        "seen": seen[new],
+    block_end = (positions // config.block_size + 1) * config.block_size
+    seen = np.minimum(block_end, np.array(lengths)[sequence])
+    begins = (np.diff(sequence, prepend=-1) != 0) | (np.diff(seen, prepend=0) != 0)
+    first = np.flatnonzero(begins)  # the first row of every segment
+    arrays = {
+        "rows": np.append(first, len(positions)),
+        "starts": np.append(starts[sequence[first]], starts[-1]),
+        "seen": seen[first],
     }
-    return {name: array.astype(np.int32) for name, array in found.items()}
+    return {name: array.astype(np.int32) for name, array in arrays.items()}
 
 
 def attend_segments(q: Tensor, keys: Tensor, values: Tensor, segments: Segments) -> Tensor:
-    """Attend from q [R, n_heads, head_size] to slots [slots, n_kv_heads, head_size], in one kernel: the shape of q."""
+    """Attend from q [R, n_heads, head_size] to keys and values [slots, n_kv_heads, head_size], in one kernel.
+
+    Returns a tensor in the shape of q.
+    """
     more: Json = {} if segments.seen is None else {"seqused_k": segments.seen}
-    if "enable_gqa" in parameters():  # torch without it takes any number of key/value heads
+    if "enable_gqa" in parameters():  # without this parameter, torch takes any number of key/value heads
         more["enable_gqa"] = q.shape[1] != keys.shape[1]
     most = segments.most_rows, segments.most_seen
     return varlen_attn(q, keys, values, segments.rows, segments.starts, *most, **more)
 
 
 def attend_sequences(q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: bool, mask: Tensor | None) -> Tensor:
-    """Attend within each of `batch` sequences of one length, which lie behind one another. Returns the shape of q.
+    """Attend within `batch` sequences of equal length N, one behind the other. Returns a tensor in the shape of q.
 
     q: [batch * Q, n_heads, head_size]. keys, values: [batch * N, n_kv_heads, head_size].
-    mask: [batch * Q, at least N] bool, the positions that each row sees; None for all.
+    mask: [batch * Q, at least N] bool, the positions that a row sees; None for all.
     """
-    seen = None if mask is None else mask[:, : len(keys) // batch].view(batch, 1, -1, len(keys) // batch)
+    length = len(keys) // batch
+    seen = None if mask is None else mask[:, :length].view(batch, 1, -1, length)
     q, keys, values = (x.view(batch, -1, *x.shape[1:]).transpose(1, 2) for x in (q, keys, values))
-    return F.scaled_dot_product_attention(q, keys, values, seen, enable_gqa=gqa).transpose(1, 2).flatten(0, 1)
+    attended = F.scaled_dot_product_attention(q, keys, values, seen, enable_gqa=gqa)
+    return attended.transpose(1, 2).flatten(0, 1)

@@ -1,12 +1,12 @@
-"""With how many rows each form of a step is faster than its kernels launched one by one.
+"""The numbers of rows for which a form of a step is faster than its kernels launched one by one.
 
-The forms were measured on an H100 and an H200, see docs/gpu.md. None is taken with fewer or more rows than those with
-which it was faster.
+The forms were measured on an H100 and an H200, see docs/gpu.md. A form is not used outside the range of
+rows in which it was faster.
 """
 
 import math
 
-#: Of each form the fewest and the most rows.
+#: The fewest and the most rows, by form.
 FASTER: dict[str, tuple[float, float]] = {
     "graph": (0, 512),  # 512 rows: 15.9 ms, plain 16.7 (H200); 667: 26.3, plain 24.9 (H100)
     "graph of compiled layers": (0, 704),  # 667 rows, filled up to 704: 22.2 ms, plain 24.9 (H100)
@@ -16,6 +16,6 @@ FASTER: dict[str, tuple[float, float]] = {
 
 
 def is_faster(form: str, rows: int) -> bool:
-    """Return whether a form is faster for so many rows: those computed, of reading those whose posteriors are read."""
+    """Return whether a form is faster. rows: computed ones; for reading, those whose posteriors are read."""
     fewest, most = FASTER[form]
     return fewest <= rows <= most

@@ -1,7 +1,7 @@
 """The key/value cache of the torch engine.
 
-The sequences of a batch lie one behind the other on a flat axis of `sum(lengths)` slots, without padding. Behind them
-lies a spare slot, to which no row attends: rows that write nothing write there.
+The sequences of a batch lie one behind the other on a flat axis of `sum(lengths)` slots, without padding.
+Behind them lies a spare slot, to which no row attends: rows that must not change the cache write there.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from surelock.model.network import sight
 
 
 class KVCache:
-    """Preallocated keys and values of every layer: [slots + 1, n_kv_heads, head_size], on the device of the layer.
+    """Preallocated tables of keys and values of every layer, on its device: [slots + 1, n_kv_heads, head_size].
 
-    A locked position keeps the keys and values of its last computation. In a shifted network it also keeps its hidden
-    state, from which the next position is predicted. A layer that is a convolution has one vector in place of both,
-    [slots + 2, 1, d_model]: the last one stays zero, as what lies beside a sequence.
+    A locked position keeps the keys and values of its last computation. In a shifted network it also keeps
+    its hidden state, which predicts the next position. A layer that is a convolution has one table
+    [slots + 2, 1, d_model] in place of two: its last row stays zero, the neighbour of a sequence's ends.
 
-    devices: of each layer, and behind them that of the last norm.
-    once: every step computes all rows, see `Layout`: the layers of a device then share one table.
+    slots: of all passes. devices: of the layers, then that of the last norm.
+    once: whether every step computes all rows (`Layout`): the layers of a device then share their tables.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class KVCache:
         *of_layers, of_norm = devices
 
         def pair(device: torch.device, conv: bool) -> list[Tensor]:
-            """Not empty: what a block-causal row does not see has weight 0, and must be finite."""
+            """Zeros, not empty: slots that a block-causal row does not see have weight 0, and must be finite."""
             shape = (slots + 2, 1, config.d_model) if conv else (slots + 1, config.n_kv_heads, config.head_size)
             tables = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(1 if conv else 2)]
             return [tables[0], tables[-1]]
@@ -52,7 +52,7 @@ class KVCache:
         return sum(tables.values()) + (0 if self._hidden is None else self._hidden.nbytes)
 
     def reset(self) -> None:
-        """Zero what a row may read before the run has written it."""
+        """Zero the slots that a row may read before the run has written them."""
         if self._config.block_size is not None:
             for table in (*self.keys, *self.values):
                 table.zero_()
@@ -61,18 +61,21 @@ class KVCache:
 
     @property
     def tables(self) -> list[Tensor]:
-        """What is kept of each slot from step to step, a row for each in every table. No two are the same."""
-        found = {id(table): table for table in (*self.keys, *self.values)}
-        return [*found.values(), *([] if self._hidden is None else [self._hidden])]
+        """The different tables that keep a row for every slot from step to step."""
+        tables = list({id(table): table for table in (*self.keys, *self.values)}.values())
+        if self._hidden is not None:
+            tables.append(self._hidden)
+        return tables
 
     def attend(self, layer: int, rows: Rows, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Write the rows' keys and values into the cache, then attend. Returns the shape of q.
+        """Write the rows' keys and values into the cache, then attend. Returns a tensor in the shape of q.
 
         rows: on the device of the layer.
-        q: [Q, n_heads, head_size], the queries of all rows or of the read ones.
+        q: [Q, n_heads, head_size], the queries of all rows or of the read rows.
         k, v: [R, n_kv_heads, head_size], of all rows.
 
-        A row attends to all slots of its sequence, in a block-causal network to those up to the end of its block.
+        A row attends to all slots of its sequence; in a block-causal network, to those up to the end of its
+        block.
         """
         keys, values = self.keys[layer], self.values[layer]
         _write(k, rows, keys)
@@ -89,13 +92,14 @@ class KVCache:
             return attend_sequences(q, keys, values, len(counts), self._gqa, mask)
         masks = [None] * len(counts) if mask is None else mask.split(counts)
         parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), masks, strict=True)
-        return torch.cat([attend_sequences(q, k, v, 1, self._gqa, seen) for q, k, v, seen in parts if len(q)])
+        attended = [attend_sequences(q, k, v, 1, self._gqa, seen) for q, k, v, seen in parts if len(q)]
+        return torch.cat(attended)
 
     def convolve(self, layer: int, rows: Rows, c: Tensor, kept: Tensor, weight: Tensor) -> Tensor:
-        """Write the rows' vectors into the cache, then convolve what it holds. Returns the shape of c.
+        """Write the rows' vectors into the cache, then convolve its vectors. Returns a tensor in the shape of c.
 
         rows: on the device of the layer.
-        c: [Q, 1, d_model], of all rows or of the read ones. kept: [R, 1, d_model], of all rows.
+        c: [Q, 1, d_model], of all rows or of the read rows. kept: [R, 1, d_model], of all rows.
         weight: [d_model, 1, 3].
         """
         _write(kept, rows, self.keys[layer])
@@ -105,7 +109,7 @@ class KVCache:
         return c * (self.keys[layer][around] * weight.permute(2, 1, 0)).sum(1)
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
-        """Keep the hidden states [R, d_model] of the rows, and return those of the positions before them."""
+        """Keep the hidden states [R, d_model] of the rows. Return those of the positions before them, [R, d_model]."""
         assert self._hidden is not None
         _write(hidden, rows, self._hidden)
         return self._hidden[rows.arrays["slots"] - (rows.arrays["positions"] > 0).long()]

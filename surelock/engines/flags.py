@@ -1,4 +1,4 @@
-"""The command-line flags of the model, of its engine, and of what it keeps the weights in."""
+"""The command-line flags of the model, of its engine, and of the format of its weights."""
 
 import argparse
 
@@ -8,7 +8,7 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 def add_model_flags(parser: argparse.ArgumentParser, engine: str = "auto") -> None:
-    """Add --model, --tokenizer, --device, --dtype and --engine, which has a default."""
+    """Add --model, --tokenizer, --device, --dtype and --engine. engine: the default of the last."""
     parser.add_argument("--model", default="stories", help="'stories', a hub id or a directory (default: %(default)s)")
     parser.add_argument("--tokenizer", help="a hub id or a directory (default: the model's, else its family's)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: CUDA if there is one)")

@@ -1,12 +1,14 @@
 """Functions that `torch.compile` makes kernels of on a GPU: once for all numbers of rows, before the first run.
 
-Reading of many posteriors takes three passes over the logits, and not one for each operator. In a layer two kernels
-take the place of six, most of which torch runs without vector instructions: operands are strided or of two dtypes.
+Reading many posteriors then takes three passes over the logits, not one for every operator. In a layer
+two kernels take the place of six, most of which torch runs without vector instructions: their operands
+are strided or of two dtypes.
 
-What is compiled takes the numbers of rows as variables. All other sizes and strides are constants: torch makes one of a
-variable that is compared with a number of a module, whatever the code does then. Left to itself torch compiles for the
-first size, then for each dimension that changes: five functions for one step of 1,049 rows, which is read in parts of
-262 and 263, and one more where the next run has another number of slots.
+The compiled functions take the numbers of rows as variables. All other sizes and strides are constants:
+if code compares a size with a number of its module, torch makes the size a constant, whatever the code
+does then. That is why both branches of the `if`s below are alike. Without them torch compiles for the
+first size, then once more for every dimension that changes: five functions for one step of 1,049 rows,
+read in parts of 262 and 263, and another where the next run has another number of slots.
 """
 
 import shutil
@@ -25,7 +27,7 @@ from surelock.config import NetworkConfig
 from surelock.environment import value_of
 from surelock.model.network import Elementwise, gated, rotate
 
-#: Of examples: no other size of theirs, nor 1, for either of which torch would take it.
+#: Rows of an example. Not 1, nor another size of an example: torch would take equal sizes for one.
 _ROWS = 257
 
 Backend = str | Callable[..., Any]  # of torch.compile
@@ -40,19 +42,19 @@ class Reads(NamedTuple):
 
 @cache
 def can_fuse(device: torch.device) -> bool:
-    """Return whether torch can compile for the device: with Triton, a C compiler and Python.h, not on ZeroGPU."""
+    """Return whether torch can compile for the device: a GPU, with Triton, a C compiler and Python.h, not ZeroGPU's."""
     compiler = value_of("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     folders = [sysconfig.get_path("include", scheme) for scheme in sysconfig.get_scheme_names()]
     headers = any(Path(folder, "Python.h").exists() for folder in folders)
-    found = find_spec("triton") is not None and compiler is not None and headers
-    return device.type == "cuda" and found and not value_of("SPACES_ZERO_GPU")
+    has_tools = find_spec("triton") is not None and compiler is not None and headers
+    return device.type == "cuda" and has_tools and not value_of("SPACES_ZERO_GPU")
 
 
 def read_posteriors(logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return of logits [R, V]: their sums, the largest probability, the log-sum-exp, the likeliest token that is not
-    banned and its probability, [R] each.
+    """Return five tensors [R] of logits [R, V]: their sum, the largest probability, the log-sum-exp, the
+    likeliest token that is not banned, and its probability.
 
-    banned: [V], -inf at tokens that are never chosen, else 0.
+    banned: [V], -inf at tokens that are never chosen, else 0. Computation is in its dtype.
     """
     z = logits.to(banned.dtype)
     highest = z.amax(dim=-1)
@@ -62,14 +64,17 @@ def read_posteriors(logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Ten
 
 
 def divergences(logits: Tensor, lse: Tensor, rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor) -> Tensor:
-    """Return the KLs [K] of the posteriors of rows of `logits` from those of slots of `kept`, see `kl_divergence`."""
+    """Return `kl_divergence` [K], in nats, of the posteriors of `rows` of `logits` from those of `slots` of `kept`.
+
+    logits: [R, V], lse: [R]. kept: [S, V], kept_lse: [K], of the slots. rows, slots: [K] int64.
+    """
     z, lse = logits[rows].to(lse.dtype), lse[rows]
     minus_delta = (kept[slots].to(lse.dtype) - z) + (lse - kept_lse)[:, None]
     return (exp_without_two_terms(minus_delta) * (z - lse[:, None]).exp()).sum(dim=-1)
 
 
 def exp_without_two_terms(x: Tensor) -> Tensor:
-    """Return exp(x) - 1 - x, to a relative 1e-5 in float32: compiled, expm1 may be exp(x) - 1, which loses digits."""
+    """Return exp(x) - 1 - x, to a relative 1e-5 in float32. A compiled expm1 may be exp(x) - 1, which loses digits."""
     series = torch.full_like(x, 1 / 5040)
     for factorial in (720, 120, 24, 6, 2):
         series = series * x + 1 / factorial
@@ -105,7 +110,7 @@ class _Diverge(nn.Module):
 
 
 class _Rotate(nn.Module):
-    """`rotate` of a network's queries and keys, which lie beside its values unless norms have copied them."""
+    """`rotate` of a network's queries and keys: in memory beside its values, unless norms have copied them."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -165,12 +170,12 @@ def compiled_elementwise(
 
 
 def _compiled(modules: Sequence[nn.Module], examples: Sequence[tuple[Tensor, ...]], backend: Backend) -> list[Callable]:
-    """Compile modules by calling each with an example. A terminal shows how many are done."""
-    found = []
-    each = zip(modules, examples, strict=True)
+    """Compile modules by calling them with their examples. A terminal shows how many are done."""
+    functions = []
+    pairs = zip(modules, examples, strict=True)
     with torch.inference_mode():
-        for module, example in tqdm(each, "compiling", len(modules), unit="function", leave=False, disable=None):
-            made = torch.compile(module, dynamic=True, backend=backend)
-            made(*example)
-            found.append(made)
-    return found
+        for module, example in tqdm(pairs, "compiling", len(modules), unit="function", leave=False, disable=None):
+            function = torch.compile(module, dynamic=True, backend=backend)
+            function(*example)
+            functions.append(function)
+    return functions

@@ -1,4 +1,4 @@
-"""What the layers of the torch engine get of a plan: arrays, which go to a device in one copy, and numbers."""
+"""The inputs that a plan gives the layers of the torch engine: arrays, which go to a device in one copy, and counts."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _LEAST_STEP = 64  # slots
 
 
 class Room(NamedTuple):
-    """How much a memory holds: layouts of equal rooms may use it one after the other."""
+    """The size of a memory. Layouts of equal rooms may use the memory one after the other."""
 
     sequences: int  # of one pass
     passes: int
-    slots: int  # of one pass, at least those of the layout
-    longest: int  # at least the positions of its longest sequence
+    slots: int  # of one pass, at least as many as the layout has
+    longest: int  # at least the positions of the layout's longest sequence
     once: bool  # see `Layout`
 
     @classmethod
     def for_layout(cls, layout: Layout, rounded: bool) -> Room:
-        """Return the room for a layout. rounded: up, so that prompts of about one length share it."""
+        """Return the room for a layout. rounded: whether to round up, so that prompts of about one length share it."""
         slots, longest = sum(layout.lengths), max(layout.lengths)
         if rounded:
             slots, longest = _round_up(slots), _round_up(longest)
@@ -39,12 +39,12 @@ class Room(NamedTuple):
 
     @property
     def spare(self) -> int:
-        """The spare slot, behind those of all passes."""
+        """The index of the spare slot, behind the slots of all passes."""
         return self.passes * self.slots
 
 
 def _round_up(count: int) -> int:
-    """Round up to a multiple of 64, a larger count by at most an eighth."""
+    """Round up to a multiple of 64, or of more for a large count, by at most an eighth of it."""
     step = max(_LEAST_STEP, 2 ** (count.bit_length() - 4))
     return -(-count // step) * step
 
@@ -54,20 +54,21 @@ class Rows:
     """The rows of one step, for all passes, in the order of the flat axis.
 
     arrays: of numpy, or tensors of a device. int64, but for those of `Segments`:
-        tokens, positions [R]: of each row, the position in its sequence; slots [R]: its place on the flat axis.
-        written [R]: where each row writes: its slot, or the spare one if it is probed. Missing: in their slots.
+        tokens, positions [R]: the token of a row, and its position in the sequence.
+        slots [R]: the place of a row on the flat axis.
+        written [R]: where a row writes, its slot or, if it is probed, the spare one. Missing: as slots.
         read [K]: ascending, the rows whose posteriors are read. Missing: all.
-        around [R, 3]: the slots before, of and behind the row, for layers that convolve.
-        rows, starts, seen: of `Segments`. Missing: sequences are attended to one after the other.
-        read_rows, read_starts, read_seen: the same of the read rows, if both are given.
+        around [R, 3]: the slots before, of and behind a row, for layers that convolve.
+        rows, starts, seen: see `Segments`. Missing: sequences are attended to one after the other.
+        read_rows, read_starts, read_seen: the same for the read rows, if there are segments and `read`.
     """
 
     arrays: Fields
-    counts: list[int]  # the number of rows of each sequence
-    lengths: list[int]  # the number of positions of each sequence
-    read_counts: list[int] = field(default_factory=list)  # the number of read rows of each, if `read` is given
-    bucket: int = 0  # the number of rows that they are filled up to; 0 if they are not
-    longest: int = 0  # at least the positions of the longest sequence; 0 for these exactly
+    counts: list[int]  # rows, by sequence
+    lengths: list[int]  # positions, by sequence
+    read_counts: list[int] = field(default_factory=list)  # read rows, by sequence; empty without `read`
+    bucket: int = 0  # the number of rows after filling up; 0 without filling up
+    longest: int = 0  # at least the positions of the longest sequence; 0 for exactly as many
 
     @property
     def most_seen(self) -> int:
@@ -82,30 +83,32 @@ class Rows:
         return self.with_tensors({name: tensor.to(device) for name, tensor in self.arrays.items()})
 
     def segments(self, read: bool) -> Segments | None:
-        """Return the segments of all rows or of the read ones."""
+        """Return the segments of all rows or of the read rows; None if rows attend in sequences."""
         prefix, counts = ("read_", self.read_counts) if read else ("", self.counts)
         if f"{prefix}rows" not in self.arrays:
             return None
-        edges, starts = (self.arrays[f"{prefix}{name}"] for name in ("rows", "starts"))
-        return Segments(edges, starts, self.arrays.get(f"{prefix}seen"), self.bucket or max(counts), self.most_seen)
+        edges, starts = self.arrays[f"{prefix}rows"], self.arrays[f"{prefix}starts"]
+        seen = self.arrays.get(f"{prefix}seen")
+        return Segments(edges, starts, seen, self.bucket or max(counts), self.most_seen)
 
 
 def around(positions: Whole, slots: Whole, counts: Sequence[int], lengths: Sequence[int], spare: int) -> Whole:
-    """Return `around` of `Rows`. Beside the first and the last position of a sequence lies the zero of the cache, which
-    follows the spare slot.
+    """Return `around` of `Rows`. The first and the last position of a sequence have the cache's row of zeros, behind
+    the spare slot, as a neighbour.
     """
     last, zero = np.repeat(lengths, counts) - 1, spare + 1
-    before, behind = np.where(positions > 0, slots - 1, zero), np.where(positions < last, slots + 1, zero)
+    before = np.where(positions > 0, slots - 1, zero)
+    behind = np.where(positions < last, slots + 1, zero)
     return np.stack((before, slots, behind), axis=1)
 
 
 def rows_of(config: NetworkConfig, layout: Layout, room: Room, plan: Plan, varlen: bool, bucket: int = 0) -> Rows:
-    """Return the rows of a plan that has rows, or is filled up.
+    """Return the rows of a plan, which has some or is filled up.
 
-    room: that of the memory, which the layout fits.
-    varlen: whether segments are attended to. Otherwise sequences are, one after the other where they differ.
-    bucket: with segments, the number of rows to fill up with rows of no effect, which write to the spare slot; all rows
-    then pass all layers. 0 fills up none, and the last layer computes the read rows alone.
+    room: of the memory, at least the room of the layout.
+    varlen: whether rows attend in segments. Otherwise in sequences, one after the other where they differ.
+    bucket: with segments, the number of rows after filling up with rows of no effect, which write to the spare
+    slot; all rows then pass all layers. 0 fills up none, and the last layer computes the read rows alone.
     """
     passes, total, count = layout.passes, sum(layout.lengths), len(plan.slots)
     offsets = np.arange(passes)[:, None]
@@ -126,19 +129,21 @@ def rows_of(config: NetworkConfig, layout: Layout, room: Room, plan: Plan, varle
         counts = [*counts[:-1], counts[-1] + more]
     elif 0 < len(plan.read) < count:
         arrays["read"] = (plan.read + count * offsets).ravel()
-        read_counts = np.diff(np.searchsorted(plan.read, np.cumsum([0, *plan.counts]))).tolist() * passes
+        edges = np.cumsum([0, *plan.counts])  # of the sequences, among the rows
+        read_counts = np.diff(np.searchsorted(plan.read, edges)).tolist() * passes
     if config.conv_layers:
         arrays["around"] = around(arrays["positions"], arrays["slots"], counts, lengths, spare)
     if varlen:
         arrays |= segment_arrays(config, arrays["positions"], counts, lengths)
     if varlen and read_counts:
-        segments = segment_arrays(config, arrays["positions"][arrays["read"]], read_counts, lengths)
+        positions = arrays["positions"][arrays["read"]]
+        segments = segment_arrays(config, positions, read_counts, lengths)
         arrays |= {f"read_{name}": array for name, array in segments.items()}
     return Rows(arrays, counts, lengths, read_counts, bucket, room.longest)
 
 
 def fillers(config: NetworkConfig, room: Room, bucket: int) -> Rows:
-    """Return rows of no effect alone, as many as a graph has."""
+    """Return `bucket` rows of no effect, for the capture of a graph."""
     none = np.zeros(0, dtype=bool)
     blind = NO_ROWS if room.passes == 2 else None
     counts = [0] * room.sequences
@@ -148,9 +153,9 @@ def fillers(config: NetworkConfig, room: Room, bucket: int) -> Rows:
 
 
 def upload(arrays: Mapping[str, NDArray], device: torch.device) -> dict[str, Tensor]:
-    """Copy arrays to a device, all of them at once. The host does not wait for the copy.
+    """Copy arrays to a device, all at once. The host does not wait for the copy.
 
-    Returns tensors of the arrays' names, dtypes and shapes. On a CPU they share the memory of the arrays.
+    Returns tensors of the arrays' names, dtypes and shapes. On a CPU they share the arrays' memory.
     """
     if device.type == "cpu":
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -159,7 +164,10 @@ def upload(arrays: Mapping[str, NDArray], device: torch.device) -> dict[str, Ten
 
 
 def pack(arrays: Mapping[str, NDArray], pinned: bool) -> tuple[Tensor, dict[str, slice]]:
-    """Return the bytes of arrays behind one another, [bytes] uint8, and the place of each. pinned: page-locked."""
+    """Return the bytes of arrays behind one another, [bytes] uint8, and their places in it by name.
+
+    pinned: whether the memory is page-locked.
+    """
     places, stop = {}, 0
     for name, array in arrays.items():
         start = -(-stop // _ALIGNED) * _ALIGNED
@@ -173,5 +181,6 @@ def pack(arrays: Mapping[str, NDArray], pinned: bool) -> tuple[Tensor, dict[str,
 
 
 def unpack(packed: Tensor, arrays: Mapping[str, NDArray], places: Mapping[str, slice]) -> dict[str, Tensor]:
+    """Return the tensors in the bytes that `pack` returned; of `arrays` the dtypes and shapes count."""
     dtypes = {name: torch.from_numpy(array[:0]).dtype for name, array in arrays.items()}
     return {name: packed[place].view(dtypes[name]).view(arrays[name].shape) for name, place in places.items()}

@@ -1,8 +1,8 @@
 """The ONNX graphs of a step, built from the shape of a network and the tensors of a checkpoint.
 
-`step_graph` is the packed forward of one sequence (Algorithm 1, lines 9-14), `head_graph` makes logits, and
-`posterior_graph` reads them (line 15). They use ONNX's standard operators alone, so browsers can run them. Weights stay
-in the files of the checkpoint: a graph holds the file, offset and length of each.
+`step_graph` is the packed forward of one sequence (Algorithm 1, lines 9-14), `head_graph` makes logits,
+and `posterior_graph` reads them (line 15). They use ONNX's standard operators alone, so browsers can run
+them. Weights stay in the checkpoint's files: a graph holds the file, offset and length of a tensor.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,15 +28,16 @@ class _Graph:
     def __init__(self, tensors: Tensors | None = None) -> None:
         self._tensors = tensors or {}
         self._nodes, self._constants, self._inputs, self._outputs = [], {}, [], []
-        self._given: set[str] = set()
+        self._fed: set[str] = set()  # parameters that are inputs of the graph
 
     def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
         return self._add(op, inputs, [f"{op}.{len(self._nodes)}"], attributes)[0]
 
     def top(self, x: str, count: str) -> tuple[str, str]:
         """Add a TopK node: return the names of its values and of their indices; ties go to the lower index."""
-        values, places = self._add("TopK", (x, count), [f"{kind}.{len(self._nodes)}" for kind in ("top", "at")], {})
-        return values, places
+        number = len(self._nodes)
+        values, indices = self._add("TopK", (x, count), [f"top.{number}", f"at.{number}"], {})
+        return values, indices
 
     def _add(self, op: str, inputs: Sequence[str], outputs: list[str], attributes: Mapping[str, Any]) -> list[str]:
         self._nodes.append(helper.make_node(op, inputs, outputs, **attributes))
@@ -60,50 +61,57 @@ class _Graph:
         return name
 
     def weight(self, parameter: str, part: int = 0) -> str:
-        """Return the name of a parameter in float32, or of a `part` of a stacked one. Sessions compute it once."""
+        """Return the name of a parameter in float32; of a stacked parameter, that of its `part`.
+
+        Sessions compute it once.
+        """
         name, dtype = self._stored(parameter, part)
         wide, scaled = f"{name} in float32", f"{name} scaled"
-        factor = None if parameter in self._given else getattr(self._tensors[parameter][part][1], "factor", None)
-        made = {output for node in self._nodes for output in node.output}
+        factor = None
+        if parameter not in self._fed:
+            factor = getattr(self._tensors[parameter][part][1], "factor", None)
+        outputs = {output for node in self._nodes for output in node.output}
         if dtype == FLOAT:
             wide = name
-        elif wide not in made:
+        elif wide not in outputs:
             self._add("Cast", [name], [wide], {"to": FLOAT})
-        if factor is not None and scaled not in made:
+        if factor is None:
+            return wide
+        if scaled not in outputs:
             self._add("Mul", [wide, self.constant(factor[:, None], np.float32)], [scaled], {})
-        return wide if factor is None else scaled
+        return scaled
 
     def has(self, parameter: str) -> bool:
         return parameter in self._tensors
 
-    def rows(self, parameter: str, places: str) -> str:
+    def rows(self, parameter: str, indices: str) -> str:
         """Return the name of some rows of a parameter in float32. Only these rows are converted."""
         name, dtype = self._stored(parameter)
-        rows = self("Gather", name, places)
+        rows = self("Gather", name, indices)
         return rows if dtype == FLOAT else self("Cast", rows, to=FLOAT)
 
-    def given(self, parameter: str, *shape: int) -> None:
-        """Make a parameter an input of the graph, in float32, under its own name."""
-        self._given.add(self.input(parameter, FLOAT, *shape))
+    def feed(self, parameter: str, *shape: int) -> None:
+        """Make a parameter an input of the graph, in float32, named as the parameter."""
+        self._fed.add(self.input(parameter, FLOAT, *shape))
 
     def _stored(self, parameter: str, part: int = 0) -> tuple[str, int]:
-        """Add a tensor of the checkpoint in its own dtype, unless it is given. Returns its name and ONNX type."""
-        if parameter in self._given:
+        """Add a tensor of the checkpoint in its stored dtype, unless it is an input. Returns its name and ONNX type."""
+        if parameter in self._fed:
             return parameter, FLOAT
         name, stored = self._tensors[parameter][part]
         if not isinstance(stored, Stored):
             return self.constant(stored, np.float32), FLOAT
-        where = {"location": stored.file.name, "offset": stored.offset, "length": stored.nbytes}
+        place = {"location": stored.file.name, "offset": stored.offset, "length": stored.nbytes}
         self._constants[name] = TensorProto(
             name=name,
             data_type=DTYPES[stored.dtype],
             dims=stored.shape,
             data_location=TensorProto.EXTERNAL,
-            external_data=[StringStringEntryProto(key=key, value=str(value)) for key, value in where.items()],
+            external_data=[StringStringEntryProto(key=key, value=str(value)) for key, value in place.items()],
         )
         return name, DTYPES[stored.dtype]
 
-    def made(self, name: str) -> ModelProto:
+    def model(self, name: str) -> ModelProto:
         graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, list(self._constants.values()))
         opset = helper.make_opsetid("", OPSET)
         return helper.make_model(graph, opset_imports=[opset], ir_version=IR, producer_name="surelock")
@@ -115,50 +123,58 @@ def head_name(config: NetworkConfig) -> str:
 
 def graphs(config: NetworkConfig, tensors: Tensors) -> dict[str, ModelProto]:
     """Return the graphs "step", "head" and "posterior" of a model."""
-    made = step_graph(config, tensors), head_graph(config, tensors), posterior_graph()
-    return {graph.graph.name: graph for graph in made}
+    models = step_graph(config, tensors), head_graph(config, tensors), posterior_graph()
+    return {model.graph.name: model for model in models}
 
 
 def step_graph(
     config: NetworkConfig, tensors: Tensors, layers: range | None = None, embed_given: bool = False
 ) -> ModelProto:
-    """A step of one sequence of N positions.
+    """Return the graph of a step of one sequence of N positions, of which it computes R rows.
 
-    layers: the layers of a part of the step; None is all of them. A part takes the hidden states of the part before it
-    as input, states [R, d_model]; the first part has tokens instead. It returns them as output, next_states [R,
-    d_model]; the last part returns hidden instead.
+    layers: the layers of a part of the step; None is all of them. A part has an input states [R, d_model],
+    the hidden states of the part before it, and an output next_states [R, d_model]. The first part has
+    tokens in place of states, the last part hidden in place of next_states.
     embed_given: whether the embedding is an input, embed.weight [vocab_size, d_model].
 
     Inputs, int64:
     tokens, positions [R]: of the rows.
-    written [W]: which of the R rows write their keys and values; targets [W]: at which positions.
-    read [K]: which of the R rows go through the last layer. Of the others it computes keys and values only.
-    Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of each layer that attends. Of one that is a
-    convolution past_keys.i [N + 2, d_model] alone, with a row of zeros before and behind the positions.
-    Outputs: hidden [K, d_model], after the last norm; new_keys.i, new_values.i [W, ...], those of the written rows;
-    present_keys.i, present_values.i, the past ones with them. An engine asks for either: the present ones may be the
-    memory of the past ones, then nothing is copied; the new ones are few, if outputs are copied. queries.i
-    [1, R, n_heads * head_size], after rotary embedding, of the last layer [1, K, ...]: with the keys they give the
-    attention of a row.
+    written [W]: the indices of the rows whose keys and values are written; targets [W]: at which positions.
+    read [K]: the indices of the rows that go through the whole last layer. It computes only keys and values
+    of the other rows.
+
+    Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of every layer i that attends.
+    A layer that is a convolution has past_keys.i [N + 2, d_model] alone, with a row of zeros before and
+    behind the positions.
+
+    Outputs, float32:
+    hidden [K, d_model]: after the last norm.
+    new_keys.i, new_values.i [W, ...]: of the written rows.
+    present_keys.i, present_values.i: the past ones with the written rows in them. An engine fetches either
+    these, in the memory of the past ones, so that nothing is copied; or the new ones, if outputs are copied.
+    queries.i [1, R, n_heads * head_size], of the last layer [1, K, ...]: after rotary embedding. With the
+    keys they give the attention of a row.
     """
     g, part = _Graph(tensors), layers or range(config.n_layers)
     for name, size in (("tokens", "R"), ("positions", "R"), ("written", "W"), ("targets", "W"), ("read", "K")):
         g.input(name, INT64, size)
     if embed_given:
-        g.given("embed.weight", config.vocab_size, config.d_model)
-    made = _Layers(g, config, f"past_keys.{part.start}")
+        g.feed("embed.weight", config.vocab_size, config.d_model)
+    layer_nodes = _Layers(g, config, f"past_keys.{part.start}")
     first = part.start == 0
     x = g.rows("embed.weight", "tokens") if first else g.input("states", FLOAT, "R", config.d_model)
     for layer in part:
-        x = made.add(layer, x)
+        x = layer_nodes.add(layer, x)
     if part.stop == config.n_layers:
-        g.output("hidden", made.norm(x, "norm"), FLOAT, "K", config.d_model)
+        g.output("hidden", layer_nodes.norm(x, "norm"), FLOAT, "K", config.d_model)
     else:
         g.output("next_states", x, FLOAT, "R", config.d_model)
-    return g.made("step")
+    return g.model("step")
 
 
 class _Layers:
+    """Adds the nodes of layers to a graph. past: an input whose first axis has the positions."""
+
     def __init__(self, g: _Graph, config: NetworkConfig, past: str) -> None:
         self._g, self._config, self._past = g, config, past
         self._batch = g.constant([0])  # attention wants a first axis of sequences
@@ -166,13 +182,14 @@ class _Layers:
         self._rotary = self._angles("positions")
         positions_read = g("Gather", "positions", "read")
         self._rotary_read = self._angles(positions_read)
-        self._sights = self._sight("positions"), self._sight(positions_read)
+        self._sights = self._sight("positions"), self._sight(positions_read)  # of all rows, of the read rows
 
     def add(self, layer: int, x: str) -> str:
         """x [R, d_model] -> [R, d_model], or [K, d_model] from the last layer."""
         g, block, is_last = self._g, f"blocks.{layer}", layer == self._config.n_layers - 1
         h = self.norm(x, f"{block}.attn_norm")
-        mixed = (self._convolved if layer in self._config.conv_layers else self._attended)(layer, h, is_last)
+        mix = self._convolved if layer in self._config.conv_layers else self._attended
+        mixed = mix(layer, h, is_last)
         x = g("Add", g("Gather", x, "read") if is_last else x, mixed)
         h = self.norm(x, f"{block}.ff_norm")
         if self._config.gelu:
@@ -191,29 +208,32 @@ class _Layers:
             h, rotary = g("Gather", h, "read"), self._rotary_read
         q = self._heads(h, block, 0, config.n_heads, "q_norm", rotary)
         q = g.output(f"queries.{layer}", q, FLOAT, 1, "Q", config.n_heads * config.head_size)
-        seen = [sight for sight in (self._sights[is_last],) if sight is not None]
-        keys, values = (g("Unsqueeze", each, self._batch) for each in (keys, values))
-        attended = g("Attention", q, keys, values, *seen, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
+        sight = self._sights[is_last]
+        mask = [] if sight is None else [sight]
+        keys, values = (g("Unsqueeze", table, self._batch) for table in (keys, values))
+        attended = g("Attention", q, keys, values, *mask, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
         return self._linear(g("Squeeze", attended, self._batch), f"{block}.attn_out")
 
     def _convolved(self, layer: int, h: str, is_last: bool) -> str:
-        """C times the convolution of B * X, of which the cache holds every position's."""
+        """C times the convolution of B * X. The cache holds B * X of every position."""
         g, block, one = self._g, f"blocks.{layer}", self._g.constant([1])
         kept = g("Mul", *(self._linear(h, f"{block}.conv_in", part) for part in (0, 2)))
         present = self._present("keys", layer, kept, conv=True)
         if is_last:
             h = g("Gather", h, "read")
         positions = g("Unsqueeze", "positions", one)
-        around = g("Add", g("Gather", positions, "read") if is_last else positions, g.constant([0, 1, 2]))
+        if is_last:
+            positions = g("Gather", positions, "read")
+        around = g("Add", positions, g.constant([0, 1, 2]))
         weight = g("Transpose", g("Squeeze", g.weight(f"{block}.conv.weight"), one))
         mixed = g("ReduceSum", g("Mul", g("Gather", present, around), weight), one, keepdims=0)
         return self._linear(g("Mul", self._linear(h, f"{block}.conv_in", 1), mixed), f"{block}.conv_out")
 
     def norm(self, x: str, name: str) -> str:
-        g, how = self._g, {"axis": -1, "epsilon": self._config.norm_eps}
+        g, attributes = self._g, {"axis": -1, "epsilon": self._config.norm_eps}
         if self._config.layer_norm:
-            return g("LayerNormalization", x, g.weight(f"{name}.weight"), g.weight(f"{name}.bias"), **how)
-        return g("RMSNormalization", x, g.weight(f"{name}.weight"), **how)
+            return g("LayerNormalization", x, g.weight(f"{name}.weight"), g.weight(f"{name}.bias"), **attributes)
+        return g("RMSNormalization", x, g.weight(f"{name}.weight"), **attributes)
 
     def _angles(self, positions: str) -> tuple[str, str]:
         """Cosines and sines [1, R, head_size / 2] of rotary embeddings, in float32 as `rotary_table` has them."""
@@ -224,18 +244,18 @@ class _Layers:
         return g("Cos", angles), g("Sin", angles)
 
     def _sight(self, positions: str) -> str | None:
-        """Which positions rows at `positions` [R] see, [R, N] bool; None if they see all."""
+        """The positions that rows at `positions` [R] see, [R, N] bool; None if they see all."""
         g, size = self._g, self._config.block_size
         if size is None:
             return None
-        number = g("Div", positions, g.constant(size))
-        seen = g("Mul", g("Add", number, g.constant(1)), g.constant(size))
+        block = g("Div", positions, g.constant(size))
+        seen = g("Mul", g("Add", block, g.constant(1)), g.constant(size))
         length = g("Gather", g("Shape", self._past), g.constant(0))
         every = g("Range", g.constant(0), length, g.constant(1))
         return g("Less", every, g("Unsqueeze", seen, g.constant([1])))
 
     def _linear(self, h: str, name: str, part: int = 0) -> str:
-        """A product of rows h, plus its bias if it has one. part: of a stacked one, which."""
+        """A product of rows h, plus its bias if it has one. part: of a stacked product, the number of the part."""
         bias = [self._g.weight(f"{name}.bias", part)] if self._g.has(f"{name}.bias") else []
         return self._g("Gemm", h, self._g.weight(f"{name}.weight", part), *bias, transB=1)
 
@@ -260,27 +280,32 @@ class _Layers:
 
 
 def head_graph(config: NetworkConfig, tensors: Tensors, given: bool = False) -> ModelProto:
-    """hidden [K, d_model] -> logits [K, vocab_size]. given: whether the head's weights are an input."""
+    """Return the graph from hidden [K, d_model] to logits [K, vocab_size].
+
+    given: whether the head's weights are an input.
+    """
     g, name = _Graph(tensors), head_name(config)
     if given:
-        g.given(name, config.vocab_size, config.d_model)
+        g.feed(name, config.vocab_size, config.d_model)
     weights = [g.weight(name), *([g.weight("head.bias")] if config.head_bias else [])]
     product = g("Gemm", g.input("hidden", FLOAT, "K", config.d_model), *weights, transB=1)
     g.output("logits", product, FLOAT, "K", config.vocab_size)
-    return g.made("head")
+    return g.model("head")
 
 
 def posterior_graph() -> ModelProto:
-    """The posteriors of logits [K, V]: what a run reads of them. Lists of rows are int64 and may be empty.
+    """Return the graph that reads the posteriors of logits [K, V]. Lists of rows are int64 and may be empty.
 
-    Outputs of each row, [K, 1]: confidence, the largest probability; total, finite if all logits of the row are.
-    watched [M]: rows whose log_p [M, V] are given.
-    compared [D]: rows whose kl [D] is given, from rows `last` [D] of `kept` [N, V], log posteriors of an earlier step.
-    chosen [C]: rows that get a token [C], of the largest sum of logit and bias ([C, V], or [1, V] for all of them), and
-    `own` [C], its probability.
-    scored [S]: rows that get `entropy`, which is negative, and the lead of the likeliest token: `margin`, of its
-    probability, and `gap`, of its logit.
-    shown [T]: rows whose most likely tokens top_ids, top_probs [T, top_k] are computed.
+    Outputs of all rows, [K, 1]: confidence, the largest probability; total, the sum of the logits, which is
+    finite only if all are.
+    Outputs of the rows that an input lists:
+    watched [M]: log_p [M, V], the log posteriors.
+    compared [D]: kl [D], in nats, from rows `last` [D] of `kept` [N, V], log posteriors of an earlier step.
+    chosen [C]: token [C], the one with the largest sum of logit and bias ([C, V], or [1, V] for all rows);
+    own [C], its probability.
+    scored [S]: entropy [S], negative; margin [S] and gap [S], the lead of the likeliest token over the next
+    in probability and in logit.
+    shown [T]: top_ids, top_probs [T, top_k], the most likely tokens.
     """
     g = _Graph()
     width, first, second = g.constant([1]), g.constant(0), g.constant(1)
@@ -298,25 +323,29 @@ def posterior_graph() -> ModelProto:
     biased = g("Add", g("Gather", logits, chosen), g.input("bias", FLOAT, "B", "V"))
     _, tokens = g.top(biased, g.constant([2]))  # half the time that ArgMax takes
     token = g.output("token", g("Gather", tokens, first, axis=1), INT64, "C")
-    place = g("Concat", *(g("Unsqueeze", each, width) for each in (chosen, token)), axis=1)
+    columns = [g("Unsqueeze", index, width) for index in (chosen, token)]
+    place = g("Concat", *columns, axis=1)
     g.output("own", g("Exp", g("GatherND", log_p, place)), FLOAT, "C")
 
     of_scored = g("Gather", log_p, scored)
     terms = g("Mul", g("Exp", of_scored), of_scored)
     g.output("entropy", g("ReduceSum", terms, width, keepdims=0), FLOAT, "S")
     likeliest = g.top(of_scored, g.constant([2]))[0]
-    for name, each in (("gap", likeliest), ("margin", g("Exp", likeliest))):
-        lead = g("Sub", g("Gather", each, first, axis=1), g("Gather", each, second, axis=1))
+    for name, pair in (("gap", likeliest), ("margin", g("Exp", likeliest))):
+        lead = g("Sub", g("Gather", pair, first, axis=1), g("Gather", pair, second, axis=1))
         g.output(name, lead, FLOAT, "S")
 
     top, top_ids = g.top(g("Gather", log_p, shown), g.input("top_k", INT64, 1))
     g.output("top_ids", top_ids, INT64, "T", "k")
     g.output("top_probs", g("Exp", top), FLOAT, "T", "k")
-    return g.made("posterior")
+    return g.model("posterior")
 
 
 def _kl(g: _Graph, log_p: str, log_q: str) -> str:
-    """KL(p || q) in nats, [M], with d = log q - log p. q - p sums to zero: no digits are lost where they agree."""
+    """KL(p || q) in nats, [M]: the sum of (p + q) tanh(d / 2) - p d, with d = log q - log p.
+
+    The first term is q - p, which sums to zero: no digits are lost where p and q agree.
+    """
     d, p, q = g("Sub", log_q, log_p), g("Exp", log_p), g("Exp", log_q)
     difference = g("Mul", g("Add", p, q), g("Tanh", g("Mul", d, g.constant(0.5, np.float32))))
     return g("ReduceSum", g("Sub", difference, g("Mul", p, d)), g.constant([1]), keepdims=0)

@@ -1,4 +1,4 @@
-"""The time of a step: the device is synchronised at both ends, and observation is excluded."""
+"""The time of a step. The device is synchronised at both ends; observation is excluded."""
 
 import time
 from collections.abc import Iterator

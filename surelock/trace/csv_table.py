@@ -1,7 +1,7 @@
 """A table of many prompts as CSV.
 
-What is read is what was written: the quoting is not the csv module's, which quotes a carriage return or does not, by
-the version of Python.
+It does the quoting itself, so that cells are read as they were written: whether the csv module quotes a carriage
+return depends on the version of Python.
 """
 
 import re
@@ -31,15 +31,17 @@ _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # also in full width
 
 
 def harmless(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula: without the one apostrophe before it, it is the text.
+    """Return a text that no spreadsheet takes for a formula: the text, or an apostrophe and the text.
 
-    A text gets the apostrophe that is a formula, also behind blanks and in full width, or begins with a tab, the end of
-    a line, or an apostrophe. assets/js/export/share.js has the same rule.
+    The apostrophe is put before a formula, also behind blanks and in full width, and before a text that begins with
+    a tab, the end of a line, or an apostrophe. assets/js/export/share.js has the same rule.
     """
     if text.startswith(("'", "\t", "\r", "\n")):
         return f"'{text}"
-    first = next((char for char in text if not (char.isspace() or unicodedata.category(char)[0] == "C")), "")
-    return f"'{text}" if first and first in _FORMULA else text
+    for char in text:
+        if not char.isspace() and unicodedata.category(char)[0] != "C":  # C: control characters
+            return f"'{text}" if char in _FORMULA else text
+    return text
 
 
 def quoted(text: str) -> str:
@@ -60,11 +62,11 @@ class CsvTable:
         if start != _HEAD[: len(start)]:
             raise ValueError(f"--table: {file} is no table of this command: choose another file")
         self.place = file
-        self._names: set[str | None] = set()  # the prompts of the file; None stands for rows that are cut or damaged
+        self._names: set[str | None] = set()  # the prompts of the file; None for damaged rows
         self._new = True
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
-        """Return which of the done prompts it holds, without rows that are cut or damaged."""
+        """Return which of the done prompts the table holds. Damaged rows do not count."""
         counts = RowCounts()
         for record in self._records():
             name, row = _id_of(record), _ROW.fullmatch(record)
@@ -76,7 +78,7 @@ class CsvTable:
         return counts.holding(done)
 
     def keep(self, ids: Collection[str]) -> None:
-        """Drop the rows of all other prompts. Without any to keep, the first rows replace the file."""
+        """Drop the rows of all other prompts. If none is kept, the first rows replace the file."""
         self._new = not ids
         if ids and not self._names <= set(ids):
             with replaced(self.place) as part, part.open("wb") as opened:
@@ -85,7 +87,7 @@ class CsvTable:
                 opened.writelines(kept)
 
     def _records(self) -> Iterator[bytes]:
-        """Yield each row, and what is left at the end of the file."""
+        """Yield the rows as they lie in the file, and the rest if the last row is cut."""
         if not self.place.is_file():
             return
         with self.place.open("rb") as opened:
@@ -103,7 +105,7 @@ class CsvTable:
 
     def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
         """Append the rows of prompts."""
-        rows = "".join(_rows(each.task.id, table(each.steps, lm)) for each in batch).encode()
+        rows = "".join(_rows(decoded.task.id, table(decoded.steps, lm)) for decoded in batch).encode()
         if self._new:
             with replaced(self.place) as part:
                 part.write_bytes(_HEAD + rows)
@@ -113,11 +115,11 @@ class CsvTable:
                 append(opened, rows)
 
     def close(self) -> None:
-        """The file is whole."""
+        """Nothing is left to do."""
 
 
 def _id_of(record: bytes) -> str | None:
-    """The id that a row begins with."""
+    """The id that a row begins with, None if it is damaged."""
     start = _ID.match(record)
     if start is None:
         return None
@@ -137,9 +139,9 @@ def _rows(prompt: str, frame: pd.DataFrame) -> str:
 
 
 def _cells(name: str, column: Any) -> list[str]:
-    """The cells of a column: numbers and flags as Python writes them, texts in quotation marks, nothing where none."""
+    """The cells of a column: numbers and flags as Python writes them, texts in quotation marks, "" for no value."""
     if name == "text":
         texts = {text: quoted(harmless(text)) for text in column.dropna().unique().tolist()}
         return [texts.get(text, "") for text in column.tolist()]
-    missing = column.isna().tolist()
-    return ["" if gone else str(value) for gone, value in zip(missing, column.tolist(), strict=True)]
+    values = zip(column.tolist(), column.isna().tolist(), strict=True)
+    return ["" if missing else str(value) for value, missing in values]

@@ -1,4 +1,4 @@
-"""A run as a Plotly figure: the state of every position in every step, the texts, and the curves of KL and savings."""
+"""A run as a Plotly figure: the states of all positions in all steps, the texts, and curves of KL and savings."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -29,51 +29,54 @@ _ROW, _EDGE = 270, 90  # pixels: of a lane; above the first, and below the curve
 class _Lane(NamedTuple):
     name: str
     cells: Cells
-    saved: Floats  # [steps], the share of the FLOPs so far
-    given: Flags  # [N], the prompt
-    ends: Sequence[int]
-    stop: str
-    pace: str = ""  # in words, beside the reference
+    saved: Floats  # [steps], the share of FLOPs saved up to a step
+    prompt: Flags  # [N], whether a position belongs to the prompt
+    ends: Sequence[int]  # token ids that end the text
+    stop: str  # a text that ends it
+    pace: str = ""  # its speed compared with the reference, in words
 
     @property
     def tokens(self) -> list[int]:
-        """At the end; -1 is masked."""
+        """The tokens after the last step; -1 is masked."""
         blank = np.array([[-1] * self.cells.tokens.shape[1]])
         return np.concatenate([blank, self.cells.tokens])[-1].tolist()
 
     @property
     def start(self) -> int:
-        """The first position that is not given."""
-        return int(self.given.argmin())
+        """The first position that the run may write."""
+        return int(self.prompt.argmin())
 
     @property
     def text(self) -> str:
-        """What stands from there on, up to its end."""
-        given = int(np.flatnonzero(self.given).max(initial=-1)) + 1
+        """The text from `start` on, up to its end."""
+        prompt_end = int(np.flatnonzero(self.prompt).max(initial=-1)) + 1
         tokens = self.tokens[self.start :]
-        return "".join(up_to_end(tokens, given - self.start, self.ends, self.stop, self._read))
+        return "".join(up_to_end(tokens, prompt_end - self.start, self.ends, self.stop, self._read))
 
     def _read(self, tokens: Sequence[int]) -> str:
         return running_text(self.cells.pieces, [token for token in tokens if token not in self.ends])
 
 
 def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> go.Figure:
-    """Return a Plotly figure of a run: of each lane a raster of its states and its text, and below the curves of all.
+    """Return a Plotly figure of a run: for every lane a raster of states and the text; below, curves of all lanes.
 
-    run: a trace (a path, or a parsed document), or the steps of `surelock.decode`, of which each sequence is a lane.
-    lm: the model of steps, for their words; without it they are token ids.
+    run: a trace (a path, or a parsed document), or the steps of `surelock.decode`, whose sequences are the lanes.
+    lm: the model of the steps, for their words; without it tokens are shown as ids.
 
-    The curves are the median KL, in nats, of the rows of a step that have one, and the share of FLOPs saved so far.
+    The curves are the median KL of a step's rows, in nats, without rows that have none, and the share of FLOPs saved
+    so far.
     Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read, and
     ValueError without a step.
     """
     lanes = list(_of_trace(run) if isinstance(run, str | Path | dict) else _of_steps(list(run), lm))
     if not any(lane.cells.tokens.size for lane in lanes):
         raise ValueError("a figure needs a run of at least one step")
-    last, height, colours = len(lanes) + 1, _ROW * (len(lanes) + 1), _DARK if dark else _LIGHT
-    specs, columns = [[{}, None]] * len(lanes) + [[{}, {}]], {"column_widths": [0.6, 0.4], "horizontal_spacing": 0.08}
-    saved = [f"{lane.saved[-1:].sum():.0%} of the FLOPs saved{lane.pace and ', ' + lane.pace}" for lane in lanes]
-    titles = [f"<b>{escape(lane.name)}</b>: {escape(words)}" for lane, words in zip(lanes, saved, strict=True)]
+    last = len(lanes) + 1  # the row of the curves
+    height = _ROW * last
+    colours = _DARK if dark else _LIGHT
+    specs = [[{}, None]] * len(lanes) + [[{}, {}]]
+    columns = {"column_widths": [0.6, 0.4], "horizontal_spacing": 0.08}
+    titles = [_title(lane) for lane in lanes]
     titles += ["Step-wise KL, median (nats)", "FLOPs saved so far"]
     drawn = make_subplots(last, 2, specs=specs, subplot_titles=titles, vertical_spacing=0.22 / last, **columns)
     for row, lane in enumerate(lanes, 1):
@@ -91,13 +94,20 @@ def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> 
     drawn.update_xaxes(title="step", row=last)
     drawn.update_yaxes(type="log", exponentformat="power", dtick=1, row=last, col=1)
     drawn.update_yaxes(tickformat=".0%", row=last, col=2)
-    scale = [(edge / 5, colour) for i, colour in enumerate(colours[:5]) for edge in (i, i + 1)]
+    scale = [(edge / 5, colours[state]) for state in range(5) for edge in (state, state + 1)]
     bar = {"orientation": "h", "x": 0.3, "y": 1 + 30 / height, "yanchor": "bottom", "len": 0.6, "thickness": 12}
     bar |= {"tickvals": [*range(5)], "ticktext": STATES, "outlinewidth": 1}
     layout = {"template": "plotly_dark" if dark else "plotly_white", "width": 1100, "height": height + 2 * _EDGE}
     layout |= {"margin": {"l": 110, "r": 20, "t": _EDGE, "b": _EDGE}, "legend": {"orientation": "h", "y": -55 / height}}
     layout |= {"coloraxis": {"colorscale": scale, "cmin": -0.5, "cmax": 4.5, "colorbar": bar}}
     return drawn.update_layout(layout)
+
+
+def _title(lane: _Lane) -> str:
+    words = f"{lane.saved[-1:].sum():.0%} of the FLOPs saved"
+    if lane.pace:
+        words += f", {lane.pace}"
+    return f"<b>{escape(lane.name)}</b>: {escape(words)}"
 
 
 def _raster(lane: _Lane, steps: NDArray) -> go.Heatmap:
@@ -113,12 +123,15 @@ def _of_trace(source: str | Path | Json) -> Iterator[_Lane]:
     ends = header.get("ends", [header.get("eos_id")])
     for cells, lane in zip(cells_of(document), header["lanes"], strict=True):
         records = [record for record in document["records"] if record["lane"] == lane["id"]]
-        saved = 1 - np.cumsum([r["flops"] for r in records]) / np.cumsum([r["baseline_flops"] for r in records])
+        flops = np.cumsum([record["flops"] for record in records])
+        saved = 1 - flops / np.cumsum([record["baseline_flops"] for record in records])
         yield _Lane(lane["name"], cells, saved, opening(header) >= 0, ends, header.get("stop", ""), pace[lane["id"]])
 
 
 def _of_steps(steps: list[Step], lm: LanguageModel | None) -> Iterator[_Lane]:
+    ends, stop = (lm.ends, lm.stop) if lm else ((), "")
     for b, cells in enumerate(cells_of(steps, lm)):
-        flops, every = (np.cumsum([getattr(step, name)[b] for step in steps]) for name in ("flops", "baseline_flops"))
-        given = steps[0].given[b, -cells.tokens.shape[1] :]
-        yield _Lane(f"Sequence {b + 1}", cells, 1 - flops / every, given, lm.ends if lm else (), lm.stop if lm else "")
+        flops = np.cumsum([step.flops[b] for step in steps])
+        saved = 1 - flops / np.cumsum([step.baseline_flops[b] for step in steps])
+        prompt = steps[0].given[b, -cells.tokens.shape[1] :]
+        yield _Lane(f"Sequence {b + 1}", cells, saved, prompt, ends, stop)

@@ -26,7 +26,7 @@ def _validator() -> Any:
 
 
 def read_lesson(path: Path) -> Json:
-    """Read one lesson. Raises LessonError if the file is damaged, OSError if it cannot be read."""
+    """Read a lesson. Raises LessonError if the file is damaged, OSError if it cannot be read."""
     lesson = _json(path)
     for error in _validator().iter_errors(lesson):
         where = "/".join(map(str, error.instance_path))[:80]
@@ -37,7 +37,8 @@ def read_lesson(path: Path) -> Json:
         if page["kind"] == "gap" and not predicted:
             raise _damaged(path, f"pages/{i}", "no question stands before this gap")
     run = lesson["run"]
-    known = {"reference", "subject", *(each["lane"] for each in (*run["needs"], run.get("own", run["needs"][0])))}
+    needs = [*run["needs"], run["own"]] if "own" in run else run["needs"]
+    known = {"reference", "subject", *(need["lane"] for need in needs)}
     for name in sorted(_lanes(lesson) - known):
         raise _damaged(path, "run/needs", f"a page is about {name}, a lane that no run of this lesson needs to have")
     return lesson
@@ -63,13 +64,13 @@ def _lanes(lesson: Json) -> set[str]:
     answers = [page["pins"] for page in lesson["pages"] if "pins" in page]
     answers += [page["question"]["answer"] for page in lesson["pages"] if "question" in page]
     answers += [lesson["claim"]["answer"]] if "claim" in lesson else []
-    named = [[each.get("lane"), each.get("beside"), *each.get("lanes", ())] for each in answers]
+    named = [[answer.get("lane"), answer.get("beside"), *answer.get("lanes", ())] for answer in answers]
     named += [[part[5:] for part in page["shows"] if part.startswith("lane:")] for page in lesson["pages"]]
     return {name for names in named for name in names if name}
 
 
 def read_lessons(folder: Path = LESSONS) -> Json:
-    """Return {"lessons": the lessons in order, "problems": a sentence for each file that is no lesson}."""
+    """Return {"lessons": by their numbers, "problems": a sentence for every file that is no lesson}."""
     lessons: list[Json] = []
     problems: list[str] = []
     for path in sorted(folder.glob("*.json")):

@@ -1,7 +1,7 @@
-"""The outputs of a run over many prompts beside its results: what they have in common.
+"""What the outputs of a run over many prompts have in common, besides its results.
 
-A prompt is done when its line is in the results. All other outputs are on the disk before that line. So after a kill
-they hold what is done, and perhaps a part of the next batch, which is dropped.
+A prompt is done when its line is in the results. All other outputs are on the disk before that line. So after a
+kill they hold all done prompts, and perhaps a part of the next batch, which is dropped.
 """
 
 import os
@@ -17,8 +17,8 @@ from surelock.model.language_model import LanguageModel
 from surelock.trace.tasks import Decoded, Task
 from surelock.values import frozen
 
-Line = Mapping[str, Any]  # of the results
-#: Of a table of many prompts: `surelock.table`'s, with the id of the prompt in place of the sequence.
+Line = Mapping[str, Any]  # of the results, see `surelock.trace.results`
+#: The columns of a table of many prompts: those of `surelock.table`, with the prompt's id in place of the sequence.
 COLUMNS = (
     *("id", "step", "position", "token", "text"),
     *("masked", "computed", "locked", "taken_back"),
@@ -31,25 +31,25 @@ _MOST_NAMED = 20
 class Holding:
     """The ids of the prompts that an output holds."""
 
-    whole: set[str] = field(default_factory=set)
-    begun: set[str] = field(default_factory=set)  # of which it has anything: also the whole ones
+    whole: set[str] = field(default_factory=set)  # that it holds completely
+    begun: set[str] = field(default_factory=set)  # of which it holds anything, the whole ones included
 
 
 class Output(Protocol):
-    """A file or a folder that gets something of each prompt.
+    """A file or a folder to which every prompt adds something.
 
-    It is made before the first decode, and then raises ValueError or OSError for what cannot be kept. Until `keep` and
-    `add` nothing is changed.
+    The constructor is called before the first decode, and raises ValueError or OSError for a place that cannot be
+    used. What the place holds is changed by `keep` and `add` alone.
     """
 
     place: Path
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
-        """Return which of the done prompts it holds. Nothing is changed."""
+        """Return which of the done prompts the output holds. Changes nothing."""
         ...
 
     def keep(self, ids: Collection[str]) -> None:
-        """Drop all but these prompts, which it holds whole; called once, before `add`."""
+        """Drop all prompts but `ids`, which the output holds completely. Called once, before `add`."""
         ...
 
     def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
@@ -57,7 +57,7 @@ class Output(Protocol):
         ...
 
     def close(self) -> None:
-        """Make one file of what is still in parts."""
+        """Join what is still in parts into one file."""
         ...
 
 
@@ -65,22 +65,27 @@ class Output(Protocol):
 class Lacking:
     """The done prompts that an output lacks."""
 
-    never: list[str]  # done before it was begun, or no longer prompts of this command: it goes on without them
-    lost: list[str]  # which it should hold: they are decoded again
+    never: list[str]  # done before the output was begun, or no prompts of this command: it does without them
+    lost: list[str]  # it should hold them: they are decoded again
 
 
 def lacking(holding: Holding, tasks: Sequence[Task], done: Mapping[str, Line]) -> Lacking:
     """Return the done prompts that an output lacks.
 
-    An output that an earlier command did not have lacks the first lines of the results. An output that lost something
-    lacks others.
+    An output that an earlier command did not have lacks the first lines of the results. An output that lost
+    prompts lacks later lines.
     """
     known = {task.id for task in tasks}
-    result, begun = Lacking([], []), False
+    result = Lacking([], [])
+    begun = False
     for name in done:
         begun = begun or name in holding.begun
-        if name not in holding.whole:
-            (result.lost if begun and name in known else result.never).append(name)
+        if name in holding.whole:
+            continue
+        if begun and name in known:
+            result.lost.append(name)
+        else:
+            result.never.append(name)
     return result
 
 
@@ -92,20 +97,20 @@ def names_of(ids: Sequence[str]) -> str:
 
 
 class RowCounts:
-    """Counts the rows of each prompt in a table, to tell whether it is whole."""
+    """Counts the rows of the prompts in a table, to tell whether they are complete."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, list[int]] = {}
+        self._counts: dict[str, list[int]] = {}  # by prompt: rows, last position, computed positions
 
     def add(self, name: str, rows: int, last: int, computed: int) -> None:
-        """Count rows of a prompt. last: the largest position of them. computed: how many are of computed positions."""
-        held = self._counts.setdefault(name, [0, 0, 0])
-        held[0] += rows
-        held[1] = max(held[1], last)
-        held[2] += computed
+        """Count rows of a prompt. last: their largest position. computed: how many are of computed positions."""
+        counts = self._counts.setdefault(name, [0, 0, 0])
+        counts[0] += rows
+        counts[1] = max(counts[1], last)
+        counts[2] += computed
 
     def holding(self, done: Mapping[str, Line]) -> Holding:
-        """Return which prompts have a row for each step and position, and as many computed ones as their lines say."""
+        """Return which prompts have a row for every step and position, and as many computed ones as their lines say."""
         result = Holding(begun=set(self._counts))
         for name, (rows, last, computed) in self._counts.items():
             line = done.get(name, {})
@@ -125,7 +130,7 @@ def check_apart(places: Mapping[str, Path]) -> None:
 def target_file(flag: str, path: Path, suffixes: Sequence[str] = ()) -> Path:
     """Return the path of an output file.
 
-    Raises ValueError for another suffix, for a folder, and in a folder that does not exist.
+    Raises ValueError for another suffix, for a folder, and for a file in a folder that does not exist.
     """
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{flag} must be a file that ends in {' or '.join(suffixes)}, not {str(path)!r}")
@@ -137,7 +142,7 @@ def target_file(flag: str, path: Path, suffixes: Sequence[str] = ()) -> Path:
 
 
 def check_table_place(file: Path) -> None:
-    """Raise ValueError for what is no file, and OSError for one that cannot be written and replaced."""
+    """Raise ValueError for what is no file, and OSError for a file that cannot be written and replaced."""
     if file.exists() and not file.is_file():
         raise ValueError(f"--table must be a file, and {str(file)!r} is something else")
     check_place(file)

@@ -1,7 +1,8 @@
-"""A table of many prompts as Parquet: a part for each batch, in a folder beside the file, which are joined at the end.
+"""A table of many prompts as Parquet. Every batch is written as a part, in a folder beside the file; `close` joins
+the parts.
 
-The folder is there as long as the parts are not joined. It then holds all rows, also those of a file that an earlier
-command has joined; until the new file is whole, the former one stays as it is.
+As long as the folder exists it holds all rows, also those of a file that an earlier command has joined. The
+earlier file is replaced when the new one is complete.
 """
 
 import re
@@ -20,7 +21,7 @@ from surelock.trace.table import table
 from surelock.trace.tasks import Decoded, Task
 
 _PART = re.compile(r"(\d{6,})\.parquet")
-#: The types of the columns in pandas. Texts are no categories, which would differ between the prompts.
+#: The types of the columns in pandas. Texts are strings: categories would differ between the prompts.
 _TYPES = dict.fromkeys(COLUMNS, "bool") | {
     **dict.fromkeys(("id", "text"), "str"),
     **dict.fromkeys(("step", "position"), "int64"),
@@ -43,12 +44,13 @@ class ParquetTable:
             _open(file).close()
         if self.parts.exists() and not self.parts.is_dir():
             raise ValueError(f"--table: {self.parts} must be a folder for the parts of the table, and is a file")
-        for part in self.parts.iterdir() if self.parts.exists() else ():
+        parts = self.parts.iterdir() if self.parts.exists() else ()
+        for part in parts:
             if not _PART.fullmatch(part.name.removeprefix(PART)):
                 raise ValueError(f"--table: {part} is no part of the table: move it out of this folder")
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
-        """Return which of the done prompts it holds."""
+        """Return which of the done prompts the table holds."""
         counts = RowCounts()
         for file in self._files():
             for name, rows in _prompts(file):
@@ -70,12 +72,13 @@ class ParquetTable:
                 _write(part, [part], ids)
 
     def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
-        """Write a part."""
+        """Write the rows of a batch as a part."""
         if not self.parts.exists():
             self._make_parts()
         numbers = [int(part.stem) for part in self._part_files()]
-        tables = [_to_arrow(each.task.id, table(each.steps, lm)) for each in batch]
-        _write_tables(self.parts / f"{max(numbers, default=0) + 1:06}.parquet", tables)
+        tables = [_to_arrow(decoded.task.id, table(decoded.steps, lm)) for decoded in batch]
+        number = max(numbers, default=0) + 1
+        _write_tables(self.parts / f"{number:06}.parquet", tables)
 
     def close(self) -> None:
         """Join the parts, if there are any."""
@@ -95,26 +98,29 @@ class ParquetTable:
         return self.place.is_file() and self.place.stat().st_size > 0
 
     def _part_files(self) -> list[Path]:
-        found = self.parts.iterdir() if self.parts.exists() else ()
-        return sorted((each for each in found if _PART.fullmatch(each.name)), key=lambda part: int(part.stem))
+        """The parts, in the order of their numbers."""
+        if not self.parts.exists():
+            return []
+        parts = [path for path in self.parts.iterdir() if _PART.fullmatch(path.name)]
+        return sorted(parts, key=lambda part: int(part.stem))
 
     def _make_parts(self) -> None:
-        """Make the folder of the parts, the first of which has the kept rows of the file."""
-        made = part_of(self.parts)
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
+        """Make the folder of the parts. Part 0 has the kept rows of the file."""
+        folder = part_of(self.parts)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
         if self._kept:
-            _write(made / f"{0:06}.parquet", [self.place], self._kept)
-        made.replace(self.parts)
+            _write(folder / f"{0:06}.parquet", [self.place], self._kept)
+        folder.replace(self.parts)
         sync(self.parts.parent)
 
     def _remove_parts(self) -> None:
-        """Remove the folder of the parts: at once all of them or none."""
-        gone = part_of(self.parts)
-        shutil.rmtree(gone, ignore_errors=True)
-        self.parts.replace(gone)
-        sync(gone.parent)
-        shutil.rmtree(gone)
+        """Rename the folder of the parts, then remove it: a killed process leaves all parts or none."""
+        renamed = part_of(self.parts)
+        shutil.rmtree(renamed, ignore_errors=True)
+        self.parts.replace(renamed)
+        sync(renamed.parent)
+        shutil.rmtree(renamed)
 
 
 def parts_of(file: Path) -> Path:
@@ -124,31 +130,31 @@ def parts_of(file: Path) -> Path:
 
 
 def _to_arrow(prompt: str, frame: pd.DataFrame) -> Any:
-    """The table of a prompt with its id."""
+    """The table of a prompt, as a table of Arrow. prompt: its id."""
     from pyarrow import Table
 
     columns = {name: prompt if name == "id" else frame[name] for name in COLUMNS}
-    made = pd.DataFrame(columns, index=frame.index).astype(_TYPES)
-    return Table.from_pandas(made, preserve_index=False)
+    typed = pd.DataFrame(columns, index=frame.index).astype(_TYPES)
+    return Table.from_pandas(typed, preserve_index=False)
 
 
 def _open(file: Path) -> Any:
-    """Open a table. Raises ValueError for a file that is none."""
+    """Open a table. Raises ValueError for a file that is no table."""
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
     try:
         opened = ParquetFile(file)
     except pyarrow.ArrowInvalid as error:
-        said = f"--table: {file} is damaged, or no Parquet file ({error}): remove it or choose another file"
-        raise ValueError(said) from error
+        problem = f"--table: {file} is damaged, or no Parquet file ({error}): remove it or choose another file"
+        raise ValueError(problem) from error
     if not set(COLUMNS) <= set(opened.schema_arrow.names):
         raise ValueError(f"--table: {file} is no table of this command: choose another file")
     return opened
 
 
 def _prompts(file: Path, ids: Collection[str] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield the id and the rows of each prompt of a file: a table of Arrow for each of its row groups."""
+    """Yield the ids of a file's prompts with their rows, a table of Arrow for every row group. ids: None is all."""
     from pyarrow import compute
 
     with _open(file) as opened:
@@ -160,12 +166,12 @@ def _prompts(file: Path, ids: Collection[str] | None = None) -> Iterator[tuple[s
 
 
 def _write(file: Path, sources: Iterable[Path], ids: Collection[str] | None = None) -> None:
-    """Write the rows of other files, of some prompts alone."""
+    """Write the rows of other files. ids: of the prompts to write; None is all."""
     _write_tables(file, (rows for source in sources for _, rows in _prompts(source, ids)))
 
 
 def _write_tables(file: Path, tables: Iterable[Any]) -> None:
-    """Write tables of Arrow, a row group for each, with the same columns and types."""
+    """Write tables of Arrow with the same columns and types. A table is a row group."""
     from pyarrow import Schema
     from pyarrow.parquet import ParquetWriter
 

@@ -8,9 +8,9 @@ from typing import Any
 Piece = str | list[int]
 GAP = "▁"
 MOST_CHARACTERS = 100_000
-LEAST_BYTES = 10  # of a text that a tokenizer can be measured by
-FEWEST = 2  # bytes to a token, of a text that a tokenizer was made for
-MOST_A_WORD = 1.7  # tokens, of words that a model knows
+LEAST_BYTES = 10  # a shorter text is never foreign
+FEWEST = 2  # bytes a token; a text with fewer is foreign
+MOST_A_WORD = 1.7  # tokens a word; a text with more has rare words
 _FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -22,7 +22,7 @@ def byte_alphabet() -> dict[str, int]:
 
 
 class Pieces:
-    """Looks up pieces, each of them once. Without a tokenizer there are none, and a token is shown as its number."""
+    """Looks up pieces, and remembers them. Without a tokenizer there are none: tokens are shown as numbers."""
 
     def __init__(self, tokenizer: Any | None) -> None:
         self._tokenizer = tokenizer
@@ -30,7 +30,7 @@ class Pieces:
         self._known: dict[int, Piece] = {}
 
     def look_up(self, ids: Iterable[int]) -> dict[str, Piece]:
-        """Return the pieces of token ids, by the id as text, as a trace holds them."""
+        """Return {id as text: piece} of token ids, as a trace holds them."""
         if self._tokenizer is None:
             return {}
         wanted = sorted(set(ids))
@@ -40,8 +40,9 @@ class Pieces:
         return {str(token): self._known[token] for token in wanted}
 
     def is_foreign(self, tokens: Sequence[int]) -> bool:
-        """Return whether the tokenizer takes the text of these tokens apart into little more than single bytes: it was
-        made for another kind of text. assets/js/trace/pieces.js has the same measure.
+        """Return whether the tokens have less than FEWEST bytes: the tokenizer was made for another kind of text.
+
+        assets/js/trace/pieces.js has the same measure.
         """
         known = self.look_up(tokens)
         pieces = (known.get(str(token), "") for token in tokens)
@@ -49,8 +50,9 @@ class Pieces:
         return LEAST_BYTES <= size < FEWEST * len(tokens)
 
     def is_rare(self, tokens: Sequence[int]) -> bool:
-        """Return whether words of these tokens' text are many tokens each, so that the model knows few of them. Names,
-        which begin with a capital, are left out. assets/js/trace/pieces.js has the same measure.
+        """Return whether the words have more than MOST_A_WORD tokens: the model knows few of them.
+
+        Words with a capital, as names, are left out. assets/js/trace/pieces.js has the same measure.
         """
         known = self.look_up(tokens)
         words: list[tuple[str, int]] = [("", 0)]
@@ -69,7 +71,8 @@ class Pieces:
             return f"#{token}"
         if match := _FALLBACK_BYTE.fullmatch(name):
             return [int(match[1], 16)]
-        text = self._decode([token, token])[len(self._decode([token])) :]  # as it stands behind another token
+        alone = self._decode([token])
+        text = self._decode([token, token])[len(alone) :]  # its text behind another token
         if "\ufffd" in text and all(char in self._alphabet for char in name):
             return [self._alphabet[char] for char in name]
         return text
@@ -79,14 +82,14 @@ class Pieces:
 
 
 def _begins_small(word: str) -> bool:
-    """Whether a word begins with a letter that is no capital."""
+    """Whether a word begins with a small letter, or one of a script without capitals."""
     return word[:1].isalpha() and not word[:1].isupper() and not word[:1].istitle()
 
 
 def running_text(pieces: Mapping[str, Piece], tokens: Iterable[int]) -> str:
-    """Return the text of tokens, at most 100,000 characters. Below 0 is masked; adjacent masks are one gap."""
-    found = (None if token < 0 else pieces.get(str(token), f"#{token}") for token in tokens)
-    characters = chain.from_iterable(_characters(list(run)) for _, run in groupby(found, key=type))
+    """Return the text of tokens, at most MOST_CHARACTERS. Below 0 is masked; adjacent masks are one GAP."""
+    parts = (None if token < 0 else pieces.get(str(token), f"#{token}") for token in tokens)
+    characters = chain.from_iterable(_characters(list(run)) for _, run in groupby(parts, key=type))
     return "".join(islice(characters, MOST_CHARACTERS))
 
 

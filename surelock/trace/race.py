@@ -1,4 +1,4 @@
-"""A race: lanes take turns step by step, and each step is timed by itself."""
+"""A race: lanes take turns, one step at a time, and every step is timed by itself."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ class Errors:
 
 
 class Beginning(NamedTuple):
-    """Where another race left a run with the same past: the snapshots of that run, and one of their steps."""
+    """Where a lane begins: the snapshots of a run with the same past, and the step of one of them."""
 
     snapshots: Snapshots
     step: int
@@ -41,7 +41,7 @@ class Beginning(NamedTuple):
 
 NOWHERE: Fields = MappingProxyType({})
 
-#: What a race yields at once: a step of each lane that still runs; nothing once the steps are over; then errors.
+#: A race yields rounds: a step of every lane that still runs; then, if errors are measured, [] and the errors.
 Round = list[LaneStep | Errors]
 
 
@@ -55,26 +55,26 @@ def race(
     begins: Mapping[str, Beginning] = NOWHERE,
     snapshots: Mapping[str, Snapshots] = NOWHERE,
 ) -> Iterator[Round]:
-    """Decode one prompt with each lane. Yields a list for each round: one step of every lane that still runs.
+    """Decode one prompt with several lanes. Yields a list for every round: a step of every lane that still runs.
 
-    top: report likely tokens.
-    shadow: what measures commit errors, `surelock.quality.commit_error.Shadow`; after the last round, an empty one says
-    that the steps are over, then those of each lane follow.
-    begins: by lane, where its steps begin; else at the first.
-    snapshots: by lane, what takes its snapshots.
+    top: whether to report likely tokens.
+    shadow: `surelock.quality.commit_error.Shadow`, to measure commit errors. After the last round an empty list
+    says that the steps are over; then [Errors] of the lanes follow.
+    begins: by lane, where its steps begin; other lanes begin at step 0.
+    snapshots: by lane, the `Snapshots` that its steps are added to.
 
-    The lanes take turns in going first, so that none always runs on warm caches. `seconds` excludes observation. Raises
-    ValueError for lanes that cannot race together, and what `surelock.decode` raises.
+    The lanes take turns in going first: none always runs on warm caches. `seconds` excludes observation.
+    Raises ValueError for lanes that cannot race together, and what `surelock.decode` raises.
     """
     check_field(lanes)
     top_k = min(TOP_K, lm.config.vocab_size) if top else 0
-    how = {"observe": True, "top_k": top_k, "keep_logits": shadow is not None}
-    runs = {lane.id: decode(lm, [prompt], **lane.decoder.keywords(), **how) for lane in lanes}
+    options = {"observe": True, "top_k": top_k, "keep_logits": shadow is not None}
+    runs = {lane.id: decode(lm, [prompt], **lane.decoder.keywords(), **options) for lane in lanes}
     shadows = {lane.id: shadow(lm, lane.decoder.settings) for lane in lanes} if shadow else {}
     for lane, (kept, step) in begins.items():
-        found = kept.begin(runs[lane], step)
+        former = kept.begin(runs[lane], step)  # the shadow that was kept beside the snapshot
         if lane in shadows:
-            shadows[lane] = found.copy()
+            shadows[lane] = former.copy()
     ids = list(runs)
     for first in cycle(range(len(ids))):
         steps = {lane: next(runs[lane], None) for lane in ids[first:] + ids[:first]}
@@ -82,13 +82,13 @@ def race(
         if not taken:
             break
         yield [LaneStep(lane, replace(step, commit_logits=None)) for lane, step in taken.items()]
-        for lane, each in shadows.items():
+        for lane, measured in shadows.items():
             if lane in taken:
-                each.add(taken[lane])
+                measured.add(taken[lane])
         for lane, kept in snapshots.items():
             if lane in taken:
                 kept.add(runs[lane], shadows[lane].copy() if lane in shadows else None)
     if shadow:
         yield []
-    for lane, each in shadows.items():
-        yield [Errors(lane, each.result())]
+    for lane, measured in shadows.items():
+        yield [Errors(lane, measured.result())]

@@ -17,7 +17,8 @@ from surelock.trace.lessons import read_lessons
 from surelock.values import Json, frozen
 
 TEMPLATE = Path(__file__).with_name("replay.html")
-PACKED = Path(__file__).with_name("packed.html")  # unpacks and becomes the page that it holds
+#: A page that holds another page, compressed: it unpacks this page and shows it in its place.
+PACKED = Path(__file__).with_name("packed.html")
 TRACE_HOLE = "__SURELOCK_TRACE__"  # assets/js/export/share.js fills it in the browser
 FONT_FILE = re.compile(r"""url\(["']?\.\./fonts/([\w.-]+)["']?\)""")
 
@@ -29,7 +30,7 @@ def plotly_script() -> Path:
 
 
 def embedded_json(value: Any) -> str:
-    """Return JSON for a script element. "<" is escaped, so that nothing in it can end the element."""
+    """Return JSON for a script element. "<" is escaped: no text can end the element."""
     text = compact_json(value).replace("<", "\\u003c")
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -37,17 +38,20 @@ def embedded_json(value: Any) -> str:
 def data_scripts() -> str:
     """Return the script elements with the settings (assets/js/trace/described.js) and the lessons."""
     data = {"sl-settings": describe(), "sl-lessons": read_lessons()}
-    return "".join(f'<script id="{at}" type="application/json">{embedded_json(it)}</script>' for at, it in data.items())
+    scripts = [
+        f'<script id="{name}" type="application/json">{embedded_json(value)}</script>' for name, value in data.items()
+    ]
+    return "".join(scripts)
 
 
 def with_fonts(style: str) -> str:
-    """Return a style sheet that holds its fonts, where it names files in assets/fonts."""
+    """Return a style sheet with the contents of the fonts, in place of the names of files in assets/fonts."""
 
-    def held(found: re.Match[str]) -> str:
-        font = (ASSETS / "fonts" / found[1]).read_bytes()
+    def embedded(match: re.Match[str]) -> str:
+        font = (ASSETS / "fonts" / match[1]).read_bytes()
         return f'url("data:font/woff2;base64,{base64.b64encode(font).decode()}")'
 
-    return FONT_FILE.sub(held, style)
+    return FONT_FILE.sub(embedded, style)
 
 
 @cache
@@ -58,13 +62,13 @@ def replay_shell() -> str:
         "__SURELOCK_CSS__": with_fonts((ASSETS / "scripts" / "stage.css").read_text("utf-8")),
         "__SURELOCK_SETTINGS__": data_scripts(),
         "__SURELOCK_PLOTLY__": plotly_script().read_text("utf-8").replace("</script", "<\\/script"),
-        "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text("utf-8"),  # has a hole's name in it, too
+        "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text("utf-8"),  # contains TRACE_HOLE, too
     }
     return filled(page, parts)
 
 
 def filled(page: str, holes: Mapping[str, str]) -> str:
-    """Return a page with the first occurrence of each hole replaced by its text, in order."""
+    """Return a page in which the first occurrence of every hole is replaced by its text, in order."""
     for hole, text in holes.items():
         before, after = page.split(hole, 1)
         page = before + text + after

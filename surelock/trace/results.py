@@ -1,4 +1,4 @@
-"""The results of a run over many prompts: a line of JSON for each prompt that is done. They say what is done."""
+"""The results of a run over many prompts: a line of JSON for every prompt. A prompt with a line is done."""
 
 import json
 import os
@@ -11,16 +11,16 @@ from surelock.errors import shown
 from surelock.files import append, replaced
 from surelock.values import Json
 
-_START = b'{"id": '  # of each line
+_START = b'{"id": '  # of a line
 
 
 class Results:
     """A file of results. Nothing is written before `keep`."""
 
     def __init__(self, file: Path) -> None:
-        """Read the lines, without a last one that a killed process has left half.
+        """Read the lines. A killed process may have left half a line at the end: it does not count.
 
-        Raises ValueError for a file that holds something else, and OSError.
+        Raises ValueError for a file that holds something else, OSError for one that cannot be read.
         """
         self.file = file
         self._opened: FileIO | None = None
@@ -38,10 +38,10 @@ class Results:
         self.done: dict[str, Json] = {str(line["id"]): line for line in lines if line is not None}
 
     def check(self, where: str, head: Json) -> None:
-        """Raise ValueError if the line of a prompt is of another model, prompt or setting than this command has.
+        """Raise ValueError if a prompt has a line of another model, prompt or setting than those of this command.
 
         where: the prompt, as a sentence names it.
-        head: what its line would begin with.
+        head: the first fields of the line that this command would write.
         """
         line = self.done.get(str(head["id"]))
         if line is None:
@@ -61,7 +61,7 @@ class Results:
             raise ValueError(f"--out: {self.file} has {where} with {change}: choose another file")
 
     def keep(self, ids: Collection[str]) -> None:
-        """Drop all lines but those of some prompts, and a half one; then open the file for more. Raises OSError."""
+        """Drop half a line, and the lines of all prompts but `ids`. Open the file for more. Raises OSError."""
         if not self.done.keys() <= set(ids):
             kept = [line + b"\n" for line, name in zip(self._whole, self._ids, strict=True) if name in ids]
             with replaced(self.file) as part:
@@ -71,9 +71,10 @@ class Results:
         self._opened = self.file.open("ab", buffering=0)
 
     def add(self, lines: Sequence[Json]) -> None:
-        """Call prompts done: the disk has their lines on return. Raises OSError."""
+        """Add the lines of done prompts: the disk has them on return. Raises OSError."""
         assert self._opened is not None
-        append(self._opened, "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode())
+        text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+        append(self._opened, text.encode())
 
     def close(self) -> None:
         if self._opened is not None:

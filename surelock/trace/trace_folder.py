@@ -1,4 +1,4 @@
-"""A folder of traces, one for each prompt of a run over many."""
+"""A folder of traces of a run over many prompts: a file for every prompt."""
 
 import json
 import re
@@ -19,13 +19,13 @@ from surelock.trace.tasks import Decoded, Task
 from surelock.values import Json
 
 _START = f'{{"format":"{FORMAT}"'.encode()
-#: Names that Windows keeps for devices, whatever follows behind a dot.
+#: Names that Windows keeps for devices, with any suffix.
 _DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
-_LONGEST = 255 - len(PART)  # bytes of a file's name, which has more while it is written
+_LONGEST = 255 - len(PART)  # bytes of a file's name: PART stands before it while it is written
 
 
 def trace_name(name: str) -> str:
-    """Return the file name of a prompt's trace: its id as in a URL. `urllib.parse.unquote` returns the id."""
+    """Return the file name of a prompt's trace: the id, quoted as in a URL. `urllib.parse.unquote` restores the id."""
     coded = quote(name, safe="")
     if coded.startswith(".") or _DEVICE.match(coded):
         coded = f"%{ord(coded[0]):02X}{coded[1:]}"
@@ -33,29 +33,30 @@ def trace_name(name: str) -> str:
 
 
 class TraceFolder:
-    """A folder with a trace of each prompt."""
+    """A folder with a trace of every prompt."""
 
     def __init__(self, folder: Path, prompts: Sequence[Prompt], done: Iterable[str]) -> None:
         """Make the folder.
 
-        done: ids of prompts that are done, and may have traces.
+        done: ids of prompts that are done, which may have traces.
 
-        Raises ValueError for ids that cannot be names of files beside each other, for a file that would be replaced and
-        is no trace, and OSError where no file can be written.
+        Raises ValueError for ids that cannot name files side by side, and for a file that would be replaced and is
+        no trace; OSError if no file can be written.
         """
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"--trace must be a folder, and {str(folder)!r} is a file")
         self.place = folder
         _check_names(prompts, done)
         for prompt in prompts:
-            if not _may_be_replaced(self._file(str(prompt.id))):
-                raise ValueError(f"--trace: {self._file(str(prompt.id))} is no trace: choose another folder")
+            file = self._file(str(prompt.id))
+            if not _may_be_replaced(file):
+                raise ValueError(f"--trace: {file} is no trace: choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
         names = [trace_name(str(prompt.id)) for prompt in prompts]
         check_replaced(folder / max(names, key=len))
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
-        """Return which of the done prompts it holds. A trace of another run does not count."""
+        """Return which of the done prompts have a trace. A trace of another run does not count."""
         known = {task.id: task for task in tasks}
         result = Holding()
         for name, line in done.items():
@@ -67,37 +68,39 @@ class TraceFolder:
         return result
 
     def keep(self, ids: Collection[str]) -> None:
-        """A trace that is not kept is replaced when its prompt is decoded."""
+        """Nothing to do: a trace that is not kept is replaced when its prompt is decoded."""
 
     def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
         """Write the traces of prompts."""
-        for each in batch:
-            with replaced(self._file(each.task.id)) as part:
-                part.write_bytes(compact_json(_document(lm, each)).encode())
+        for decoded in batch:
+            with replaced(self._file(decoded.task.id)) as part:
+                part.write_bytes(compact_json(_document(lm, decoded)).encode())
 
     def close(self) -> None:
-        """The files are whole."""
+        """Nothing is left to do."""
 
     def _file(self, name: str) -> Path:
         return self.place / trace_name(name)
 
 
 def _check_names(prompts: Sequence[Prompt], done: Iterable[str]) -> None:
+    """Raise ValueError for an id whose file name is too long or, in any case of letters, that of another id."""
     first = {trace_name(name).lower(): name for name in done}
     for prompt in prompts:
         file = trace_name(str(prompt.id))
         where = f"{prompt.where}: " if prompt.where else ""
         if len(file) > _LONGEST:
-            said = f"the id {shown(prompt.id)} makes a file name of {len(file)} bytes"
-            raise ValueError(f"{where}{said}, and --trace takes {_LONGEST}: give a shorter id")
+            problem = f"the id {shown(prompt.id)} makes a file name of {len(file)} bytes"
+            raise ValueError(f"{where}{problem}, and --trace takes {_LONGEST}: give a shorter id")
         other = first.setdefault(file.lower(), str(prompt.id))
         if other != str(prompt.id):
-            said = f"the ids {shown(other)} and {shown(prompt.id)} differ in case alone"
-            raise ValueError(f"{where}{said}: on some systems --trace would write one file for both, give another id")
+            problem = f"the ids {shown(other)} and {shown(prompt.id)} differ in case alone"
+            advice = "on some systems --trace would write one file for both, give another id"
+            raise ValueError(f"{where}{problem}: {advice}")
 
 
 def _may_be_replaced(file: Path) -> bool:
-    """Whether there is nothing, or a trace."""
+    """Whether a path does not exist, or is a trace."""
     if not file.exists():
         return True
     if not file.is_file():
@@ -107,19 +110,19 @@ def _may_be_replaced(file: Path) -> bool:
 
 
 def _is_of(file: Path, task: Task, line: Line) -> bool:
-    """Whether a file is the whole trace of a task, whose result is a line."""
+    """Whether a file is the complete trace of a task. line: the result of the task."""
     try:
         document = load_document(file)
     except TraceError:
         return False
     header = document["header"]
     lanes = json.loads(compact_json([alone(task.decoder).to_plain()]))
-    same = (header["prompt_tokens"], header["lanes"]) == (task.tokens, lanes)
-    return same and len(document["records"]) == line.get("steps")
+    is_same = header["prompt_tokens"] == task.tokens and header["lanes"] == lanes
+    return is_same and len(document["records"]) == line.get("steps")
 
 
 def _document(lm: LanguageModel, decoded: Decoded) -> Json:
-    """The trace of a run."""
+    """The trace document of a decoded prompt."""
     task = decoded.task
     lane = alone(task.decoder)
     about = {"name": label_of(lm.name), "chat": task.head["chat"] or None}

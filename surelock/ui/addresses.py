@@ -21,33 +21,35 @@ def is_ipv6(name: str) -> bool:
 
 
 def is_local(name: str) -> bool:
-    """Return whether a host name is local, so that pages of other sites must not call it."""
-    return not ip_address(name).is_global if is_address(name) else "." not in name or name.endswith(".local")
+    """Return whether a host name is local: pages of other sites must not call a local server."""
+    if is_address(name):
+        return not ip_address(name).is_global
+    return "." not in name or name.endswith(".local")
 
 
 def client_of(scope: Scope) -> str:
     """Return the client of a request, see `network_of`.
 
-    It is the address of the connection. On a Space, whose proxies have private addresses, it is the last public address
-    of `x-forwarded-for`.
+    It is the address of the connection. On a Space, whose proxies have private addresses, it is the
+    last public address in `x-forwarded-for`.
     """
-    own = network_of((scope.get("client") or ("unknown",))[0])
+    connection = network_of((scope.get("client") or ("unknown",))[0])
     if not value_of("SPACE_ID"):
-        return own
+        return connection
     lines = Headers(scope=scope).getlist("x-forwarded-for")
-    hops = [_without_port(each.strip()) for each in ",".join(lines).split(",")]
-    public = (each for each in reversed(hops) if is_address(each) and ip_address(each).is_global)
-    return network_of(next(public, own))
+    for hop in reversed(",".join(lines).split(",")):
+        address = _without_port(hop.strip())
+        if is_address(address) and ip_address(address).is_global:
+            return network_of(address)
+    return connection
 
 
 def network_of(address: str) -> str:
-    """Return the network of one client: an IPv4 address, or an IPv6 /64, within which it can choose addresses."""
-    if not is_address(address):
+    """Return the network of one client: its IPv4 address, or the IPv6 /64 in which it can choose addresses."""
+    if not is_ipv6(address):
         return address
-    own = ip_address(address)
-    if not isinstance(own, IPv6Address):
-        return address
-    return str(own.ipv4_mapped or ip_network((int(own), 64), strict=False))
+    ipv6 = IPv6Address(address)
+    return str(ipv6.ipv4_mapped or ip_network((int(ipv6), 64), strict=False))
 
 
 def _without_port(address: str) -> str:

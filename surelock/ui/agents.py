@@ -1,4 +1,7 @@
-"""Agents (Model Context Protocol): /decode as one tool. Calls are counted before the protocol's stack reads them."""
+"""Agents (Model Context Protocol): /decode is their one tool.
+
+A call is counted before the protocol's library reads it.
+"""
 
 import asyncio
 import json
@@ -19,9 +22,9 @@ from surelock.values import Json
 
 
 class Agents:
-    """The requests of agents, as an ASGI application.
+    """The ASGI application that answers agents.
 
-    calls: of /decode, among which those of agents are counted.
+    calls: of /decode; those of agents count among them.
     models: the labels that the server offers.
     """
 
@@ -36,7 +39,7 @@ class Agents:
         async def tools() -> list[Tool]:
             return [tool]
 
-        @server.call_tool(validate_input=False)  # a refusal is one sentence, that of /decode
+        @server.call_tool(validate_input=False)  # /decode refuses in one sentence
         async def call(name: str, arguments: Json) -> list[TextContent]:
             request: Any = server.request_context.request
             last: Json = {}

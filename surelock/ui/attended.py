@@ -1,4 +1,4 @@
-"""The positions that a choice attended to most: one dense forward pass of a small model, outside the queue."""
+"""The positions that a position attends to most: one dense forward pass of a small model, outside the queue."""
 
 from surelock.ui.models import Models, NotReady
 from surelock.values import Fields
@@ -7,19 +7,19 @@ SMALL = 50_000_000  # parameters; a larger model would delay the runs in the que
 MOST = 6  # positions
 
 
-def most_attended(models: Models, given: Fields, longest: int) -> list[list[float]] | None:
+def most_attended(models: Models, fields: Fields, longest: int) -> list[list[float]] | None:
     """Return the positions that one position attends to most: [[position, share], ...], the largest share first.
 
-    given: model (its label), tokens (their ids; -1 is masked), position.
+    fields: model (its label), tokens (their ids; -1 is masked), position.
 
     The position itself and masked positions are left out. None if the model is not loaded or too large, and for any
     other values.
     """
-    tokens, position = given.get("tokens"), given.get("position")
+    tokens, position = fields.get("tokens"), fields.get("position")
     if not isinstance(tokens, list) or not 0 < len(tokens) <= longest:
         return None
     try:
-        lm = models.get(given.get("model", ""))
+        lm = models.get(fields.get("model", ""))
     except NotReady:
         return None
     vocabulary = lm.config.vocab_size

@@ -42,18 +42,18 @@ EXAMPLES = {
 KNOWS = {"stories": "English stories for small children, and nothing else"}
 #: The form's first length: a run takes a few seconds.
 FIRST_LENGTH = 64
-#: The form's first settings where they are not those that a model recommends. The seed is that of the recorded run: its
-#: story was chosen among openings and seeds by its text alone.
+#: The form's first settings, over those that a model recommends. The seed is that of the recorded run, whose story was
+#: chosen among openings and seeds by its text alone.
 OPENING = {"stories": {"seed": 4, "gen_length": FIRST_LENGTH, "steps": FIRST_LENGTH}}
 FIRST_LANES = ("everything", "surelock")
 MAIN = ("gen_length", "steps")  # the other fields are folded away
-MOST_OFFERED: dict[str, float] = {name: each.offered[1] for name, each in SHARED.items() if each.offered}
+MOST_OFFERED: dict[str, float] = {name: setting.offered[1] for name, setting in SHARED.items() if setting.offered}
 _NUMBERED = re.compile(r"( \(\d+\))+$")  # the number of a repeated name
 CHAT_TOKENS = 64  # more than any chat template adds, for a model that is not loaded yet
 
 
-#: Of an event that does not wait. Its function checks what it is given: Gradio would refuse a number beyond a slider's
-#: end before the form can correct it.
+#: Options of an event that skips Gradio's queue. Its function checks its arguments: Gradio would refuse a number beyond
+#: a slider's end before the form can correct it.
 QUIET: Json = {
     "queue": False,
     "show_progress": "hidden",
@@ -63,18 +63,18 @@ QUIET: Json = {
 
 
 def defaults() -> Json:
-    """Return the values of the fields without a link or a recommendation: the defaults at the first length."""
+    """Return the values of the fields without a link or a recommendation: the defaults for FIRST_LENGTH."""
     plain = to_plain(DecodeSettings(gen_length=FIRST_LENGTH))
     return plain | {"steps": plain["gen_length"], "block_length": plain["gen_length"]}
 
 
 def readable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an event's function that refuses in a sentence what it cannot read: it is given what any caller sends."""
+    """Let an event's function refuse in a sentence what it cannot read: any caller may send it anything."""
 
     @wraps(function)
-    def reads(*given: Any) -> Any:
+    def reads(*values: Any) -> Any:
         try:
-            return function(*given)
+            return function(*values)
         except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
             call: Any = LocalContext.request.get(None)
             if call is not None:
@@ -94,10 +94,11 @@ class Form:
     def __init__(self, models: Models, most: int) -> None:
         self.models, self.most = models, most
         first = models.labels[0]
-        start, wants = self._fitted(self.suits(first), self.longest(first, examples_for(first)[0], True))
+        prompt = examples_for(first)[0]
+        start, wants = self._fitted(self.suits(first), self.longest(first, prompt, True))
         self.model = gr.Dropdown(models.labels, value=first, label="Model", interactive=len(models.labels) > 1)
         self.badge = gr.HTML(self.about(first), apply_default_css=False, elem_id="sl-badge")
-        self.prompt = gr.Textbox(examples_for(first)[0], label="Prompt", lines=3, max_lines=8, elem_id="sl-prompt")
+        self.prompt = gr.Textbox(prompt, label="Prompt", lines=3, max_lines=8, elem_id="sl-prompt")
         self.run = gr.Button("Run", variant="primary", elem_id="sl-run", size="lg")
         self.controls = _component("controls")
         self.lanes = _component("lanes", self.lanes_value(first, None))
@@ -106,13 +107,14 @@ class Form:
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
         self.wants = gr.Textbox(wants.text, visible="hidden")
-        self.warned = gr.Textbox(visible="hidden")  # JSON of what the page warns of, see `refit_to_prompt`
+        self.warned = gr.Textbox(visible="hidden")  # JSON of the page's warnings, see `refit_to_prompt`
         self._connect()
 
     def about(self, label: str) -> str:
         return f'<p class="sl-model-badge">{escape(self.models.about(label)).replace("$", "&#36;")}</p>'
 
     def suits(self, label: str) -> Json:
+        """Return the settings that the form begins with for a model: recommended ones, then those of OPENING."""
         return {**self.models.recommended(label), **OPENING.get(label, {})}
 
     def _field(self, name: str, start: Fields) -> Any:
@@ -123,8 +125,9 @@ class Form:
             return gr.Checkbox(value, **args)
         if setting.offered is not None:
             low, high, step = setting.offered
-            return gr.Slider(low, self.most if name in MAIN else high, value, step=step, **args)
-        if setting.none is not None:  # the block length: what fits is a short list
+            high = self.most if name in MAIN else high
+            return gr.Slider(low, high, value, step=step, **args)
+        if setting.none is not None:  # the block length: few values fit
             return gr.Dropdown([value], value=value, allow_custom_value=True, **args)
         return gr.Number(value, **args)
 
@@ -134,21 +137,23 @@ class Form:
         return [self.model, self.prompt, self.chat, self.lanes, *self.fields.values()]
 
     def lanes_value(self, label: str, wanted: Any, *, arrived: Fields | None = None) -> str:
-        """Return the value of the component of the lanes, as JSON: the lanes, the presets, `arrived`, openings for the
-        model, and what it knows.
+        """Return the value of the lanes' component, as JSON: lanes, presets, `arrived`, and the model's example prompts
+        and knowledge.
 
-        wanted: the wanted lanes; None is the first pair.
-        arrived: if a link or a run fills the form, its sentence and the session of the page.
+        wanted: the wanted lanes, presets by id or objects; None is FIRST_LANES.
+        arrived: {"said": sentence} if a link or a run fills the form.
         """
         presets = presets_for(self.models.recommended(label))
         lanes = _lanes(wanted, presets)[:MOST] or _lanes(FIRST_LANES, presets)
-        taken: set[str] = set()
-        for i, lane in enumerate(lanes):
-            plain, name, times = _NUMBERED.sub("", lane["name"])[:70], lane["name"][:80], 1
-            while name in taken:
-                name = f"{plain} ({(times := times + 1)})"
-            taken.add(name)
-            lane |= {"id": f"lane-{i + 1}", "name": name}
+        names: set[str] = set()
+        for number, lane in enumerate(lanes, 1):
+            plain = _NUMBERED.sub("", lane["name"])[:70]
+            name, times = lane["name"][:80], 1
+            while name in names:
+                times += 1
+                name = f"{plain} ({times})"
+            names.add(name)
+            lane |= {"id": f"lane-{number}", "name": name}
         about = {"examples": examples_for(label), "knows": KNOWS.get(label, "")}
         return json.dumps({"lanes": lanes, "presets": presets, "arrived": arrived} | about, ensure_ascii=False)
 
@@ -159,14 +164,15 @@ class Form:
     def _connect(self) -> None:
         quiet: Json = QUIET | {"trigger_mode": "always_last"}
         schedule = [self.fields[name] for name in NAMES]
-        asked = [self.model, self.prompt, self.chat, self.wants, *schedule]
+        inputs = [self.model, self.prompt, self.chat, self.wants, *schedule]
         for name in NAMES:
-            self.fields[name].input(readable(partial(self.refit, name)), asked, [*schedule, self.wants], **quiet)
+            self.fields[name].input(readable(partial(self.refit, name)), inputs, [*schedule, self.wants], **quiet)
         changed = [self.prompt.change, self.chat.change]
-        gr.on(changed, readable(self.refit_to_prompt), asked, [self.prompt, *schedule, self.warned], **quiet)
+        gr.on(changed, readable(self.refit_to_prompt), inputs, [self.prompt, *schedule, self.warned], **quiet)
         warns = "(warned) => { window.surelock?.page.set(JSON.parse(warned)); }"
         self.warned.change(None, self.warned, None, js=warns, api_visibility="private")
-        self.fields["seed"].change(readable(check_seed), self.fields["seed"], [self.fields["seed"], self.run], **quiet)
+        seed = self.fields["seed"]
+        seed.change(readable(check_seed), seed, [seed, self.run], **quiet)
         changed = [self.prompt, self.lanes, *self.settled]
         self.model.input(readable(self._change_model), [self.model, self.lanes, self.chat], changed, **quiet)
 
@@ -177,19 +183,24 @@ class Form:
 
     def refit(self, name: str, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any) -> list[Any]:
         """Return the updates after the visitor has changed length, steps or blocks, and the new wants."""
-        given, wants = dict(zip(NAMES, schedule, strict=True)), Wants.read(wanted)
-        wants = wants.with_field(name, given[name], int(given["gen_length"] or wants.gen_length))
-        updates = self._schedule(label, prompt or "", chat, wants, given)
-        if said := not_whole(given[name]):
-            updates[NAMES.index(name)]["info"] = said
+        shown = dict(zip(NAMES, schedule, strict=True))
+        wants = Wants.read(wanted)
+        length = int(shown["gen_length"] or wants.gen_length)
+        wants = wants.with_field(name, shown[name], length)
+        updates = self._schedule(label, prompt or "", chat, wants, shown)
+        if sentence := not_whole(shown[name]):
+            updates[NAMES.index(name)]["info"] = sentence
         return [*updates, wants.text]
 
     def refit_to_prompt(self, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any) -> list[Any]:
-        """Return the updates after the prompt has changed: its note, the length that fits, and, as JSON, whether the
-        model cannot know it, whether its words are many tokens each, and a sentence where no answer fits beside it.
+        """Return the updates after the prompt has changed: of its note, of the schedule, and of the warnings, as JSON.
+
+        Warnings: foreign, whether the model cannot know the prompt; rare, whether its words take many tokens; tooLong,
+        a sentence if no answer fits beside it, else "".
         """
         prompt = prompt or ""
-        given, lm = dict(zip(NAMES, schedule, strict=True)), self.models.ready(label)
+        shown = dict(zip(NAMES, schedule, strict=True))
+        lm = self.models.ready(label)
         tokens, most = self._tokens(label, prompt, chat)
         fits, too_long = _measured(prompt, tokens, most)
         foreign = rare = False
@@ -199,13 +210,14 @@ class Form:
             rare = pieces.is_rare([token for token in tokens if token != lm.mask_id])  # a blank is no part of a word
         return [
             gr.update(info=fits),
-            *self._schedule(label, prompt, chat, Wants.read(wanted), given),
+            *self._schedule(label, prompt, chat, Wants.read(wanted), shown),
             json.dumps({"foreign": foreign, "rare": rare, "tooLong": too_long}),
         ]
 
-    def _schedule(self, label: str, prompt: str, chat: bool, wants: Wants, given: Fields | None = None) -> list[Any]:
-        """The updates of length, steps and blocks to values that fit. Fields that already have their value (`given`)
-        keep it, since the visitor may be changing them.
+    def _schedule(self, label: str, prompt: str, chat: bool, wants: Wants, shown: Fields | None = None) -> list[Any]:
+        """The updates of length, steps and blocks to values that fit.
+
+        shown: the present values. A field that shows the right value is not written: the visitor may be changing it.
         """
         longest = self.longest(label, prompt, chat)
         fitted = fit(wants, longest)
@@ -217,17 +229,20 @@ class Form:
         }
         for name, more in updates.items():
             more.setdefault("info", fitted.said.get(name, SHARED[name].help))
-            if given is None or given[name] != fitted.values[name]:
+            if shown is None or shown[name] != fitted.values[name]:
                 more["value"] = fitted.values[name]
         return [gr.update(**updates[name]) for name in NAMES]
 
     def longest(self, label: str, prompt: str, chat: bool) -> int:
-        """Return the longest text that fits beside a prompt. Before the model is loaded, a prompt counts one token for
-        each byte.
+        """Return the longest text, in tokens, that fits beside a prompt. Before the model is loaded,
+        a byte of the prompt counts as a token.
         """
         tokens, most = self._tokens(label, prompt, chat)
-        bound = len(prompt.encode("utf-8", "replace")) + (CHAT_TOKENS if label not in EXAMPLES else 0)
-        room = min(most - (bound if tokens is None else len(tokens)), int(MOST_OFFERED["gen_length"]))
+        if tokens is not None:
+            count = len(tokens)
+        else:
+            count = len(prompt.encode("utf-8", "replace")) + (CHAT_TOKENS if label not in EXAMPLES else 0)
+        room = min(most - count, int(MOST_OFFERED["gen_length"]))
         return max(2 * LEAST, room - room % GRAIN)
 
     def _tokens(self, label: str, prompt: str, chat: bool) -> tuple[list[int] | None, int]:
@@ -243,7 +258,8 @@ class Form:
 
     def _change_model(self, label: str, lanes: str, chat: bool) -> list[Any]:
         """The updates after the model has changed: its examples and settings, and the same lanes with its presets."""
-        self.models.start_loading(label) if label in self.models.labels else None
+        if label in self.models.labels:
+            self.models.start_loading(label)
         examples = examples_for(label)
         value = self.lanes_value(label, lanes_in(lanes))
         settled = self.settle(self.suits(label), label, examples[0], chat)
@@ -259,8 +275,8 @@ class Form:
     @staticmethod
     def _fitted(wanted: Fields, longest: int) -> tuple[Json, Wants]:
         """The wanted settings over the defaults, changed to fit together, and the wants."""
-        length = FIRST_LENGTH if wanted.get("gen_length") is None else wanted["gen_length"]
-        values = defaults() | {"gen_length": length, "steps": length, "block_length": length}
+        length = wanted.get("gen_length")
+        values = defaults() | dict.fromkeys(NAMES, FIRST_LENGTH if length is None else length)
         values |= {name: value for name, value in wanted.items() if name in SHARED and value is not None}
         wants = Wants.from_values(values)
         return values | fit(wants, longest).values, wants
@@ -278,7 +294,7 @@ def _component(name: str, value: str | None = None) -> Any:
 
 
 def _measured(prompt: str, tokens: Sequence[int] | None, most: int) -> tuple[str, str]:
-    """The length of a prompt beside which a text fits in `most` positions, and the warning where none does."""
+    """The note on a prompt's length if an answer fits beside it in `most` positions, and the warning if none does."""
     if len(prompt) > MOST_CHARACTERS:
         return "", f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
     if tokens is None:
@@ -291,15 +307,19 @@ def _measured(prompt: str, tokens: Sequence[int] | None, most: int) -> tuple[str
 def _lanes(wanted: Any, presets: Sequence[Fields]) -> list[Json]:
     """The wanted lanes that can be read."""
     by_id = {preset["id"]: preset for preset in presets}
-    lanes = (_lane(each, by_id) for each in (wanted if isinstance(wanted, list | tuple) else ()))
-    return [lane for lane in lanes if lane is not None]
+    if not isinstance(wanted, list | tuple):
+        return []
+    return [lane for lane in (_lane(form, by_id) for form in wanted) if lane is not None]
 
 
 def _lane(wanted: Any, presets: Mapping[str, Fields]) -> Json | None:
-    """A lane of the page: name, preset (None if it is none), compute, unmask. None if it cannot be read."""
-    named = wanted if isinstance(wanted, str) else wanted.get("preset") if isinstance(wanted, Mapping) else None
-    if isinstance(named, str) and named in presets:
-        return {"preset": named, **{key: presets[named][key] for key in ("name", "compute", "unmask")}}
+    """A lane of the page: {name, preset, compute, unmask}. preset: None for a lane of other rules.
+
+    Returns None for what cannot be read.
+    """
+    preset = wanted.get("preset") if isinstance(wanted, Mapping) else wanted
+    if isinstance(preset, str) and preset in presets:
+        return {"preset": preset, **{key: presets[preset][key] for key in ("name", "compute", "unmask")}}
     if not isinstance(wanted, Mapping) or not wanted.keys() & {"compute", "unmask"}:
         return None
     try:

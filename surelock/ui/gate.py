@@ -1,7 +1,7 @@
-"""The gate of the server: which requests are accepted, from where and how large, and the headers of answers.
+"""The gate of the server: it decides by name, route and size which requests it accepts, and sets headers of answers.
 
-Gradio serves many routes that this page does not use. A route that is not listed here is answered 404, also if a later
-Gradio adds it.
+Gradio serves many routes that this page does not use. The gate answers 404 for a route that is not listed here, also
+if a later Gradio adds it.
 """
 
 import asyncio
@@ -43,23 +43,25 @@ UPLOAD = re.compile(rf"{API}/upload/?")
 STOP = re.compile(rf"/surelock/runs/{PLAIN}/stop")  # its body is not read: to stop needs no words
 
 MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a tenth
-MOST_BODIES, MOST_BODIES_OF_ONE = 2**26, 2**24  # bytes that arrive or wait for an answer, of all clients and of one
-MOST_VALUES = 2**15  # of a body: each takes sixty bytes, however short it is; the longest prompt's tokens take 8,192
+#: Bytes of bodies whose requests are not answered yet: of all clients, and of one client.
+MOST_BODIES, MOST_BODIES_OF_ONE = 2**26, 2**24
+MOST_VALUES = 2**15  # in a body: a value takes sixty bytes of memory; the longest prompt has 8,192 tokens
 BODY_SECONDS = 30.0  # for a body to arrive
-UNREAD_SECONDS = 10.0  # for a piece of an answer to be taken by the connection
-PIECE = 2**16  # bytes of an answer that are handed over at once: the rest waits until they are taken
+UNREAD_SECONDS = 10.0  # for the connection to take a piece of an answer
+PIECE = 2**16  # bytes of an answer that are sent at once: the rest waits until the connection has taken them
 PUBLIC_NAMES = ("*.hf.space", "*.gradio.live")
-BODY = "surelock.body"  # in the scope of a request: its body, as JSON
-MOST_REQUESTS = 400  # of one client that are not answered yet, streams among them; a class may be one client
+BODY = "surelock.body"  # the key of the body, as JSON, in the scope of a request
+MOST_REQUESTS = 400  # open requests of one client, streams included; a class behind one address is one client
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,]*)', re.IGNORECASE)
+_DROPPED = (b"range", b"accept-encoding", b"x-gradio-server")
 _READABLE = {"access-control-allow-credentials": "true", "vary": "Origin"}  # as Gradio's other answers
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",  # an address holds a prompt
-    # docs/security.md gives the reasons. There is no frame-ancestors: any page may embed this one, also a slide from a
-    # disk, which "*" would exclude.
+    # docs/security.md gives the reasons. No frame-ancestors: any page may embed this one. "*" would exclude slides that
+    # are opened from a disk.
     "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self'; "
     "object-src 'none'; base-uri 'self'; form-action 'self'",
@@ -69,7 +71,7 @@ _HEADERS = {
 class Refused(Exception):
     """A request is refused. The message is one sentence.
 
-    seconds: until the answer, so that a script that asks again at once does not keep the server busy.
+    seconds: the wait before the answer. It slows down scripts that ask again at once.
     """
 
     def __init__(self, status: int, message: str, seconds: float = 0.0) -> None:
@@ -77,20 +79,20 @@ class Refused(Exception):
         self.status, self.seconds = status, seconds
 
     def response(self, origin: str | None) -> Response:
-        """Return the answer. origin: of another site whose scripts may read it."""
+        """Return the answer. origin: the other site whose scripts may read it; None if there is none."""
         headers = {} if origin is None else _READABLE | {"access-control-allow-origin": origin}
-        if self.status in (408, 411):  # nothing more of it is read
+        if self.status in (408, 411):  # the rest of the body is not read
             headers["connection"] = "close"
         return JSONResponse({"detail": str(self)}, self.status, headers)
 
 
 class Gate:
-    """ASGI middleware that accepts or refuses requests. Nothing stands before it: a library's middleware may answer.
+    """ASGI middleware that accepts or refuses requests. It stands before all other middleware, which may answer.
 
     allow_hosts: further names of this server; '*.domain' for a whole domain, '*' for any name.
-    admit: is given the scope and the JSON body of a request of Gradio's API, and returns the context in which it is
-    answered; to enter it may raise Refused.
-    agents: whether calls of agents are accepted.
+    admit: takes the scope and the JSON body of a request of Gradio's API. It returns the context in which the request
+    is answered; entering the context may raise Refused.
+    agents: whether agents may call.
     """
 
     def __init__(
@@ -102,8 +104,8 @@ class Gate:
     ) -> None:
         self.app, self.admit, self.agents = app, admit, agents
         self.names = own_names(allow_hosts)
-        self._bodies: Counter[str] = Counter()  # bytes that arrive or are not answered yet, by client
-        self._open: Counter[str] = Counter()  # requests that are not answered yet, by client
+        self._bodies: Counter[str] = Counter()  # bytes of bodies of open requests, by client
+        self._open: Counter[str] = Counter()  # open requests, by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -118,8 +120,10 @@ class Gate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         state: Json = {**scope.get("state", {})}
-        answer, content, body = _with_headers(_in_pieces(send), state), bytearray(), None
-        client, origin = client_of(scope), None
+        answer = _with_headers(_in_pieces(send), state)
+        content = bytearray()
+        body = origin = None
+        client = client_of(scope)
         self._open[client] += 1
         try:
             origin = self._check_names(scope)
@@ -130,7 +134,8 @@ class Gate:
                 body = await self._read(scope, receive, content)
                 receive = _again(bytes(content), receive)
             scope = {**scope, "headers": _cheap(scope["headers"]), BODY: body, "state": state}
-            with self.admit(scope, body) if scope["path"].startswith(API) else nullcontext():
+            is_api = scope["path"].startswith(API)
+            with self.admit(scope, body) if is_api else nullcontext():
                 await self.app(scope, receive, answer)
         except Refused as refused:
             await asyncio.sleep(refused.seconds)
@@ -138,26 +143,28 @@ class Gate:
         except RuntimeError as error:
             if not isinstance(error.__cause__, HTTPException):
                 raise
-            await answer({"type": "http.response.body"})  # Gradio's stream has said what is wrong, and raises it, too
+            await answer({"type": "http.response.body"})  # Gradio's stream has sent the error already
         finally:
             self._bodies -= Counter({client: len(content)})
             self._open -= Counter([client])
 
     def _check_names(self, scope: Scope) -> str | None:
-        """Return the site whose script sends a request, if one does. Raises Refused for a foreign name or site."""
+        """Return the site whose script sends the request, or None. Raises Refused for a foreign name or site."""
         headers = Headers(scope=scope)
         host, origin = _host(headers.get("host", "")), headers.get("origin")
         names = {*self.names, *PUBLIC_NAMES}
-        if not all(is_address(name) or _goes_by(name, names) for name in (host, *_forwarded(headers))):
+        hosts = host, *_forwarded(headers)
+        if not all(is_address(name) or _goes_by(name, names) for name in hosts):
             raise Refused(421, "This server does not go by that name; --allow-host adds one.")
-        if origin is not None and is_local(host) and not _goes_by(_name(origin), self.names) and _name(origin) != host:
-            # On a public server any page or script may call: requests carry no rights.
-            raise Refused(403, "Pages of other sites may not call a server on this machine.")
+        if origin is not None and is_local(host):  # any site may call a public server: requests carry no rights
+            site = _name(origin)
+            if site != host and not _goes_by(site, self.names):
+                raise Refused(403, "Pages of other sites may not call a server on this machine.")
         return origin
 
     def _check_route(self, scope: Scope) -> None:
         path, method = scope["path"], _method(scope)
-        if "transfer-encoding" in Headers(scope=scope):  # pieces of a byte each would keep the server busy for a minute
+        if "transfer-encoding" in Headers(scope=scope):  # pieces of one byte would keep the server busy for a minute
             raise Refused(411, "A body comes whole, with its length (content-length).")
         if method == "POST" and UPLOAD.fullmatch(path):
             raise Refused(403, "This page takes no uploads: traces are opened in the browser.")
@@ -170,7 +177,8 @@ class Gate:
     async def _read(self, scope: Scope, receive: Receive, content: bytearray) -> Any:
         """Read the body into `content` and return its JSON. Raises Refused."""
         headers = Headers(scope=scope)
-        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        kind = headers.get("content-type", "").partition(";")[0]
+        if kind.strip().lower() != "application/json":
             raise Refused(415, "The body must be JSON (content-type: application/json).")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > MOST_BODY:
@@ -209,34 +217,34 @@ def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
 
 
 def _method(scope: Scope) -> str:
-    """The method of a request; of a browser's question, before another site's request, the method of that one."""
-    asked = Headers(scope=scope).get("access-control-request-method")
-    method = scope.get("method", "")  # a socket has none, and there are none here
-    return asked if method == "OPTIONS" and asked else method
+    """The method of a request; of a preflight, the method of the request that it announces."""
+    method = scope.get("method", "")  # a web socket has none
+    if method == "OPTIONS":
+        return Headers(scope=scope).get("access-control-request-method") or method
+    return method
 
 
 def _host(text: str) -> str:
-    """The name or the address in `name:port`; "" if it is none."""
-    found = _HOST.fullmatch(text)
-    return found[1].strip("[]").lower() if found else ""
+    """The name or the address in `name:port`; "" for any other text."""
+    match = _HOST.fullmatch(text)
+    return match[1].strip("[]").lower() if match else ""
 
 
 def _forwarded(headers: Headers) -> list[str]:
-    """The names by which a proxy says that it was asked; "" for one that is none."""
+    """The host names that proxies report; "" for what is no name."""
     listed = ",".join(headers.getlist("x-forwarded-host")).split(",")
     pairs = _FORWARDED_HOST.findall(",".join(headers.getlist("forwarded")))
     return [_host(text.strip()) for text in (*listed, *pairs) if text.strip()]
 
 
 def _cheap(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Headers without ranges, each of which costs a read of the file, without Brotli, and without the header by which a
-    server in front of Gradio's tells its address: there is none.
-
-    Files are compressed once, by gzip; Gradio would compress them by Brotli for each request.
+    """Drop `Range` headers: each range costs a read of the file. Drop Brotli: Gradio would compress files by it for
+    every request, and gzip is done once. Drop the address of a server in front of Gradio's: there is none.
     """
-    kept = [each for each in headers if each[0] not in (b"range", b"accept-encoding", b"x-gradio-server")]
-    packed = any(name == b"accept-encoding" and b"gzip" in value for name, value in headers)
-    return [*kept, (b"accept-encoding", b"gzip")] if packed else kept
+    kept = [(name, value) for name, value in headers if name not in _DROPPED]
+    if any(name == b"accept-encoding" and b"gzip" in value for name, value in headers):
+        kept.append((b"accept-encoding", b"gzip"))
+    return kept
 
 
 def _name(url: str) -> str:
@@ -247,15 +255,15 @@ def _name(url: str) -> str:
 
 
 def _goes_by(name: str, patterns: Collection[str]) -> bool:
-    wholes = [each[1:] for each in patterns if each.startswith("*.")]
-    return name != "" and ("*" in patterns or name in patterns or name.endswith(tuple(wholes)))
+    domains = tuple(pattern[1:] for pattern in patterns if pattern.startswith("*."))
+    return name != "" and ("*" in patterns or name in patterns or name.endswith(domains))
 
 
 def _with_headers(send: Send, state: Fields) -> Send:
-    """Send answers with our headers, and with the `status` that the state of the request holds, if it holds one."""
+    """Send answers with our headers, and with the `status` in `state` if there is one."""
 
     async def answer(message: Message) -> None:
-        if message["type"].endswith("http.response.start"):  # of a socket that is refused, too
+        if message["type"].endswith("http.response.start"):  # also of a web socket that is refused
             message["status"] = state.get("status", message["status"])
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
@@ -312,31 +320,32 @@ def _parsed(content: bytearray) -> Any:
 
 
 def _check_body(body: Any) -> None:
-    """Raise Refused for a body with a malformed session, with too many values, or with an object of Gradio's type
-    FileData anywhere, which Gradio would fetch or open.
+    """Raise Refused for a malformed session, for too many values, and for an object of Gradio's type FileData, which
+    Gradio would fetch or open.
     """
     session = body.get("session_hash") if isinstance(body, dict) else None
     if session is not None and not (isinstance(session, str) and re.fullmatch(PLAIN, session)):
         raise Refused(400, "session_hash must be 1 to 64 letters and digits.")
-    rest, values = [body], 1
+    rest, count = [body], 1
     while rest:
-        each = rest.pop()
-        if isinstance(each, dict):
-            if each.get("_type") == "gradio.FileData":
+        value = rest.pop()
+        if isinstance(value, dict):
+            if value.get("_type") == "gradio.FileData":
                 raise Refused(400, "No input of this page is a file; a prompt is text.")
-            parts = list(each.values())
+            parts = list(value.values())
         else:
-            parts = each if isinstance(each, list) else []
-        values += len(parts)
-        if values > MOST_VALUES:
+            parts = value if isinstance(value, list) else []
+        count += len(parts)
+        if count > MOST_VALUES:
             raise Refused(413, f"The body holds too much: at most {MOST_VALUES:,} values are taken.")
         rest.extend(parts)
 
 
 def _again(content: bytes, receive: Receive) -> Receive:
-    whole: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
+    """Receive the body once more, then what follows it."""
+    unread: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def again() -> Message:
-        return whole.pop() if whole else await receive()
+        return unread.pop() if unread else await receive()
 
     return again

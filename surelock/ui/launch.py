@@ -38,16 +38,16 @@ from surelock.ui.zero_gpu import on_zero_gpu
 from surelock.values import Json
 
 SERVER_NAME = "GRADIO_SERVER_NAME"
-UNTAKEN_SECONDS = 30.0
-MOST_THREADS = 40  # Gradio's own number
+UNTAKEN_SECONDS = 30.0  # for a reader to take what was sent
+MOST_THREADS = 40  # Gradio's default
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
 
 def parser() -> argparse.ArgumentParser:
     about = "Watch a masked diffusion language model decode with and without SureLock."
-    made = Parser(prog="app.py", description=about)
-    add_page_arguments(made)
-    return made
+    page_parser = Parser(prog="app.py", description=about)
+    add_page_arguments(page_parser)
+    return page_parser
 
 
 def add_page_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,77 +89,78 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     agents = "also serve /decode to agents as a tool (Model Context Protocol, at /gradio_api/mcp/)"
     add("--mcp", action="store_true", help=agents)
     read_environment(parser, flags)
-    parser.set_defaults(run=lambda given: serve(given, parser.error))
+    parser.set_defaults(run=lambda args: serve(args, parser.error))
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve the page. arguments: of the command line; None is the process's own."""
-    given = parser().parse_args(arguments)
-    given.run(given)
+    """Serve the page. arguments: of the command line; None takes those of the process."""
+    args = parser().parse_args(arguments)
+    args.run(args)
 
 
-def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
+def serve(args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     """Build the page, start loading the model, and serve until stopped. refuse: ends the process with a message."""
-    if not 32 <= given.max_length <= MOST_SIDE:
+    if not 32 <= args.max_length <= MOST_SIDE:
         refuse(f"--max-length must be from 32 to {MOST_SIDE}, the most positions of a trace")
-    if given.queue_size < 1:
+    if args.queue_size < 1:
         refuse("--queue-size must be at least 1")
-    if given.port is not None and not 1 <= given.port < 65536:
+    if args.port is not None and not 1 <= args.port < 65536:
         refuse("--port must be from 1 to 65535")
-    for setting, host in (("--host", given.host), (SERVER_NAME, value_of(SERVER_NAME))):
+    hosts = {"--host": args.host, SERVER_NAME: value_of(SERVER_NAME)}
+    for setting, host in hosts.items():
         if host and not is_here(host):
             refuse(f"{setting} must be a name or an address of this machine, as 0.0.0.0 is, not {host[:60]!r}")
     if ":" in value_of(SERVER_NAME):
         refuse(f"{SERVER_NAME} must be no address of IPv6: give that by --host")
-    in_browsers = given.decode_in == "browser"
-    if in_browsers and given.model != [EMBEDDED]:
+    in_browsers = args.decode_in == "browser"
+    if in_browsers and args.model != [EMBEDDED]:
         refuse("--decode-in browser is for the embedded model: a browser computes no other, so leave out --model")
-    if in_browsers and given.mcp:
+    if in_browsers and args.mcp:
         refuse("--decode-in browser leaves no runs to this server, and --mcp needs them: leave it out")
-    if given.weights and on_zero_gpu():
+    if args.weights and on_zero_gpu():
         refuse("--weights int8 is not for ZeroGPU, which has room for the weights as they are: leave it out")
-    if given.mcp and find_spec("mcp") is None:
+    if args.mcp and find_spec("mcp") is None:
         refuse("--mcp needs the package mcp (pip install mcp)")
     try:
-        for name in given.rules:
+        for name in args.rules:
             if ":" not in name:
                 raise ValueError(f"--rules must be package.module:Class, not {name!r}")
             import_rules(name)
-        limits = Limits(given.keep_mb, given.run_seconds)
-        models = Models(given.model, given.device_map, given.engine, given.weights, not in_browsers, given.tokenizer)
+        limits = Limits(args.keep_mb, args.run_seconds)
+        models = Models(args.model, args.device_map, args.engine, args.weights, not in_browsers, args.tokenizer)
     except ValueError as error:
         refuse(str(error))
     if on_zero_gpu():
         import_module("spaces")  # before CUDA starts
-        models.load_all()  # what lies on the GPU when the page opens is packed for every worker
-    queue, runner = Queue(given.queue_size), make_runner(models)
-    calls = Calls(models, runner, queue, limits, given.max_length)
-    run_routes = RunRoutes(models, runner, queue, Runs(limits, shared=not on_zero_gpu()), given.max_length)
-    offered = sources(given.decode_in, models.labels, is_public(given))
-    page = build(models, calls, most=given.max_length, sources=offered)
-    names = (*given.allow_host, given.host or "")
-    gate = partial(Gate, allow_hosts=names, admit=partial(admit, page, calls), agents=given.mcp)
+        models.load_all()  # workers get only what is on the GPU when the page opens
+    queue, runner = Queue(args.queue_size), make_runner(models)
+    calls = Calls(models, runner, queue, limits, args.max_length)
+    run_routes = RunRoutes(models, runner, queue, Runs(limits, shared=not on_zero_gpu()), args.max_length)
+    offered = sources(args.decode_in, models.labels, is_public(args))
+    page = build(models, calls, most=args.max_length, sources=offered)
+    names = (*args.allow_host, args.host or "")
+    gate = partial(Gate, allow_hosts=names, admit=partial(admit, page, calls), agents=args.mcp)
     served: Json = {"routes": [*run_routes.routes, *routes()], "middleware": [Middleware(KeptAnswers)]}
     running: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
-    if given.mcp:
+    if args.mcp:
         from surelock.ui.agents import Agents  # the package mcp is optional
 
         agents = Agents(calls, models.labels)
         served["routes"] += [Route(f"{API}/mcp{end}", agents) for end in ("", "/")]
         running = agents.running
     served["lifespan"] = partial(behind, gate, running)
-    spare_loopback(given.host or "", value_of(SERVER_NAME))
+    spare_loopback(args.host or "", value_of(SERVER_NAME))
     calm()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, _stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     try:
         page.launch(
-            server_name=f"[{given.host}]" if is_ipv6(given.host or "") else given.host,
-            server_port=given.port,
-            share=given.share or None,
+            server_name=f"[{args.host}]" if is_ipv6(args.host or "") else args.host,
+            server_port=args.port,
+            share=args.share or None,
             prevent_thread_lock=True,
             enable_monitoring=False,
-            max_threads=max(MOST_THREADS, given.queue_size + 8),  # calls of /decode that wait hold none of them
+            max_threads=max(MOST_THREADS, args.queue_size + 8),  # waiting calls of /decode hold no thread
             **look(served, api=models.decodes),
         )
     except OSError as error:  # the port is taken
@@ -172,16 +173,17 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     page.block_thread()
 
 
-def is_public(given: argparse.Namespace) -> bool:
+def is_public(args: argparse.Namespace) -> bool:
     """Return whether the page can be reached from other machines."""
-    host = given.host or value_of(SERVER_NAME) or "127.0.0.1"
-    return given.share or bool(value_of("SPACE_HOST")) or host not in LOOPBACK
+    host = args.host or value_of(SERVER_NAME) or "127.0.0.1"
+    return args.share or bool(value_of("SPACE_HOST")) or host not in LOOPBACK
 
 
 def close_unread(sockets: Iterable[Any]) -> None:
-    """Let Linux close a connection that takes nothing for UNTAKEN_SECONDS: a server's own end waits for its reader.
+    """Let Linux close a connection whose reader takes nothing for UNTAKEN_SECONDS.
 
-    sockets: those that the server listens on, whose connections inherit the limit.
+    The server itself would wait for the reader. sockets: those that the server listens on; their
+    connections inherit the limit.
     """
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         for listening in sockets:
@@ -203,9 +205,9 @@ def is_here(host: str) -> bool:
 async def behind(
     gate: Callable[[ASGIApp], Gate], running: Callable[[], AbstractAsyncContextManager[None]], app: Any
 ) -> AsyncGenerator[None]:
-    """The lifespan of Gradio's application, which begins before the server listens: put all of it behind the gate.
+    """The lifespan of Gradio's application: put the application behind the gate before the server listens.
 
-    As one of Gradio's own middlewares the gate would stand behind those that answer OPTIONS and failures.
+    Added to Gradio's middleware, the gate would stand behind those that answer OPTIONS and failures.
     """
     app.middleware_stack = gate(app.middleware_stack)
     async with running():
@@ -227,13 +229,13 @@ def sources(decode_in: str, labels: list[str], public: bool) -> list[str]:
 def _has_gpu() -> bool:
     if on_zero_gpu():
         return True
-    from torch import cuda  # a public page's server loads it at once in any case
+    from torch import cuda  # the first model loads it in any case
 
     return cuda.is_available()
 
 
 def _stop(*_: object) -> None:
-    """Stop the process at once. A run leaves nothing on disk, and a step of a large model may take long."""
+    """Stop the process at once: a step of a large model may take long, and no run writes to disk."""
     for tunnel in CURRENT_TUNNELS:
         tunnel.kill()
     os._exit(0)
@@ -242,7 +244,7 @@ def _stop(*_: object) -> None:
 def look(served: Json, api: bool) -> Json:
     """Return the arguments of `page.launch`: theme with system fonts, files, no run history.
 
-    served: what comes before Gradio, as arguments of its application.
+    served: arguments of Gradio's application: routes that come before its own, middleware, lifespan.
     api: whether the page links to the description of its API.
     """
     theme = Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=["ui-monospace", "monospace"]).set(

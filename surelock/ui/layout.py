@@ -1,4 +1,4 @@
-"""The page: puts the form, the stage and the events together, and the public endpoint beside them."""
+"""Builds the page of form, stage, events and the public endpoint."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ TITLE = (
 def build(models: Models, calls: Calls, *, most: int, sources: Sequence[str] = ("server",)) -> gr.Blocks:
     """Build the page.
 
-    calls: what /decode answers with.
+    calls: answers /decode.
     most: the most positions of a run.
-    sources: where runs may be computed, "server" and "browser"; the first is selected at first.
+    sources: where runs may be computed, "server" and "browser"; the page selects the first.
     """
     with gr.Blocks(title="SureLock", fill_width=True, analytics_enabled=False) as page:
         with gr.Sidebar(width=340, label="Settings", open=False):
@@ -45,7 +45,7 @@ def build(models: Models, calls: Calls, *, most: int, sources: Sequence[str] = (
             make_endpoint(calls),
             api_name=ENDPOINT,
             api_description=description(),
-            concurrency_limit=None,  # calls wait in a queue of ours
+            concurrency_limit=None,  # calls wait in `surelock.ui.queue`
         )
     page.queue(api_open=False)
     return page
@@ -70,12 +70,14 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> Non
         examples = examples_for(label)
         if lost := form.lanes_lost(label, link.lanes):
             link.problems.append(f"{lost} of its {len(link.lanes)} lanes cannot be read (left out)")
-        *settled, wants = form.settle(link.over(form.suits(label)), label, link.prompt or examples[0], link.chat)
-        link.fitted(fit(wants, form.longest(label, link.prompt or examples[0], link.chat)))
+        prompt = link.prompt or examples[0]
+        *settled, wants = form.settle(link.over(form.suits(label)), label, prompt, link.chat)
+        link.fitted(fit(wants, form.longest(label, prompt, link.chat)))
+        keeps_prompt = link.prompt is None and link.model is None
         return [
             form.about(label),
             label,
-            link.prompt or (gr.skip() if link.model is None else examples[0]),
+            gr.skip() if keeps_prompt else prompt,
             link.chat,
             form.lanes_value(label, link.lanes, arrived={"said": link.sentence}),
             *settled,

@@ -3,16 +3,19 @@
 from surelock.values import frozen
 
 MOST_CONNECTIONS = 2000
-MOST_SIDE, MOST_CELLS = 2**13, 2**22  # of a trace: by its schema, and by what the page can show
+MOST_SIDE = 2**13  # positions or steps of a trace, by its schema
+MOST_CELLS = 2**22  # positions times steps that the page can show
 
 
 @frozen
 class Limits:
     """The limits of a server.
 
-    keep_mb: megabytes for all kept runs, by estimate. A single run may exceed it; --max-length bounds that.
+    keep_mb: megabytes for all kept runs, by estimate. A single run may exceed it; --max-length bounds
+    a run.
+    run_seconds: the longest computation of a run.
 
-    Raises ValueError, which names the flag.
+    Raises ValueError, which names the flag, for a value that is not above 0.
     """
 
     keep_mb: float = 2048.0

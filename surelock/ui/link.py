@@ -15,8 +15,8 @@ from surelock.values import Fields, Json
 BROWSERS = {"step", "pins", "race", "colour", "lesson", "page", "present", "embed", "alone"}
 BROWSERS |= {"touches", "weights", "tokens"}
 _OTHERS = {"model", "prompt", "chat", "lanes"}
-NAMES = (*_OTHERS, *SHARED)  # of what fills the form
-MOST_TOLD = 4
+NAMES = (*_OTHERS, *SHARED)  # the parameters that fill the form
+MOST_TOLD = 4  # problems that the sentence lists
 
 
 @dataclass(slots=True)
@@ -24,8 +24,9 @@ class Link:
     """The content of a link.
 
     model, prompt: None if the link has none.
-    lanes: see `Form.lanes_value`.
-    problems: a clause for each part that could not be read.
+    settings: values of shared settings, by name.
+    lanes: see `wanted` of `Form.lanes_value`.
+    problems: a clause for every part that could not be read.
     """
 
     model: str | None = None
@@ -36,12 +37,17 @@ class Link:
     problems: list[str] = field(default_factory=list)
 
     def over(self, suits: Fields) -> Json:
-        """Return the settings of the link over those of the model. A length without steps has one step per position."""
+        """Return the settings of the link over those of the model.
+
+        A link with a length and without steps has one step per position.
+        """
         values = {**suits, **self.settings}
-        return values | {"steps": None} if "gen_length" in self.settings and "steps" not in self.settings else values
+        if "gen_length" in self.settings and "steps" not in self.settings:
+            values["steps"] = None
+        return values
 
     def fitted(self, taken: Fitted) -> None:
-        """Add a problem for each length of the link that was changed to fit."""
+        """Add a problem for every value of the link that was changed to fit."""
         for name, value in taken.values.items():
             if self.settings.get(name) not in (None, value):
                 problem = f"{SHARED[name].label} {self.settings[name]} does not fit ({value} taken instead)"
@@ -53,7 +59,9 @@ class Link:
         if not self.problems:
             return ""
         more = len(self.problems) - MOST_TOLD
-        listed = [*self.problems[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
+        listed = self.problems[:MOST_TOLD]
+        if more > 0:
+            listed.append(f"and {more} more")
         return f"Not all of this link could be followed: {'; '.join(listed)}."
 
 
@@ -61,7 +69,7 @@ def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
     """Read the query of a link.
 
     labels: the models of the server.
-    suits: returns the settings of a model, which replace missing and wrong ones.
+    suits: called with a model's label, returns the settings that replace missing and wrong ones.
     """
     link = Link()
     wanted = query.get("model")
@@ -80,15 +88,15 @@ def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
 
 
 def _read_settings(link: Link, query: Mapping[str, str], taken: Fields) -> None:
-    """Read each setting by its description. Unreadable values, and values beyond the page's range, are left out."""
+    """Read settings by their descriptions. Leave out unreadable values and those beyond the page's range."""
     for name, text in query.items():
         if name in SHARED:
             try:
                 link.settings[name] = read_text(name, text)
             except ValueError:
-                instead = taken.get(name, getattr(DecodeSettings(), name))
-                what = "the default" if instead is None else f"{instead:g}" if _number(instead) else str(instead)
-                link.problems.append(f"{SHARED[name].label} cannot be {_quoted(text)} ({what} taken instead)")
+                instead = _written(taken.get(name, getattr(DecodeSettings(), name)))
+                problem = f"{SHARED[name].label} cannot be {_quoted(text)} ({instead} taken instead)"
+                link.problems.append(problem)
         elif name not in _OTHERS | BROWSERS and not name.startswith(("_", "utm")):
             link.problems.append(f"{_quoted(name)} is no setting (left out)")
 
@@ -119,8 +127,12 @@ def _read_lanes(link: Link, query: Mapping[str, str]) -> None:
         link.lanes = link.lanes[:MOST]
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _written(value: Any) -> str:
+    if value is None:
+        return "the default"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:g}"
 
 
 def _quoted(text: str) -> str:

@@ -1,7 +1,7 @@
-"""The log of the server: at most one line a second of each kind, and no text of a caller's.
+"""The log of the server: at most one line a second of a kind, and no text of a caller.
 
-A message holds what its author filled in: a prompt, the name of a tool, a value that does not fit. So of other
-libraries' messages only the unfilled text is written and where it stands, and of errors the type and the lines of code.
+A message may hold a prompt, the name of a tool or a value that a caller sent. So a message of another library is
+written as its format string and its line of code, and an error as its type and its traceback.
 """
 
 import linecache
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SECONDS = 1.0  # between two lines of a kind
-TRACE_SECONDS = 600.0  # between two tracebacks of a kind; others are told in a line
+TRACE_SECONDS = 600.0  # between two tracebacks of a kind; other errors take one line
 MOST_LINES = 5  # a second, of all kinds
 LONGEST, LONGEST_TRACE = 300, 4000  # characters
-MOST_ERRORS = 4  # in a row, each of which came of the one before
-MOST_KINDS = 200  # that are told apart; the one that was seen longest ago makes room
-OWN = ("surelock", "uvicorn.error")  # loggers whose messages hold no text of a caller's
-ADVICE = "pip install"  # uvicorn tells how to take connections that the page does not use
+MOST_ERRORS = 4  # in a chain of causes
+MOST_KINDS = 200  # that are remembered; the one seen longest ago makes room
+OWN = ("surelock", "uvicorn.error")  # loggers whose messages hold no text of a caller
+ADVICE = "pip install"  # in uvicorn's advice on connections that the page does not use
 _CONTROL = re.compile(r"[^\x20-\x7e\xa0-\uffff]|[\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -31,15 +31,15 @@ class Calm(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._seen: OrderedDict[tuple[str, ...], _Kind] = OrderedDict()
-        self._lines: deque[float] = deque([-SECONDS] * MOST_LINES, maxlen=MOST_LINES)  # the times of the last ones
+        self._lines: deque[float] = deque([-SECONDS] * MOST_LINES, maxlen=MOST_LINES)  # the times of the last lines
 
     def filter(self, record: logging.LogRecord) -> bool:
         now, text = time.monotonic(), _text(record)
         error = record.exc_info[1] if record.exc_info else None
         if ADVICE in text:
             return False
-        told = str(record.msg) if record.args and record.msg != "%s" else text
-        name = (record.name, re.sub(r"\d+", "", told)[:LONGEST], *_origin(error))
+        message = str(record.msg) if record.args and record.msg != "%s" else text
+        name = (record.name, re.sub(r"\d+", "", message)[:LONGEST], *_origin(error))
         kind = self._seen.pop(name, None) or _Kind()
         self._seen[name] = kind
         if len(self._seen) > MOST_KINDS:
@@ -48,9 +48,12 @@ class Calm(logging.Filter):
             kind.left_out += 1
             return False
         self._lines.append(now)
-        whole = now - kind.trace >= TRACE_SECONDS
-        _rewrite(record, text, error, whole, kind.left_out)
-        kind.line, kind.trace, kind.left_out = now, now if whole else kind.trace, 0
+        traced = now - kind.trace >= TRACE_SECONDS
+        _rewrite(record, text, error, traced, kind.left_out)
+        kind.line = now
+        kind.left_out = 0
+        if traced:
+            kind.trace = now
         return True
 
 
@@ -64,7 +67,7 @@ class _Kind:
 
 
 def calm() -> None:
-    """Add the filter to every logger of the process, and to those that are still to come."""
+    """Add the filter to every logger of the process, and to later ones."""
     logging.captureWarnings(True)
     only = Calm()
 
@@ -74,21 +77,21 @@ def calm() -> None:
             self.addFilter(only)
 
     logging.setLoggerClass(Logger)
-    for each in (logging.getLogger(), *logging.Logger.manager.loggerDict.values()):
-        if isinstance(each, logging.Logger):
-            each.addFilter(only)
+    for logger in (logging.getLogger(), *logging.Logger.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            logger.addFilter(only)
 
 
 def _text(record: logging.LogRecord) -> str:
-    """The text of a record without what a caller may have said."""
+    """The text of a record without the words of a caller."""
     if record.name in OWN:
         text = record.getMessage()
     elif record.name == "py.warnings":
-        text = record.getMessage().partition("Warning: ")[0] + "Warning"  # which file and line, and what kind
+        text = record.getMessage().partition("Warning: ")[0] + "Warning"  # file, line and category
     else:
         unfilled = record.msg if record.args else _statement(record.pathname, record.lineno)
         text = f"{str(unfilled).strip()} ({Path(record.pathname).name}, line {record.lineno})"
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.strip())[:LONGEST]
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text.strip())[:LONGEST]
 
 
 def _statement(file: str, number: int) -> str:
@@ -101,22 +104,26 @@ def _origin(error: BaseException | None) -> tuple[str, ...]:
     if error is None:
         return ()
     frames = traceback.extract_tb(error.__traceback__)
-    return (type(error).__name__, f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "")
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return type(error).__name__, place
 
 
-def _rewrite(record: logging.LogRecord, text: str, error: BaseException | None, whole: bool, left_out: int) -> None:
-    if error is not None:
-        if whole:
-            lines = _trace(error)
+def _rewrite(record: logging.LogRecord, text: str, error: BaseException | None, traced: bool, left_out: int) -> None:
+    """Let a record say `text`, and its error as a traceback (`traced`) or by its type."""
+    if error is not None and traced:
+        record.exc_text = _trace(error)
+        if len(record.exc_text) > LONGEST_TRACE:
             half = LONGEST_TRACE // 2
-            record.exc_text = lines if len(lines) <= LONGEST_TRACE else f"{lines[:half]} [...] {lines[-half:]}"
-        else:
-            text, record.exc_info = f"{text.rstrip('.')}: {_reason(error)}"[:LONGEST], None
-    record.msg, record.args = (f"{text} ({left_out} more like it)" if left_out else text), ()
+            record.exc_text = f"{record.exc_text[:half]} [...] {record.exc_text[-half:]}"
+    elif error is not None:
+        record.exc_info = None
+        text = f"{text.rstrip('.')}: {_reason(error)}"[:LONGEST]
+    record.msg = f"{text} ({left_out} more like it)" if left_out else text
+    record.args = ()
 
 
 def _trace(error: BaseException | None) -> str:
-    """The lines of code that an error came through, behind those of the errors before it."""
+    """The traceback of an error, behind those of the errors that caused it."""
     parts: list[str] = []
     while error is not None and len(parts) < MOST_ERRORS:
         while isinstance(error, BaseExceptionGroup):
@@ -128,6 +135,6 @@ def _trace(error: BaseException | None) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The type of an error, and the system's reason if it is the system's: a message may hold what a caller said."""
+    """The type of an error and, of an OSError, the system's reason. Its message may quote a caller."""
     number = error.errno if isinstance(error, OSError) else None
     return type(error).__name__ if number is None else f"{type(error).__name__}: {os.strerror(number)}"

@@ -1,4 +1,4 @@
-"""The models of a server: each is loaded in a thread in the background, and kept."""
+"""The models of a server. A thread loads a model in the background; loaded models are kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NotReady(ValueError):
 
 
 class Loading(NotReady):
-    """The model is being loaded. said: how long it has taken so far, in a sentence."""
+    """The model is being loaded. said: a sentence with the seconds so far."""
 
     def __init__(self, said: str) -> None:
         super().__init__(f"{said}; press Run again in a moment.")
@@ -42,10 +42,10 @@ class Loading(NotReady):
 class Models:
     """The models that the command line names, by their labels on the page.
 
-    names: names for `surelock.load`. A label is the name, or the last part of a path, so that no path of the machine
-    is shown.
-    device_map, engine, weights, tokenizer: as in `surelock.load`; the tokenizer is that of every model.
-    decodes: False loads no model: visitors' browsers compute all runs.
+    names: names for `surelock.load`. A label is the name, or the last part of a path: no path of the
+    machine is shown.
+    device_map, engine, weights, tokenizer: as in `surelock.load`, for every model.
+    decodes: whether the server computes runs. If not, it loads no model.
 
     Raises ValueError for a name that is neither a directory nor a hub id, and for two models of the same label.
     """
@@ -59,20 +59,20 @@ class Models:
         decodes: bool = True,
         tokenizer: str | None = None,
     ) -> None:
-        self._how = {"device_map": device_map, "engine": engine, "weights": weights, "tokenizer": tokenizer}
+        self._options = {"device_map": device_map, "engine": engine, "weights": weights, "tokenizer": tokenizer}
         self.decodes = decodes
         self._names: dict[str, str] = {}
         for name in dict.fromkeys(names):
             label = label_of(name)
             hint = nearest(name, [EMBEDDED])
-            if not (name == EMBEDDED or Path(name).is_dir() or is_hub_id(name)):
+            if name != EMBEDDED and not Path(name).is_dir() and not is_hub_id(name):
                 raise ValueError(f"--model {name}: no directory, and no hub id of the form owner/model either{hint}")
             if label in self._names:
                 raise ValueError(f"--model {name}: the page offers another model as {label!r}; rename one of the two")
             self._names[label] = name
         self._loaded: dict[str, LanguageModel] = {}
-        self._failed: dict[str, str] = {}
-        self._started: dict[str, float] = {}
+        self._failed: dict[str, str] = {}  # the reason
+        self._started: dict[str, float] = {}  # monotonic seconds
         self._lock = threading.Lock()
 
     @property
@@ -91,16 +91,18 @@ class Models:
         threading.Thread(target=self._load, args=(label,), name=f"load {label}", daemon=True).start()
 
     def load_all(self) -> None:
-        """Load every model, and return when that is done."""
-        for label in self.labels if self.decodes else ():
+        """Load every model, if the server computes runs. Return when that is done."""
+        if not self.decodes:
+            return
+        for label in self.labels:
             self._started[label] = time.monotonic()
             self._load(label)
 
     def get(self, label: str) -> LanguageModel:
         """Return a loaded model.
 
-        Raises Loading if it is not loaded yet: the call begins to load it. Raises NotReady if it could not be loaded or
-        is not offered.
+        Raises Loading if it is not loaded yet, and begins to load it. Raises NotReady if it could not
+        be loaded or is not offered.
         """
         if not isinstance(label, str) or label not in self._names:
             raise NotReady("model must be one of those this page offers.")
@@ -117,13 +119,13 @@ class Models:
         raise Loading(f"The model {label} is still loading ({waited:.0f} s so far)")
 
     def failure(self, label: str) -> str:
-        """Wait until a model that is being loaded is or cannot be, and return why it cannot; "" for one that is."""
+        """Wait until a model is loaded or has failed. Return why it failed, "" if it is loaded."""
         while label in self._started and label not in self._loaded and label not in self._failed:
             time.sleep(0.1)
         return self._failed.get(label, "")
 
     def ready(self, label: str) -> LanguageModel | None:
-        """Return the model if it is loaded, else None. The call does not load it."""
+        """Return the model if it is loaded, else None. Does not load it."""
         return self._loaded.get(label)
 
     def state(self, label: str) -> str:
@@ -133,8 +135,9 @@ class Models:
         return self._failed.get(label, "loading")
 
     def recommended(self, label: str) -> Json:
-        """Return the settings that the model's files recommend, a short spelling. Local files are read before the
-        weights are loaded.
+        """Return the settings that the model's files recommend, in the short spelling.
+
+        Local files are read before the weights are loaded. A hub id has no settings until then.
         """
         if label in self._loaded:
             return dict(self._loaded[label].generation)
@@ -154,10 +157,12 @@ class Models:
             from surelock.loading import find_device, find_directory, load
             from surelock.model.footprint import check_room  # torch: not before the page can be served
 
-            name, placed = self._names[label], {key: self._how[key] for key in ("device_map", "weights")}
+            name = self._names[label]
             if name != EMBEDDED:
-                check_tokenizer(find_directory(name, partial(check_room, name, device=find_device(None), **placed)))
-            self._loaded[label] = load(name, **self._how)
+                placement = {option: self._options[option] for option in ("device_map", "weights")}
+                check = partial(check_room, name, device=find_device(None), **placement)
+                check_tokenizer(find_directory(name, check))
+            self._loaded[label] = load(name, **self._options)
         except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
             self._failed[label] = without_paths(error).replace(self._names[label], label)
             _LOG.error("The model %s could not be loaded: %s", label, error)

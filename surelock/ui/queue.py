@@ -1,4 +1,4 @@
-"""The queue of the device. One job computes at a time; the others wait for their turn and learn their place.
+"""The queue of the device. One job computes at a time; the waiting ones are shown their place.
 
 It knows neither HTTP nor Gradio. Call it in one event loop.
 """
@@ -16,12 +16,12 @@ from statistics import median
 from surelock.values import frozen
 
 STATUS_SECONDS = 2.0  # between two reports of a place
-REMEMBERED = 9  # jobs whose times estimate that of the next one
-MOST_READERS = 200  # of all jobs together; one client may have three quarters
+REMEMBERED = 9  # jobs whose median time estimates that of the next job
+MOST_READERS = 200  # of all jobs; one client may have three quarters of them
 
 
 class QueueFull(ValueError):
-    """There is no place. client: whether for this client alone."""
+    """The queue has no place. client: whether it has one for other clients."""
 
     def __init__(self, most: int, client: bool) -> None:
         whose = f" for you: {most} of your" if client else f": {most}"
@@ -31,36 +31,40 @@ class QueueFull(ValueError):
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """A job in the queue: whose it is, who reads it, and when it began."""
+    """A job in the queue."""
 
-    client: str
-    script: bool
-    left: Callable[[], float | None]
+    client: str  # who sent it first
+    script: bool  # whether a script sent it, not a visitor
+    left: Callable[[], float | None]  # see `Queue.place`
     readers: list[Place] = field(default_factory=list)
-    begun: float = 0.0
+    begun: float = 0.0  # monotonic seconds
 
 
 class Queue:
-    """Jobs by the order of arrival: visitors come before scripts, clients take turns, equal jobs have one place.
+    """Jobs by the order of arrival: visitors come before scripts, clients take turns, equal jobs have
+    one place.
 
-    size: the number of places for visitors, and again for scripts. One client may have three quarters of the places for
-    visitors and a quarter of those for scripts. A client is an address: a class behind one address is one client.
+    size: the number of places for visitors, and as many for scripts. One client may have three
+    quarters of the visitors' places and a quarter of the scripts'. A client is an address: a class
+    behind one address is one client.
     """
 
     def __init__(self, size: int) -> None:
-        self._most = {False: (size, max(1, 3 * size // 4)), True: (size, max(1, size // 4))}
+        self._size = size
+        self._of_one_client = {False: max(1, 3 * size // 4), True: max(1, size // 4)}  # by `script`
         self._entries: dict[object, _Entry] = {}
         self._holder: _Entry | None = None
-        self._took: deque[float] = deque(maxlen=REMEMBERED)  # seconds of the latest jobs
+        self._durations: deque[float] = deque(maxlen=REMEMBERED)  # seconds of the latest jobs
         self._changed = asyncio.Event()
 
     @contextmanager
     def place(
         self, job: object, client: str, script: bool = False, left: Callable[[], float | None] = lambda: None
     ) -> Iterator[Place]:
-        """Give a reader of a job a place until the block ends. Equal jobs are read together. Raises QueueFull.
+        """Give a reader of a job a place until the block ends. Raises QueueFull.
 
-        left: returns the seconds that the job still takes once it has begun, None if that is unknown.
+        job: readers of equal jobs share its place in the queue.
+        left: once the job has begun, returns the seconds that it still takes; None if unknown.
         """
         self.check(client, script, job)
         entry = self._entries.setdefault(job, _Entry(client, script, left))
@@ -75,7 +79,7 @@ class Queue:
                 self.finished(job)
 
     def check(self, client: str, script: bool, job: object = None) -> None:
-        """Raise QueueFull if a client has no place for a job. None is a new one."""
+        """Raise QueueFull if there is no place for a client's job. job: None for one that nobody waits for yet."""
         readers = Counter(place.client for entry in self._entries.values() for place in entry.readers)
         if readers.total() >= MOST_READERS:
             raise QueueFull(MOST_READERS, client=False)
@@ -84,47 +88,49 @@ class Queue:
         if job in self._entries:
             return
         waiting = [entry.client for entry in self._order() if entry.script == script]
-        most, of_one = self._most[script]
+        of_one = self._of_one_client[script]
         if waiting.count(client) >= of_one:
             raise QueueFull(of_one, client=True)
-        if len(waiting) >= most:
-            raise QueueFull(most, client=False)
+        if len(waiting) >= self._size:
+            raise QueueFull(self._size, client=False)
 
     def finished(self, job: object) -> None:
-        """Take a job off the queue, and off the device: it computes nothing more."""
+        """Take a job off the queue and the device: it computes nothing more."""
         entry = self._entries.pop(job, None)
         if entry is not None and entry is self._holder:
-            self._took.append(time.monotonic() - entry.begun)
+            self._durations.append(time.monotonic() - entry.begun)
             self._holder = None
         self._choose()
         self.wake()
 
     def before(self, place: Place) -> int | None:
-        """Return the number of jobs before that of a place, 0 if it has the device; None after it was given up."""
+        """Return the number of jobs before a place, 0 if its job has the device; None if the place was left."""
         entry = self._entries.get(place.job)
         if entry is None or place not in entry.readers:
             return None
         return 0 if entry is self._holder else 1 + self._order().index(entry)
 
     def seconds(self, before: int) -> float | None:
-        """Return the estimated seconds until a job begins that has `before` others before it; None if unknown.
+        """Return the estimated seconds until a job begins, None if unknown. before: the jobs before it.
 
-        It is the rest of the present job, and the median time of the latest jobs for each one in between.
+        That is the rest of the present job, then the median time of the latest jobs for every job between.
         """
+        if not before:
+            return 0.0
         left = self._holder.left() if self._holder is not None else 0.0
-        typical = median(self._took) if self._took else left
-        if not before or typical is None:
-            return None if before else 0.0
+        typical = median(self._durations) if self._durations else left
+        if typical is None:
+            return None
         return (typical if left is None else left) + (before - 1) * typical
 
     async def change(self, seconds: float = STATUS_SECONDS) -> None:
-        """Wait until a job has left the queue, at most some seconds."""
+        """Wait until a job begins or leaves the queue, at most some seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
     def wake(self) -> None:
-        """Let everyone who waits look again."""
+        """End every `change` that waits."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -148,16 +154,17 @@ class Queue:
 
 @frozen(eq=False)
 class Place:
-    """The place of one reader of a job."""
+    """The place of one reader in the queue."""
 
     queue: Queue
     job: object
     client: str
 
     async def waits(self) -> AsyncGenerator[tuple[int, float | None]]:
-        """Yield the number of jobs before this one, and the estimated seconds, until it has the device or left.
+        """Yield (jobs before this one, estimated seconds) until the job has the device or leaves the queue.
 
-        Every change is reported, and the present state every STATUS_SECONDS. The last report is 0.
+        Reports every change, and the present state every STATUS_SECONDS. The last report of a job that
+        has the device is (0, 0.0).
         """
         while before := self.queue.before(self):
             yield before, self.queue.seconds(before)

@@ -1,7 +1,7 @@
-"""Answers beside Gradio's: the files of the page, and that of a failure.
+"""The answers that are not Gradio's: the files of the page, and the answer to a failed request.
 
-Files are compressed once for all visitors, and the gate hands answers over piece by piece. Gradio compresses files for
-every visit, which takes a third of a second of the cores that decode.
+Files are compressed once for all visitors. Gradio compresses them for every visit, which takes a
+third of a second of the cores that decode.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any
 from urllib.parse import quote
 
 from gradio.route_utils import BUILD_PATH_LIB
@@ -29,41 +28,43 @@ from surelock.places import ASSETS
 from surelock.trace.replay import data_scripts, plotly_script, replay_shell
 from surelock.ui.models import EMBEDDED
 
-SERVED = ("scripts", "runs", "fonts")  # folders of assets/; besides them only the files of the decoder in the browser
+SERVED = ("scripts", "runs", "fonts")  # folders of assets/; of the model only `model_files`
 PREFIX = "surelock"
 ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" stroke="#1668c7" stroke-width="2" fill="none">'
     '<rect x="3" y="8" width="10" height="6" rx="1" fill="#1668c7"/><path d="M5 8V5a3 3 0 0 1 6 0v3"/></svg>'
 )
-PART = "part-"  # begins the names of the files that page.js is split into; the name holds the content's hash
+PART = "part-"  # the prefix of the files that page.js is split into; their names hold a hash of the content
 SHELL = "replay.txt"  # the replay without its trace, as text, so that a browser does not open it
 _ASK_AGAIN = "no-cache"  # after an update a browser must not mix old and new modules
 _FOR_GOOD = "public, max-age=31536000, immutable"  # for files whose address changes with their content
 #: The policy of the worker's script, which runs WebAssembly and fetches from this server.
 WORKER_POLICY = "default-src 'none'; script-src 'wasm-unsafe-eval'; connect-src 'self'"
 _MAKING_PLOTLY, _MAKING_SHELL = Lock(), Lock()
-PLACE = b"surelock-host.invalid"  # stands for the server's name in what is kept
-_FORWARDED = (b"host", b"x-forwarded-host", b"x-forwarded-proto")  # what Gradio reads addresses from
+PLACE = b"surelock-host.invalid"  # the placeholder of the server's name in kept answers
+_FORWARDED = (b"host", b"x-forwarded-host", b"x-forwarded-proto")  # Gradio makes addresses of these headers
 _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
 @cache
 def _packed(path: str | os.PathLike[str], changed: int) -> bytes:
-    """The content of a file, compressed by gzip. changed: its time in nanoseconds, for the cache."""
+    """The content of a file, compressed by gzip. changed: its mtime in nanoseconds, a key of the cache."""
     return gzip.compress(Path(path).read_bytes())
 
 
 class KeptAnswers:
     """ASGI middleware that keeps the page and its configuration.
 
-    Gradio makes them anew for each request, in many threads at once: a class that opens the page would stop the server
-    for seconds. Here they are made once, and the name under which the server was asked is written into them: no name
-    makes work, and a request for what is kept waits for nothing. Queries are not passed on: only the browser reads
-    them, and Gradio takes `page` for another page.
+    Gradio makes both anew for every request, in many threads at once: a class that opens the page
+    would stop the server for seconds. Here they are made once, with PLACE in place of the host name,
+    which is filled in for every request. The query is dropped: only the browser reads it, and Gradio
+    takes its `page` for another page.
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app, self._kept, self._making = app, dict[tuple[Any, ...], list[Message]](), asyncio.Lock()
+        self._app = app
+        self._kept: dict[tuple[str, str, str], list[Message]] = {}  # by path, scheme and root path
+        self._making = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or scope["path"] not in ("/", "/config"):
@@ -75,18 +76,19 @@ class KeptAnswers:
         messages = self._kept.get(key)
         if messages is None:
             async with self._making:
-                messages = self._kept.get(key) or await self._made(key, scope, receive)
+                messages = self._kept.get(key) or await self._make(key, scope, receive)
         for message in _named(messages, forwarded or headers.get("host", "")):
             await send(message)
 
-    async def _made(self, key: tuple[str, str, str], scope: Scope, receive: Receive) -> list[Message]:
+    async def _make(self, key: tuple[str, str, str], scope: Scope, receive: Receive) -> list[Message]:
         messages: list[Message] = []
 
         async def keep(message: Message) -> None:
             messages.append(message)
 
         _, scheme, _ = key
-        headers = [(b"host", PLACE), *(each for each in scope["headers"] if each[0] not in _FORWARDED)]
+        headers = [(name, value) for name, value in scope["headers"] if name not in _FORWARDED]
+        headers.insert(0, (b"host", PLACE))
         plain = {"method": "GET", "query_string": b"", "scheme": scheme, "headers": headers, "extensions": {}}
         await self._app({**scope, **plain}, receive, keep)
         if messages[0]["status"] == 200:
@@ -100,7 +102,7 @@ def _first(headers: Headers, name: str) -> str:
 
 
 def _named(messages: list[Message], host: str) -> Iterator[Message]:
-    """An answer that is kept, with the name of the server. The gate has let pass names alone."""
+    """A kept answer with the host name of a request, which the gate has checked."""
     name = host.lower().encode("latin-1")
     bodies = [message.get("body", b"").replace(PLACE, name) for message in messages]
     for message, body in zip(messages, bodies, strict=True):
@@ -113,8 +115,8 @@ def _named(messages: list[Message], host: str) -> Iterator[Message]:
         yield message
 
 
-def _takes_packed(asked: Headers) -> bool:
-    return "gzip" in asked.get("accept-encoding", "")
+def _takes_gzip(headers: Headers) -> bool:
+    return "gzip" in headers.get("accept-encoding", "")
 
 
 class _Files(StaticFiles):
@@ -129,7 +131,9 @@ class _Files(StaticFiles):
         self._caching, self._only = caching, only
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
-        return ("", None) if self._only is not None and path not in self._only else super().lookup_path(path)
+        if self._only is not None and path not in self._only:
+            return "", None
+        return super().lookup_path(path)
 
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
@@ -137,7 +141,7 @@ class _Files(StaticFiles):
         response = super().file_response(full_path, stat_result, scope, status_code)
         kind = response.media_type or ""
         text = kind.startswith("text/") or kind.endswith(("javascript", "json", "xml"))
-        if isinstance(response, FileResponse) and text and _takes_packed(Headers(scope=scope)):
+        if isinstance(response, FileResponse) and text and _takes_gzip(Headers(scope=scope)):
             headers = {name: response.headers[name] for name in ("etag", "last-modified")} | _PACKED
             response = Response(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
         for_good = b"sha256=" in scope["query_string"] or Path(full_path).name.startswith(PART)
@@ -152,7 +156,7 @@ def _worker(request: Request) -> Response:
     return response
 
 
-def _plotly(request: Request) -> Response:  # in a thread: compressing it takes a third of a second, once
+def _plotly(request: Request) -> Response:  # in a thread: the first call compresses for a third of a second
     script = plotly_script()
     with _MAKING_PLOTLY:
         return _Files(script.parent, "max-age=86400").file_response(script, script.stat(), request.scope)
@@ -165,21 +169,21 @@ def _packed_shell() -> tuple[bytes, bytes, str]:
     return text, gzip.compress(text), f'"{sha256(text).hexdigest()[:16]}"'
 
 
-def _shell(request: Request) -> Response:  # in a thread: making it takes a second, once
+def _shell(request: Request) -> Response:  # in a thread: the first call takes a second
     with _MAKING_SHELL:
         text, packed, tag = _packed_shell()
     headers = {"Cache-Control": _ASK_AGAIN, "ETag": tag}
     if request.headers.get("if-none-match", "").removeprefix("W/") == tag:
         return Response(status_code=304, headers=headers)
-    if _takes_packed(request.headers):
+    if _takes_gzip(request.headers):
         return Response(packed, media_type="text/plain", headers=headers | _PACKED)
     return Response(text, media_type="text/plain", headers=headers)
 
 
 def model_files() -> tuple[str, ...]:
     """Return the names of the files of the embedded model that a browser needs to decode."""
-    described = json.loads((ASSETS / EMBEDDED / "browser.json").read_text("utf-8"))
-    return ("browser.json", *described["files"])
+    content = json.loads((ASSETS / EMBEDDED / "browser.json").read_text("utf-8"))
+    return ("browser.json", *content["files"])
 
 
 def routes() -> list[BaseRoute]:
@@ -193,13 +197,14 @@ def routes() -> list[BaseRoute]:
 
 def first_parts() -> list[str]:
     """Return the names of the files that page.js imports at once; the other parts come when they are needed."""
-    return re.findall(rf'(?:from|import)"\./({PART}[\w-]+\.js)"', (ASSETS / "scripts" / "page.js").read_text("utf-8"))
+    script = (ASSETS / "scripts" / "page.js").read_text("utf-8")
+    return re.findall(rf'(?:from|import)"\./({PART}[\w-]+\.js)"', script)
 
 
 def page_head() -> str:
     """Return the head of the page. It lets the browser fetch the recorded run and the stage while Gradio starts."""
     styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/scripts/{name}.css">' for name in ("stage", "page"))
-    icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # a file would be requested again and again
+    icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # browsers request an icon file again and again
     run = f'<link rel="preload" href="{PREFIX}/runs/stories.json" as="fetch" crossorigin>'
     parts = "".join(f'<link rel="modulepreload" href="{PREFIX}/scripts/{name}">' for name in first_parts())
     return f'{data_scripts()}{icon}{styles}{run}{parts}<script type="module" src="{PREFIX}/scripts/page.js"></script>'

@@ -28,7 +28,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
-#: The policy of the one file. It allows its own script, by hash, and the scripts that this one unpacks.
+#: The policy of the one file. It allows the file's script, by hash, and the scripts that it unpacks.
 FILE_POLICY = (
     "default-src 'none'; script-src 'sha256-{}' blob: 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:; worker-src blob:; base-uri 'none'; form-action 'none'"
@@ -61,26 +61,26 @@ def site_files() -> dict[str, bytes]:
         *sorted(f"runs/{path.name}" for path in (ASSETS / "runs").glob("*.json")),
         *(f"{EMBEDDED}/{name}" for name in model_files()),
     ]
-    made = {"plotly.min.js": plotly_script().read_bytes(), SHELL: replay_shell().encode()}
-    return {name: (ASSETS / name).read_bytes() for name in names} | made
+    files = {name: (ASSETS / name).read_bytes() for name in names}
+    return files | {"plotly.min.js": plotly_script().read_bytes(), SHELL: replay_shell().encode()}
 
 
 def write_site(directory: Path) -> dict[str, int]:
-    """Write the folder. Returns {name: bytes} of its files.
+    """Write the page as a folder. Returns the size in bytes of its files, by name.
 
     Raises ValueError for a folder that holds anything but a site, OSError if it cannot be written.
     """
     index = directory / "index.html"
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"DIR must be a folder, and {str(directory)!r} is a file")
-    held = [each.name for each in directory.iterdir() if not each.name.startswith(PART)] if directory.is_dir() else []
-    if held and not (index.is_file() and MARK in index.read_text("utf-8")):
+    is_used = directory.is_dir() and any(not path.name.startswith(PART) for path in directory.iterdir())
+    if is_used and not (index.is_file() and MARK in index.read_text("utf-8")):
         raise ValueError(
             f"DIR must be new, empty or a site that this command wrote, and {str(directory)!r} holds something else"
         )
-    scripts = [f"scripts/{name}" for name in ("site.js", *(f"{style}.css" for style in STYLES))]
-    scripts += [f"fonts/{path.name}" for path in (ASSETS / "fonts").glob("*.woff2")]
-    files = site_files() | {name: (ASSETS / name).read_bytes() for name in scripts}
+    names = ["scripts/site.js", *(f"scripts/{style}.css" for style in STYLES)]
+    names += [f"fonts/{path.name}" for path in (ASSETS / "fonts").glob("*.woff2")]
+    files = site_files() | {name: (ASSETS / name).read_bytes() for name in names}
     links = "".join(f'<link rel="stylesheet" href="scripts/{name}.css">' for name in STYLES)
     script = '<script type="module" src="scripts/site.js"></script>'
     files |= {
@@ -95,12 +95,14 @@ def write_site(directory: Path) -> dict[str, int]:
 def one_file() -> str:
     """Return the page as one HTML file that contains all other files."""
     script = (ASSETS / "scripts" / "site.js").read_text("utf-8")
-    style = with_fonts("\n".join((ASSETS / "scripts" / f"{name}.css").read_text("utf-8") for name in STYLES))
+    styles = [(ASSETS / "scripts" / f"{name}.css").read_text("utf-8") for name in STYLES]
+    style = with_fonts("\n".join(styles))
     files = "\n".join(
         f'<script type="text/plain" data-file="{name}">{_packed(content)}</script>'
         for name, content in site_files().items()
     )
-    policy = FILE_POLICY.format(b64encode(sha256(script.encode()).digest()).decode())
+    digest = sha256(script.encode()).digest()
+    policy = FILE_POLICY.format(b64encode(digest).decode())
     return _page(policy, f"<style>{style}</style>", _data() + files, f'<script type="module">{script}</script>')
 
 
@@ -139,7 +141,7 @@ def add_site_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_site(arguments: argparse.Namespace) -> None:
-    """Write the page, and say where and how large it is. Raises what `write_site` raises."""
+    """Write the page; print where it is and how large. Raises what `write_site` raises."""
     if arguments.one_file:
         target = target_file("--one-file", arguments.one_file, (".html", ".htm"))
         write_text(target, one_file())

@@ -1,4 +1,4 @@
-"""Error messages in the words of the page: labels of settings instead of their names in the library."""
+"""Error messages in the words of the page: labels of settings in place of their names."""
 
 import re
 
@@ -11,14 +11,14 @@ _NONE = re.compile(r", or None for [^,;]*|, or one per sequence")
 def in_words(problem: str) -> str:
     """Return a message in the words of the page.
 
-    Names with an underscore are replaced everywhere. Other names are also plain words, so they are replaced only at the
-    beginning.
+    Names with an underscore are replaced everywhere. Other names are plain words, too: they are
+    replaced only at the beginning.
     """
     known = dict(_LABELS)
-    for flat, each in flat_settings().items():  # shared settings come before those of a rule
-        known.setdefault(flat, each.setting.label)
-        known.setdefault(each.name, each.setting.label)
+    for name, flat in flat_settings().items():  # shared settings come before those of a rule
+        known.setdefault(name, flat.setting.label)
+        known.setdefault(flat.name, flat.setting.label)
     first, *rest = re.split(r"(?<=\w)\b", problem, maxsplit=1)
     text = known.get(first, first) + "".join(rest)
-    text = re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: known.get(found[0], found[0]), text)
+    text = re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda match: known.get(match[0], match[0]), text)
     return _NONE.sub("", text)

@@ -1,7 +1,8 @@
 """ZeroGPU: the seconds that a run requests, and refusals in one sentence.
 
-Every requested second counts against the daily quota of a visitor, two minutes without an account. A run that takes
-longer than it requested is aborted. So a run requests its estimated time with some margin.
+Every requested second counts against the daily quota of a visitor, two minutes without an account.
+ZeroGPU aborts a run that takes longer than it requested. So a run requests ROOM times its estimated
+seconds.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 MOST_SECONDS = 120  # the daily quota of a visitor without an account
-#: Rough figures of an RTX Pro 6000 Blackwell, not measured there: seconds to start a worker, of a step and of each of
-#: its layers (launching kernels); bytes of weights per second, to the GPU and from its memory; FLOPs per second.
-START, STEP, LAYER = 5.0, 0.005, 0.0002  # seconds
-TO_GPU, IN_GPU, FLOPS = 4e9, 1.2e12, 1.5e14  # a second
-ROOM = 1.5
+# Rough figures of an RTX Pro 6000 Blackwell, not measured there.
+#: Seconds: to start a worker, and to launch the kernels of a step and of one of its layers.
+START, STEP, LAYER = 5.0, 0.005, 0.0002
+#: A second: bytes of weights copied to the GPU, bytes read from its memory, FLOPs.
+TO_GPU, IN_GPU, FLOPS = 4e9, 1.2e12, 1.5e14
+ROOM = 1.5  # the margin, as a factor
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)|<[^>]*>|\s+-\s+https?://\S+")
 _SENTENCES = re.compile(r"(?<!vs)\.\s+")
 
@@ -43,17 +45,23 @@ def on_zero_gpu() -> bool:
 
 
 def gpu_seconds(lm: LanguageModel, job: Job, errors: bool) -> int:
-    """Return the seconds to request, from the size of the model, the length of the job and the steps of its lanes.
+    """Return the seconds to request for a job, by the size of the model, the positions and the steps.
 
     errors: whether commit errors are measured, which computes every row once more.
     """
-    config, length, blanks = lm.config, len(job.tokens) + job.gen_length, job.tokens.count(lm.mask_id)
-    weights = sum(each.numel() * each.element_size() for each in lm.network.parameters())
-    launching, reading = STEP + LAYER * config.n_layers, weights / IN_GPU
-    step = max(launching, reading, baseline_flops(config, length, 1) / FLOPS)
-    seconds = START + weights / TO_GPU
+    config = lm.config
+    length = len(job.tokens) + job.gen_length
+    blanks = job.tokens.count(lm.mask_id)
+    nbytes = sum(weight.numel() * weight.element_size() for weight in lm.network.parameters())
+    launching = STEP + LAYER * config.n_layers
+    reading = nbytes / IN_GPU
+    computing = baseline_flops(config, length, 1) / FLOPS
+    step = max(launching, reading, computing)
+    seconds = START + nbytes / TO_GPU
     for lane in job.lanes:
-        passes = (1 + errors) * (2 if lane.decoder.settings.cfg_scale > 0 else 1)
+        passes = 2 if lane.decoder.settings.cfg_scale > 0 else 1
+        if errors:
+            passes *= 2
         seconds += passes * lane.decoder.steps_of(blanks) * step
     return min(MOST_SECONDS, math.ceil(ROOM * seconds))
 
@@ -61,11 +69,12 @@ def gpu_seconds(lm: LanguageModel, job: Job, errors: bool) -> int:
 def on_gpu(
     task: Callable[[Job, bool, bool], Generator[Item]], models: Models
 ) -> Callable[[Job, bool, bool, Mapping[str, str]], Generator[Item]]:
-    """Return the generator function, run by a worker of ZeroGPU: a forked process, to and from which all is pickled.
+    """Return a generator function that runs `task` in a worker of ZeroGPU, a forked process. Arguments
+    and items are pickled.
 
-    Its further argument is the headers of the visitor's request, to whose quota ZeroGPU counts the run. Errors and
-    refusals of the worker are ValueErrors here. Inside the worker they are Gradio errors, the only ones that keep their
-    message.
+    Its last argument is the headers of the visitor's request: ZeroGPU counts the run to this visitor's
+    quota. It raises ValueError for errors and refusals of the worker. Inside the worker they are Gradio
+    errors, the only ones that keep their message.
     """
     import spaces  # pyright: ignore[reportMissingImports]
 
@@ -98,8 +107,13 @@ def on_gpu(
 
 def _refusal(error: gr.Error) -> str:
     """The message of ZeroGPU without links, as the end of a sentence."""
-    said = _LINK.sub(lambda link: link[1] or "", error.message)
-    if "aborted" in said:
+    message = _LINK.sub(lambda link: link[1] or "", error.message)
+    if "aborted" in message:
         return "its time on the GPU was over before it ended; try a shorter run, or fewer lanes"
-    parts = [part.strip(" .") for part in _SENTENCES.split(said)]
-    return "; ".join(part[:1].lower() + part[1:] if part[1:2].islower() else part for part in parts if part)
+    sentences = [sentence.strip(" .") for sentence in _SENTENCES.split(message)]
+    return "; ".join(_uncapitalized(sentence) for sentence in sentences if sentence)
+
+
+def _uncapitalized(sentence: str) -> str:
+    """The sentence with a small first letter, unless it begins with an abbreviation as GPU."""
+    return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
