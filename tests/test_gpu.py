@@ -96,7 +96,7 @@ def like_a_gpu(
     monkeypatch.setattr(engine, "has_varlen", lambda *_: True)
     monkeypatch.setattr(engine, "upload", packed_upload)
     monkeypatch.setattr(attention, "varlen_attn", looped)
-    monkeypatch.setattr(captured, "_STEP", 8)
+    monkeypatch.setattr(cuda_graph, "_STEP", 8)
     return replace(lm, engine=engine.TorchEngine(lm.network, capture, backend))
 
 

@@ -438,7 +438,7 @@ def whole_run(
 
     monkeypatch.setattr(torch_engine, "can_fuse", lambda _: True)
     lm = like_a_gpu(lm, monkeypatch, capture, backend)
-    monkeypatch.setattr(captured, "_STEP", 64)
+    monkeypatch.setattr(cuda_graph, "_STEP", 64)
     rng = np.random.default_rng(0)
     prompts = rng.integers(2, 199, (4, 64)).tolist()
     decoder = Decoder(settings=DecodeSettings(gen_length=generated, steps=steps), compute=LockRule())

@@ -3,7 +3,7 @@
 export const LOADS = {
   curves: async () => (await import("./curves/curves.js")).Curves,
   drawer: async () => (await import("./curves/drawer.js")).Drawer,
-  lessons: async () => (await import("./lessons/lessons.js")).Lessons,
+  lessons: async () => (await import("./lessons/view.js")).Lessons,
   touching: async () => (await import("./touch/touching.js")).Touching,
   presenter: async () => (await import("./stage/presenter.js")).Presenter,
   panels: async () => (await import("./below/panels.js")).Panels,

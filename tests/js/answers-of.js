@@ -1,7 +1,7 @@
 // `node tests/js/answers-of.js`: reads {run: a trace document, asked} from its input and writes what the page answers.
 
 import { readFileSync } from "node:fs";
-import { answer } from "../../assets/js/lessons/answers.js";
+import { answer } from "../../assets/js/lessons/grading.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 
 const { run, asked } = JSON.parse(readFileSync(0, "utf-8"));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { AnswerBook } from "../../assets/js/lessons/answerbook.js";
-import { suits } from "../../assets/js/lessons/questions.js";
+import { suits } from "../../assets/js/lessons/grading.js";
+import { AnswerBook } from "../../assets/js/lessons/steps.js";
 import { Kept } from "../../assets/js/run/kept.js";
 import { Tab } from "../../assets/js/run/tab.js";
 

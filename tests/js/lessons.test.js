@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import test from "node:test";
-import { ANSWERS, answer, because, holds, misfit, named, stepOf } from "../../assets/js/lessons/answers.js";
-import { besides, inWords } from "../../assets/js/lessons/questions.js";
+import { ANSWERS, answer, because, besides, holds, inWords } from "../../assets/js/lessons/grading.js";
+import { misfit, named, stepOf } from "../../assets/js/lessons/steps.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { decoder, raceOf, read } from "./small.js";
 

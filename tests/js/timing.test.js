@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { heading, stepsAfter } from "../../assets/js/export/poster.js";
-import { misfit } from "../../assets/js/lessons/answers.js";
+import { misfit } from "../../assets/js/lessons/steps.js";
 import { branchOf } from "../../assets/js/run/branching.js";
 import { laneClock } from "../../assets/js/stage/clock.js";
 import { measured } from "../../assets/js/stage/gauges.js";

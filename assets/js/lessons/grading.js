@@ -1,13 +1,13 @@
-// What a lesson asks of a run: pure functions from a trace and a question's parameters to its answer. A lesson's file
-// names the function (`is`) and gives the parameters; positions, shares and lanes' ids are what comes back. The functions
-// are given lanes for their names.
-//
-// A lane is named by its id, or as "reference" or "subject" (the lane that the page's sentences are about). A moment
-// is named by `at`, the share of the lane's steps that are over by then.
+// Grading: the right answer of a question on a run, its reason, and whether a prediction agrees with it.
+// Pure functions of a trace and a question's parameters. A lesson's file names the function (`is`) and sets the parameters;
+// a function returns positions, a share or the id of a lane. steps.js says how a lesson names lanes and moments.
 
 import { count, percent, seconds, short } from "../dom.js";
 import { quantile } from "../trace/lane.js";
-import { timedTogether } from "../trace/timing.js";
+import { laneOf, stepOf } from "./steps.js";
+
+const LISTED = 6;
+const CLOSE = { "%": 5, steps: 1 }; // a prediction this near counts as right
 
 export const among = (list) => [list.slice(0, -1).join(", "), list.at(-1)].filter(Boolean).join(" and ");
 const quoted = ({ name }) => `“${name}”`;
@@ -15,35 +15,15 @@ const error = (lane) => short(errorOf(lane));
 const big = (n) => n.toLocaleString("en");
 const generated = ({ given }) => Array.from(given.keys()).filter((p) => !given[p]);
 
-/** The lane that a lesson speaks of, or undefined where the run has none. */
-export function laneOf(trace, name) {
-  if (name === "reference") return trace.reference;
-  return name === "subject" ? trace.subject : trace.lane(name);
-}
-
-/** What a page shows on this run: its parts, and "lane-1", "lane-2", ... for the lanes that it names; for all where it names none. */
-export function shownParts(trace, shows) {
-  const isLane = (part) => part.startsWith("lane:");
-  const named = shows.filter(isLane).map((part) => laneOf(trace, part.slice("lane:".length)));
-  const lanes = named.some(Boolean) ? trace.lanes.filter((lane) => named.includes(lane)) : trace.lanes;
-  return [...shows.filter((part) => !isLane(part)), ...lanes.map((lane) => `lane-${trace.colourOf(lane) + 1}`)];
-}
-
-/** A page's text with the lanes' names where it has "{reference}" or "{subject}". */
-export const named = (text, trace) => text.replace(/\{(reference|subject)\}/g, (_, lane) => laneOf(trace, lane).name);
-
-/** The last step, from 0, of the first `share` of so many; -1 of a share below 0: before the first. */
-export const stepOf = (share, count) => (share < 0 ? -1 : Math.max(0, Math.ceil(share * count) - 1));
-
 /** A question's parameters with lanes in the place of their names. */
-const asks = (trace, { lane, beside, lanes = [], ...others }) => ({
+const withLanes = (trace, { lane, beside, lanes = [], ...others }) => ({
   ...others,
   lane: laneOf(trace, lane),
   beside: laneOf(trace, beside),
   lanes: lanes.map((name) => laneOf(trace, name)),
 });
 
-/** The first `count` positions that are written after a moment. */
+/** The first `count` positions that are written after the moment `at`. */
 function writtenNext(_, { lane, at, count }) {
   return lane.steps
     .slice(stepOf(at, lane.count) + 1)
@@ -51,7 +31,7 @@ function writtenNext(_, { lane, at, count }) {
     .slice(0, count);
 }
 
-/** Of the steps that wrote something, those in which the leftmost masked position was written. */
+/** How many steps wrote the leftmost masked position, of those that wrote a position. */
 function leftmostSteps(trace, { lane }) {
   const masked = new Set(generated(trace));
   let [steps, leftmost] = [0, 0];
@@ -64,13 +44,13 @@ function leftmostSteps(trace, { lane }) {
   return { are: leftmost, of: steps };
 }
 
-/** Of the rows that could be compared with the step before, those that moved by at most `below` nats. */
+/** How many rows moved by at most `below` nats, of those that could be compared with the step before. */
 function stillRows(_, { lane: { kl, count, n }, below }) {
   const known = kl.subarray(0, count * n).filter(Number.isFinite);
   return { are: known.filter((nats) => nats <= below).length, of: known.length };
 }
 
-/** The generated positions that lock first: `count` of them, and whatever locks in the same step as the last of these. */
+/** The first `count` generated positions that lock, and all others that lock in the same step as the last of them. */
 function firstLocked(trace, { lane, count }) {
   const when = new Map(generated(trace).map((p) => [p, lane.lockStep(p, lane.count - 1)]));
   const locked = generated(trace).filter((p) => when.get(p) >= 0);
@@ -79,7 +59,7 @@ function firstLocked(trace, { lane, count }) {
   return locked.filter((p) => when.get(p) <= last);
 }
 
-/** The numbers of steps from the generated positions' writing to their lock, in order. */
+/** How many steps every generated position waits from its writing to its lock, in ascending order. */
 function waits(trace, { lane }) {
   const last = lane.count - 1;
   const locked = generated(trace).filter((p) => lane.lockStep(p, last) >= 0);
@@ -88,13 +68,16 @@ function waits(trace, { lane }) {
 
 const errorOf = (lane) => lane.steps.at(-1).damage.mean;
 
-/** Of the words written, those that would have been others, had the step computed every position. */
+/** How many written tokens would be different if their step had computed every position. */
 function changedWords(_, { lane }) {
   const { changed, commits } = lane.steps.at(-1).damage;
   return { are: changed, of: Math.max(1, commits) };
 }
 
-/** The id of the lane with the largest ("most") or the smallest ("least") commit error, or "same" where the next one is within `tie` of the larger. */
+/**
+ * The id of the lane with the largest (`want` "most") or the smallest ("least") commit error; "same" where the next lane
+ * differs by at most the share `tie` of the larger error.
+ */
 function errorRank(_, { lanes, want, tie }) {
   const sign = want === "most" ? -1 : 1;
   const ranked = lanes.toSorted((a, b) => sign * (errorOf(a) - errorOf(b)));
@@ -102,16 +85,17 @@ function errorRank(_, { lanes, want, tie }) {
   return Math.abs(first - second) <= tie * Math.max(first, second) ? "same" : ranked[0].id;
 }
 
-/** Of each blank of the prompt its positions. */
+/** The positions of every blank of the prompt, a list for one blank. */
 function blanksOf({ given, header: { prompt_tokens: prompt } }) {
   const masked = Array.from(prompt.keys()).filter((p) => !given[p]);
   const starts = masked.filter((p) => !masked.includes(p - 1));
   return starts.map((from, i) => masked.filter((p) => p >= from && p < (starts[i + 1] ?? prompt.length)));
 }
 
+/** The step in which the first token of a blank is written. */
 const begun = (lane, blank) => Math.min(...blank.map((p) => lane.unmaskStep(p, lane.count - 1)));
 
-/** Which of two blanks is begun in the earlier step: "first" or "second". */
+/** Which of two blanks has its first token written earlier: "first" or "second". */
 function begunFirst(trace, { lane }) {
   const [first, second] = blanksOf(trace).map((blank) => begun(lane, blank));
   return first < second ? "first" : "second";
@@ -127,8 +111,9 @@ function differingBlank(trace, { lanes: [one, other] }) {
 }
 
 function fillings(trace, { lanes }) {
-  const told = (lane) => among(blanksOf(trace).map((blank) => `“${filling(trace, lane, blank)}”`));
-  return `The blanks hold ${lanes.map((lane) => `${told(lane)} in ${quoted(lane)}`).join(", ")}.`;
+  const words = (lane) => among(blanksOf(trace).map((blank) => `“${filling(trace, lane, blank)}”`));
+  const sentences = lanes.map((lane) => `${words(lane)} in ${quoted(lane)}`);
+  return `The blanks hold ${sentences.join(", ")}.`;
 }
 
 const flops = (lane) => lane.steps.at(-1).totalFlops;
@@ -138,14 +123,14 @@ const flopsSaved = (trace, { lane }) => 1 - flops(lane) / flops(trace.reference)
 /** The share of the reference's time that a lane saves; below 0 where it was slower. */
 const timeSaved = (trace, { lane }) => 1 - lane.seconds / trace.reference.seconds;
 
-/** Whether more was saved of the "flops" or of the "time", or the "same" within `tie`. */
+/** Of which the lane saved the larger share, "flops" or "time"; "same" where the shares differ by at most `tie`. */
 function savedMore(trace, { lane, tie }) {
   const gap = flopsSaved(trace, { lane }) - timeSaved(trace, { lane });
   if (Math.abs(gap) <= tie) return "same";
   return gap > 0 ? "flops" : "time";
 }
 
-/** Of the generated positions, those that stand at or after the end of the text. */
+/** How many generated positions stand at or after the end of the text. */
 function afterEnd(trace, { lane }) {
   return { are: trace.n - trace.endOf(lane, lane.count - 1).position, of: generated(trace).length };
 }
@@ -155,18 +140,19 @@ function costSpread(_, { lanes }) {
   return Math.max(...costs) / Math.min(...costs) - 1;
 }
 
-/** How sure the model was of what it wrote, and of what it might have written instead. */
+/** How sure the model was of the tokens it wrote, and of the positions that the learner predicted wrongly. */
 function surer(trace, { lane, at }, { right, missed, nameOf }) {
   const sure = (p, t) => percent(lane.confidence[t * lane.n + p]);
   const there = right.map((p) => sure(p, lane.unmaskStep(p, lane.count - 1)));
-  const told = `The model gave its likeliest token there ${among(there)} when it wrote it`;
+  const sentence = `The model gave its likeliest token there ${among(there)} when it wrote it`;
   const { block_length: length = lane.n } = lane.decoder.settings;
   const block = (p) => Math.floor((p - trace.promptLength) / length);
   const later = missed.filter((p) => block(p) > Math.max(...right.map(block)));
   const wait = later.length ? ` A later block waits for its turn: ${among(later.map(nameOf))}.` : "";
   const next = stepOf(at, lane.count) + 1;
   const rest = missed.filter((p) => !later.includes(p)).map((p) => `${sure(p, next)} at ${nameOf(p)}`);
-  return `${told}${rest.length ? `; in the first of these steps it gave ${among(rest)}` : ""}.${wait}`;
+  const instead = rest.length ? `; in the first of these steps it gave ${among(rest)}` : "";
+  return `${sentence}${instead}.${wait}`;
 }
 
 function locked(_, { lane }, { right, missed, nameOf }) {
@@ -175,7 +161,8 @@ function locked(_, { lane }, { right, missed, nameOf }) {
   const [first, last] = [Math.min(...steps), Math.max(...steps)];
   const others = missed.map((p) => `${nameOf(p)} ${when(p) ? `in step ${when(p)}` : "never"}`);
   const span = first === last ? `step ${first}` : `steps ${first} to ${last}`;
-  return `They locked in ${span}${others.length ? `; ${among(others)}` : ""}.`;
+  const wrong = others.length ? `; ${among(others)}` : "";
+  return `They locked in ${span}${wrong}.`;
 }
 
 function waited(trace, question) {
@@ -191,20 +178,20 @@ function costsOf(lanes) {
   return `Of the FLOPs of computing everything, ${among(lanes.map(cost))} were done.`;
 }
 
-/** A question for a share: what is counted, and the reason of the answer, tell(are, of, question). */
+/** A question for a share. counts(trace, question) -> {are, of}; tell(are, of, question) -> the reason, a sentence. */
 const share = (counts, tell) => {
   const of = (f) => (trace, question) => f(counts(trace, question), question);
   return {
     answer: of(({ are, of: all }) => are / all),
-    because: of(({ are, of: all }, asked) => tell(are, all, asked)),
+    because: of(({ are, of: all }, question) => tell(are, all, question)),
   };
 };
 
-/** By what a question is (`is`): its answer on a run, and the numbers of the run that it follows from, in a sentence. */
+/** By a question's `is`: its answer on a run, and the reason, a sentence with the run's numbers. */
 export const ANSWERS = {
   written_next: { answer: writtenNext, because: surer },
   first_locked: { answer: firstLocked, because: locked },
-  rest_steps: { answer: (...asked) => quantile(waits(...asked), 0.5) || 0, because: waited },
+  rest_steps: { answer: (trace, question) => quantile(waits(trace, question), 0.5) || 0, because: waited },
   leftmost_share: share(leftmostSteps, (are, of) => `It was so in ${are} of ${count(of, "step")}.`),
   still_share: share(stillRows, (are, of, { below }) => `${big(are)} of ${big(of)} rows moved by at most ${below}.`),
   changed_share: share(changedWords, (are, of) => `It was so at ${are} of ${count(of, "choice")}.`),
@@ -228,12 +215,14 @@ export const ANSWERS = {
   time_saved: {
     answer: timeSaved,
     because: ({ reference }, { lane }) =>
-      `${among([lane, reference].map((each) => `${quoted(each)} took ${seconds(each.seconds)}`))}.`,
+      `${among([lane, reference].map((timed) => `${quoted(timed)} took ${seconds(timed.seconds)}`))}.`,
   },
   saved_more: {
     answer: savedMore,
-    because: (trace, { lane }) =>
-      `${quoted(lane)} saved ${percent(flopsSaved(trace, { lane }))} of the FLOPs and ${percent(timeSaved(trace, { lane }))} of the time.`,
+    because: (trace, { lane }) => {
+      const [work, time] = [flopsSaved, timeSaved].map((saved) => percent(saved(trace, { lane })));
+      return `${quoted(lane)} saved ${work} of the FLOPs and ${time} of the time.`;
+    },
   },
   begun_first: {
     answer: begunFirst,
@@ -245,33 +234,76 @@ export const ANSWERS = {
 };
 
 /** The answer on this run: positions, a number, or an option's id. */
-export const answer = (trace, { is, ...parameters }) => ANSWERS[is].answer(trace, asks(trace, parameters));
+export const answer = (trace, { is, ...parameters }) => ANSWERS[is].answer(trace, withLanes(trace, parameters));
 
-/** Why the answer is what it is on this run; of positions, also where those that were predicted wrongly stand. */
+/** The reason of the answer on this run, a sentence; it also speaks of positions that the learner predicted wrongly. */
 export function because(trace, question, predicted, nameOf) {
   const right = answer(trace, question);
   const missed = Array.isArray(right) ? (predicted ?? []).filter((p) => !right.includes(p)) : [];
-  return ANSWERS[question.is].because(trace, asks(trace, question), { right, missed, nameOf });
+  return ANSWERS[question.is].because(trace, withLanes(trace, question), { right, missed, nameOf });
 }
 
-/** Whether what a lesson says shows on this run: {answer, at_least, at_most, equals: one id or a list}. */
+/** Whether a claim holds on this run: {answer: a question, at_least, at_most, equals: one id or a list}. */
 export function holds(trace, { answer: question, at_least: low, at_most: high, equals }) {
-  const found = answer(trace, question);
-  if (equals !== undefined) return [equals].flat().includes(found);
-  return found >= (low ?? -Infinity) && found <= (high ?? Infinity);
+  const value = answer(trace, question);
+  if (equals !== undefined) return [equals].flat().includes(value);
+  return value >= (low ?? -Infinity) && value <= (high ?? Infinity);
 }
 
-/** Why a run cannot be this lesson's, in a sentence; "" where it can. */
-export function misfit(trace, { needs, own, timed }) {
-  const suits = ({ lane, compute, unmask }) => {
-    const { decoder } = laneOf(trace, lane) ?? {};
-    return decoder?.compute.kind === compute && (unmask?.includes(decoder.unmask.kind) ?? true);
-  };
-  const lacks = needs.some((each) => !suits(each)) || (own && !trace.lane(own.lane));
-  if (lacks) return "This lesson is about other lanes than those of the run on show.";
-  if (!trace.complete) return "The run on show is not finished.";
-  if (timed && !timedTogether(trace.reference, trace.subject))
-    return "The lanes of the run on show were not timed together.";
-  const measured = trace.lanes.every((lane) => lane.steps.at(-1)?.damage);
-  return measured ? "" : "The commit errors of the run on show were not measured.";
+/** A number in the unit of the question: a share in per cent, steps to half a step. */
+const inUnit = ({ unit }, value) => (unit === "%" ? Math.round(100 * value) : Math.round(2 * value) / 2);
+export const withUnit = ({ unit }, value) => `${value} ${unit === "steps" && value === 1 ? "step" : unit}`;
+const optionText = ({ options }, id) => options.find((option) => option.id === id)?.text ?? "something else";
+
+/** Whether a stored value can be a prediction of this question: an earlier edition may have had one of another kind. */
+export function suits({ kind, options }, value) {
+  if (kind === "cells") return Array.isArray(value);
+  return kind === "value" ? Number.isFinite(value) : options.some(({ id }) => id === value);
+}
+
+/** A prediction, or an answer, in words. nameOf(position) -> its name. */
+export function inWords(question, value, nameOf) {
+  if (question.kind === "value") return withUnit(question, inUnit(question, value));
+  if (question.kind === "choose") return optionText(question, value);
+  if (!value.length) return "none";
+  const names = value.slice(0, LISTED).map(nameOf);
+  return value.length > LISTED ? `${names.join(", ")} and more` : among(names);
+}
+
+/**
+ * Sets a prediction beside the answer.
+ * @param {*} predicted undefined where the learner made no prediction
+ * @param {function(number): string} nameOf the name of a position at the end of the run
+ * @param {function(number): string} options.nameThen its name at the step of the prediction
+ * @param {string} options.why the reason of the answer, a sentence
+ * @returns {{right: boolean, text: string}}
+ */
+export function besides(question, predicted, answer, nameOf, { nameThen = nameOf, why = "" } = {}) {
+  if (question.kind === "value" && !Number.isFinite(answer))
+    return { right: false, text: "This run has nothing to measure the answer by." };
+  const truth = `On this run: ${inWords(question, answer, nameOf)}.`;
+  const joined = (...sentences) => [...sentences, why].filter(Boolean).join(" ");
+  if (predicted === undefined) return { right: false, text: joined("You made no prediction.", truth) };
+  const { right, gap } = compared(question, predicted, answer);
+  return { right, text: joined(`You predicted: ${inWords(question, predicted, nameThen)}.`, truth, gap) };
+}
+
+/** {right, gap}: whether a prediction is right, and how far it is from the answer, a sentence. */
+function compared(question, predicted, answer) {
+  if (question.kind === "choose") {
+    const right = predicted === answer;
+    return { right, gap: right ? "You were right." : "You were wrong." };
+  }
+  if (question.kind === "cells") {
+    const hits = predicted.filter((p) => answer.includes(p)).length;
+    return {
+      right: hits === predicted.length,
+      gap: `${hits} of your ${predicted.length} ${hits === 1 ? "is" : "are"} right.`,
+    };
+  }
+  const distance = Math.abs(inUnit(question, predicted) - inUnit(question, answer));
+  const far = count(distance, question.unit === "%" ? "point" : "step");
+  const way = predicted < answer ? "too low" : "too high";
+  const gap = distance ? `You were ${far} ${way}.` : "You were right.";
+  return { right: distance <= CLOSE[question.unit], gap };
 }

@@ -1,44 +1,55 @@
-// Lessons: the list in its dialog, and the card over the grids that plays one. A lesson is data (assets/lessons/); it is
-// about one run at a time, the learner's own or a recorded one, and all answers are computed from that run.
+// The view of the lessons: the list in its dialog, the card over the grids that plays a lesson, the controls of a question.
 
 import "../loaded_first.js";
 import { explained } from "../below/term.js";
-import { count, dialog, h, select, setText } from "../dom.js";
+import { count, dialog, h, isTouch, select, setText } from "../dom.js";
 import { field } from "../form/fields.js";
 import { page, say } from "../run/state.js";
 import { trust } from "../run/trust.js";
 import { described } from "../trace/described.js";
 import { pinName } from "../trace/prose.js";
-import { AnswerBook } from "./answerbook.js";
-import { answer, because, holds, laneOf, misfit, named, shownParts, stepOf } from "./answers.js";
-import { besides, Question, suits } from "./questions.js";
+import { among, answer, because, besides, holds, suits, withUnit } from "./grading.js";
+import {
+  AnswerBook,
+  laneOf,
+  lanesToRun,
+  misfit,
+  named,
+  questionPage,
+  readLessons,
+  runOf,
+  shownParts,
+  stepOf,
+  stopOf,
+} from "./steps.js";
 
 const KINDS = { look: "Look", predict: "Predict", run: "Run", gap: "See the gap", why: "Why" };
 const MOST_SEED = 2 ** 31;
 const HERE = "Your run begins in this browser.";
 
-/** What the page brought: {lessons: [...], problems: [a sentence, ...]}. */
-function brought() {
-  const script = document.getElementById("sl-lessons");
-  return script ? JSON.parse(script.textContent) : { lessons: [], problems: [] };
-}
-
 const button = (text, action, more = {}) => h("button.sl-small", { onclick: action, ...more }, text);
 
-const runOf = ({ header, reference }) => `${header.created}/${reference.decoder.settings.seed}`;
+/** Whether the learner types the rule of an option. */
+const isTyped = (option) => option?.compute.kind === "own";
 
 export class Lessons {
-  /** Joins a stage. lessons: tab: see Tab. recorded(name) -> Promise of a trace or null, race(trace, lanes) starts a run
-   * like that trace's, or gives a sentence why not: null where there is none. onPlace(name or null, page) is told where the learner is. */
+  /**
+   * Joins a stage.
+   * @param {Tab} lessons.tab
+   * @param {function(string): Promise<Trace?>} lessons.recorded reads a recorded run by its name
+   * @param {?function(Trace, Lane[]): ?string} lessons.race starts a run with a trace's prompt and these lanes; returns a
+   *   sentence where it cannot start. Null where nothing can compute.
+   * @param {function(?string, number)} lessons.onPlace is called with the name of the lesson and the page on show
+   */
   constructor(stage, { lessons = {} }) {
     const { tab, recorded = async () => null, race = null, onPlace = () => {} } = lessons;
-    const found = brought();
-    Object.assign(this, { stage, recorded, race, onPlace, lessons: found.lessons, book: new AnswerBook(tab) });
+    const loaded = readLessons();
+    Object.assign(this, { stage, recorded, race, onPlace, lessons: loaded.lessons, book: new AnswerBook(tab) });
     this.lesson = this.trace = this.own = this.written = null;
     this.list = h("div");
     const close = button("Close", () => this.node.close());
     this.node = dialog("dialog.sl-lessons", { "aria-label": "Lessons" }, h("h2", "Lessons"), this.list, close);
-    this.problems = [...found.problems, this.book.tab.problem].filter(Boolean);
+    this.problems = [...loaded.problems, this.book.tab.problem].filter(Boolean);
     this.card = h("section.sl-lesson", { hidden: true, "aria-label": "Lesson" });
     this.draw();
     page.follow(["waiting"], ({ waiting }) => this.#waits(waiting));
@@ -94,17 +105,17 @@ export class Lessons {
     return this.lesson !== null;
   }
 
-  /** Goes where an address says: `lesson` and `page`, which counts from 1. */
+  /** Opens the page that an address names: `lesson`, and `page` from 1. */
   arrive(search) {
     const query = new URLSearchParams(search);
     const name = query.get("lesson");
     if (!name) return;
-    const lesson = this.lessons.find((each) => each.name === name);
+    const lesson = this.lessons.find((known) => known.name === name);
     if (!lesson) return say(`There is no lesson “${name.slice(0, 40)}” here.`);
     return this.begin(lesson, Number.parseInt(query.get("page") ?? "1", 10) - 1);
   }
 
-  /** Begins a lesson on the run on show, if it is one for it, else on the recorded one. */
+  /** Begins a lesson on the run on show if that suits the lesson, else on the recorded run. */
   async begin(lesson, number = 0) {
     const { trace: now } = page.now;
     const why = now ? misfit(now, lesson.run) : "There is no run.";
@@ -114,7 +125,8 @@ export class Lessons {
     this.node.close();
     if (!this.open) this.before = this.stage.view.byClock;
     Object.assign(this, { lesson, trace, own: null, awaiting: false });
-    this.go(Number.isInteger(number) ? Math.max(0, Math.min(number, lesson.pages.length - 1)) : 0);
+    const last = lesson.pages.length - 1;
+    this.go(Number.isInteger(number) ? Math.max(0, Math.min(number, last)) : 0);
     this.card.scrollIntoView({ block: "start" });
   }
 
@@ -140,8 +152,8 @@ export class Lessons {
     const heading = h("h3", { tabindex: -1 }, `Lesson ${number}: ${title}`);
     const place = `Page ${page + 1} of ${pages.length}`;
     const bar = h("progress", { max: pages.length, value: page + 1, "aria-label": place });
-    const told = explained(named(now.text, this.trace), now.explains ?? []);
-    const text = h("p.sl-lesson-text", told);
+    const words = explained(named(now.text, this.trace), now.explains ?? []);
+    const text = h("p.sl-lesson-text", words);
     const parts = now.kind === "gap" ? [this.body, text] : [text, this.body];
     parts[0].prepend(h("strong.sl-lesson-kind", KINDS[now.kind]));
     this.card.replaceChildren(h("header", heading, h("span.sl-hint", place), bar), ...parts, this.#steps());
@@ -158,16 +170,11 @@ export class Lessons {
     if (page.now.trace !== trace) stage.show(trace, { label: "In this lesson:" });
     this.#limit(pages[this.page]);
     stage.look({ byClock, pins: this.#pins(kind, pins, question) });
-    const step = this.#stepOf(this.page);
+    const step = stopOf(this.lesson, this.page, this.trace);
     if (step !== undefined) stage.look({ ...stage.view, step });
   }
 
-  #stepOf(page) {
-    const at = this.lesson.pages.slice(0, page + 1).findLast((each) => each.at !== undefined)?.at;
-    return at === undefined ? undefined : stepOf(at, this.trace.race.last + 1);
-  }
-
-  /** Shows what a page speaks of and hides the rest, with what would give a prediction away; without a page shows all. */
+  /** Shows the parts that a page is about. Hides the rest, and what would give the answer away. Without a page shows all. */
   #limit({ shows, question } = {}) {
     const { trace } = page.now;
     if (!shows) return page.set({ lesson: null });
@@ -179,17 +186,13 @@ export class Lessons {
   #pins(kind, pins, question) {
     if (question?.kind === "cells") return this.#prediction(this.page) ?? [];
     if (kind === "gap") {
-      const { question: before } = this.lesson.pages[this.#questionPage()];
+      const { question: before } = this.lesson.pages[questionPage(this.lesson, this.page)];
       return before.kind === "cells" ? answer(this.trace, before.answer) : [];
     }
     return pins ? answer(this.trace, pins) : [];
   }
 
-  #questionPage() {
-    return this.lesson.pages.findLastIndex(({ kind }, i) => kind === "predict" && i < this.page);
-  }
-
-  /** What was predicted on a page; of positions only on the same run: on another one they are others. */
+  /** The prediction made on a page, or undefined. Predicted positions belong to one run: another run has other tokens there. */
   #prediction(page) {
     const kept = this.book.answer(this.lesson.name, page);
     const { question } = this.lesson.pages[page];
@@ -197,7 +200,7 @@ export class Lessons {
     return question.kind === "cells" && kept.run !== runOf(this.trace) ? undefined : kept.predicted;
   }
 
-  /** What a position is called after a step, in the lane that a question is about. */
+  /** The name of a position after a step, in the lane that a question is about. */
   #nameOf(cell, step, question) {
     const lane = laneOf(this.trace, question.answer.lane);
     return pinName(this.trace, cell, { of: [lane], at: () => step });
@@ -207,32 +210,32 @@ export class Lessons {
     this.question = null;
     if (kind === "predict") return this.#predict(question);
     if (kind === "run") return this.#run();
-    const told = kind === "gap" ? this.#gap() : [];
-    if (kind === "gap" || kind === "why") told.push(this.#otherwise());
-    return told;
+    const paragraphs = kind === "gap" ? this.#gap() : [];
+    if (kind === "gap" || kind === "why") paragraphs.push(this.#otherwise());
+    return paragraphs;
   }
 
   #predict(question) {
     this.question = new Question(question, {
       pins: () => [...page.now.pins.keys()],
       nameOf: (p) => this.#nameOf(p, page.now.step, question),
-      given: this.#prediction(this.page),
+      predicted: this.#prediction(this.page),
       onChange: () => this.#looked(),
     });
     return [this.question.node];
   }
 
   #gap() {
-    const page = this.#questionPage();
+    const page = questionPage(this.lesson, this.page);
     const { question } = this.lesson.pages[page];
     const right = answer(this.trace, question.answer);
     const predicted = this.#prediction(page);
     const nameOf = (p) => this.#nameOf(p, Infinity, question);
-    const nameThen = (p) => this.#nameOf(p, this.#stepOf(page), question);
+    const nameThen = (p) => this.#nameOf(p, stopOf(this.lesson, page, this.trace), question);
     const why = because(this.trace, question.answer, predicted, nameThen);
     const beside = besides(question, predicted, right, nameOf, { nameThen, why });
-    const found = { question: question.ask, answer: right, right: beside.right, run: runOf(this.trace) };
-    this.book.write(this.lesson.name, page, found);
+    const entry = { question: question.ask, answer: right, right: beside.right, run: runOf(this.trace) };
+    this.book.write(this.lesson.name, page, entry);
     return [h("p.sl-lesson-gap", { "data-right": String(beside.right) }, beside.text)];
   }
 
@@ -244,7 +247,7 @@ export class Lessons {
 
   #run() {
     const { own } = this.lesson.run;
-    const typed = own?.options[0].compute.kind === "own";
+    const typed = isTyped(own?.options[0]);
     const races = this.race && (!typed || page.now.sources.includes("browser")); // a server runs no typed rule
     this.choice = null;
     const parts = [];
@@ -268,7 +271,7 @@ export class Lessons {
     });
   }
 
-  /** The recorded run's prompt and lanes with another seed, and what the lesson sets. */
+  /** Starts a run with the prompt and lanes of the recorded one, another seed, and the settings of the lesson. */
   async #race() {
     const { run } = this.lesson;
     const base = await this.recorded(run.recorded);
@@ -276,25 +279,19 @@ export class Lessons {
       return setText(this.progress, "The recorded run could not be read, so none like it can be made.");
     const seed = Math.floor(Math.random() * MOST_SEED);
     const option = this.choice && run.own.options[Number(this.choice.value)];
-    const typed = option?.compute.kind === "own";
-    const chosen = typed ? { ...option, compute: { ...option.compute, code: this.written } } : option;
-    const lanes = base.header.lanes.map((each) => ({
-      ...each,
-      ...(chosen && each.id === run.own.lane ? chosen : {}),
-      settings: { ...each.settings, ...run.settings, seed },
-    }));
-    const why = this.race(base, lanes);
+    const chosen = isTyped(option) ? { ...option, compute: { ...option.compute, code: this.written } } : option;
+    const why = this.race(base, lanesToRun(base, run, seed, chosen));
     this.awaiting = !why;
     if (why) setText(this.progress, why);
     else this.#waits(page.now.source === "browser" ? HERE : "Your run begins as soon as the device is free.");
   }
 
-  /** The run that was asked for has this place in the queue, in a sentence. */
-  #waits(told) {
-    if (this.awaiting && told) setText(this.progress, `${told} You can stay with the recorded run meanwhile.`);
+  /** Writes the place of the learner's run in the queue, a sentence. */
+  #waits(place) {
+    if (this.awaiting && place) setText(this.progress, `${place} You can stay with the recorded run meanwhile.`);
   }
 
-  /** The run that was asked for will not come. */
+  /** The learner's run was given up before it began. */
   #gone() {
     if (!this.awaiting) return;
     this.awaiting = false;
@@ -307,7 +304,7 @@ export class Lessons {
     if (this.awaiting && trace.race.live) Object.assign(this, { own: trace, awaiting: false, held: false });
   }
 
-  /** Records were appended to the trace on show. The cursor waits where the page stops, so that nothing is given away. */
+  /** The trace has grown. The cursor waits at the page's step, so that it does not give the answer away. */
   #grew(trace) {
     if (!this.open || trace !== this.own) return;
     const { at } = this.lesson.pages[this.page];
@@ -328,15 +325,15 @@ export class Lessons {
     if (this.lesson.pages[this.page].kind === "run") this.go(this.page + 1);
   }
 
-  /** Whether a position is none of those that the page asks for; the question says why. */
+  /** Whether the page does not ask for this position. The question then says why. */
   #refuses(cell) {
     if (this.question?.question.kind !== "cells") return false;
     const { trace, step } = page.now;
     const { lane: name, is } = this.question.question.answer;
     const lane = laneOf(trace, name);
     const written = is === "written_next" && lane.token(cell, trace.race.reached(lane, step)) >= 0;
-    const why = written ? "A token stands there already: pin a masked position." : "";
-    return this.question.refuse(trace.given[cell] ? "That is the prompt: pin another position." : why);
+    if (trace.given[cell]) return this.question.refuse("That is the prompt: pin another position.");
+    return this.question.refuse(written ? "A token stands there already: pin a masked position." : "");
   }
 
   #looked() {
@@ -360,14 +357,81 @@ export class Lessons {
     }
     const end = last && button("End the lesson", () => this.leave(), main);
     const skips = kind === "predict" || kind === "run";
-    const others = [this.done, skips ? button("Skip", on) : button("Next", on, main), leave];
-    return h("div.sl-lesson-steps", back, end || others);
+    const forward = skips ? button("Skip", on) : button("Next", on, main);
+    return h("div.sl-lesson-steps", back, end || [this.done, forward, leave]);
   }
 
   #predicted() {
     const { ask } = this.lesson.pages[this.page].question;
-    const told = { question: ask, predicted: this.question.value, run: runOf(this.trace) };
-    this.book.write(this.lesson.name, this.page, told);
+    const entry = { question: ask, predicted: this.question.value, run: runOf(this.trace) };
+    this.book.write(this.lesson.name, this.page, entry);
     this.go(this.page + 1);
+  }
+}
+
+/** The controls of a question. `value` is the prediction, undefined as long as the learner has made none. */
+class Question {
+  /**
+   * @param {function(): number[]} options.pins the positions pinned on the stage
+   * @param {function(number): string} options.nameOf the name of a position
+   * @param {*} options.predicted an earlier prediction, or undefined
+   * @param {function()} options.onChange is called when `value` may have changed
+   */
+  constructor(question, { pins, nameOf, predicted, onChange }) {
+    Object.assign(this, { question, pins, nameOf, value: predicted });
+    const set = (value) => {
+      this.value = value;
+      onChange();
+    };
+    const controls = { cells: () => this.#cells(), value: () => this.#number(set), choose: () => this.#choices(set) };
+    this.node = h("div.sl-question", controls[question.kind]());
+    this.looked();
+  }
+
+  looked() {
+    const { kind, count } = this.question;
+    if (kind !== "cells") return;
+    const pins = this.pins();
+    this.value = pins.length === count ? pins : undefined;
+    const names = pins.length ? `: ${among(pins.map(this.nameOf))}` : "";
+    const hint = pins.length > count ? " Unpin one." : "";
+    setText(this.status, `${pins.length} of ${count} pinned${names}.${hint}`);
+  }
+
+  /** Writes why a cell cannot be pinned, "" where it can. Returns whether it cannot. */
+  refuse(why) {
+    if (why) setText(this.status, why);
+    return Boolean(why);
+  }
+
+  #cells() {
+    const how = isTouch() ? "Tap a cell twice." : "Click a cell, or move to it with the arrow keys and press Enter.";
+    const hint = `${how} Once more takes the pin away.`;
+    this.status = h("p", { role: "status" });
+    return [h("p", h("strong", this.question.ask)), h("p.sl-hint", hint), this.status];
+  }
+
+  #number(set) {
+    const { low, high, unit, ask } = this.question;
+    const scale = unit === "%" ? 100 : 1;
+    const output = h("output", "move the slider");
+    const write = () => setText(output, withUnit(this.question, Number(range.value)));
+    const value = this.value === undefined ? (low + high) / 2 : scale * this.value;
+    const range = h("input", { type: "range", min: low, max: high, step: 1, value });
+    range.addEventListener("input", () => {
+      write();
+      set(Number(range.value) / scale);
+    });
+    if (this.value !== undefined) write();
+    return h("label.sl-question-value", h("strong", ask), h("span", range, output));
+  }
+
+  #choices(set) {
+    const { ask, options } = this.question;
+    const option = ({ id, text }) => {
+      const chosen = { checked: this.value === id, onchange: () => set(id) };
+      return h("label", h("input", { type: "radio", name: "sl-question", value: id, ...chosen }), h("span", text));
+    };
+    return h("fieldset", h("legend", h("strong", ask)), options.map(option));
   }
 }
