@@ -34,10 +34,10 @@ class Preset:
         return recommended(values, used | self.given)
 
 
-def preset_of(name: str) -> Preset:
+def preset_of(name: str, flag: str = "--lane") -> Preset:
     """Return the preset of a name: one of PRESETS, or one made for a rule or a policy, as `read_choice` reads it.
 
-    A policy's computes every position. Raises ValueError for any other name.
+    A policy's computes every position. Raises ValueError, which names the flag, for any other name.
     """
     if name in PRESETS:
         return PRESETS[name]
@@ -50,7 +50,7 @@ def preset_of(name: str) -> Preset:
     else:
         known = [*(PRESETS | COMPUTE | UNMASK)]
         every = f"one of {', '.join(known)}, or package.module:Class"
-        raise ValueError(f"--lane must be {every}, not {name!r}{nearest(name, known)}")
+        raise ValueError(f"{flag} must be {every}, not {name!r}{nearest(name, known)}")
     given = read_choice(choice, text)
     chosen = [TABLES[choice][kind] for kind in kinds]
     label = " and ".join(each.label for each in chosen) + (f" ({', '.join(pairs)})" if pairs else "")
