@@ -70,6 +70,14 @@ def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None
             limits.check_size("trace", *size)
 
 
+def test_the_endpoint_fills_a_blank_from_a_list(endpoint: Endpoint) -> None:
+    *steps, last = endpoint("Tom had a __{red|blue|light green} ball.", gen_length=0)
+    assert last["texts"][0] in [f"Tom had a {word} ball." for word in ("red", "blue", "light green")]
+    assert last["steps"] == len(steps) and last["spared"] == 0
+    with pytest.raises(ValueError, match="prompt has a blank whose list must hold 2 to 64 different words"):
+        endpoint("Tom had a __{red} ball.", gen_length=0)
+
+
 def test_the_endpoint_decodes_as_the_library(stories: surelock.LanguageModel, endpoint: Endpoint) -> None:
     rule = {"epsilon": 0.01, "percentile": 50.0, "visible_steps": 0}
     shared: dict[str, Any] = {

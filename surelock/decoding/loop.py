@@ -20,6 +20,7 @@ from surelock.decoding.events import Event
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Engine, Plan, Step
 from surelock.decoding.unmasking import Replay, UnmaskPolicy
+from surelock.decoding.word_lists import like, log_softmax, settled
 from surelock.errors import shown
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def decode(
     """Decode a batch of prompts (Algorithm 1). Yields one `Step` for each denoising step.
 
     lm: the model, from `surelock.load`.
-    prompts: texts or lists of token ids, in which `lm.mask_id` may stand anywhere: what is masked is written.
+    prompts: texts or lists of token ids, in which `lm.mask_id` may stand anywhere: what is masked is written. Blanks
+    from lists, which `lm.encode` reads, are settled first, see `surelock.settled`.
     settings: lengths, steps, temperature, seed. Default: `DecodeSettings()`.
     compute: which rows a step computes (default: `LockRule()`). `Everything()` is LLaDA's sampler.
     unmask: which masked positions a step commits (default: `LowConfidence()`).
@@ -65,6 +67,8 @@ def decode(
     decoder = _decoder(settings, compute, unmask, events)
     run = Run(lm.shape, encode_prompts(lm, prompts, decoder.settings), decoder, observe=observe, top_k=top_k)
     if isinstance(decoder.unmask, Replay):
+        if decoder.settings.stop_at_end:
+            raise ValueError("stop_at_end must be False under the policy 'replay', whose tokens are given to the last")
         decoder.unmask.check_against(run.canvas, run.schedule.steps.tolist(), vocab_size)
     return Steps(run, lm.engine, keep_logits)
 
@@ -104,6 +108,8 @@ class Steps(Iterator[Step]):
             planned = time.perf_counter() - begun
             reading = self._engine.read(memory, plan)
             begun = time.perf_counter()
+            if len(plan.listed):
+                reading.listed = log_softmax(self._engine.logits(memory, plan.listed))
             taken = self.run.take(reading)
             seconds = planned + reading.seconds + time.perf_counter() - begun
             logits = self._engine.logits(memory, _committed(self.run, plan, taken)) if self._keep_logits else None
@@ -142,7 +148,9 @@ def encode_prompts(
     """Return the token ids of each prompt. Raises ValueError, which names a prompt that the model cannot continue."""
     if not isinstance(prompts, Sequence) or isinstance(prompts, str) or not prompts or isinstance(prompts[0], Integral):
         raise ValueError("prompts must be a list of at least one text or one list of token ids")
-    encoded = [lm.encode(prompt) if isinstance(prompt, str) else _ids(b, prompt) for b, prompt in enumerate(prompts)]
+    encoded = [
+        lm.encode(prompt) if isinstance(prompt, str) else _ids(lm, b, prompt) for b, prompt in enumerate(prompts)
+    ]
     config = lm.engine.config
     for b, ids in enumerate(encoded):
         if not ids:
@@ -154,13 +162,13 @@ def encode_prompts(
             raise ValueError(f"prompt {b} holds token ids outside 0 to {config.vocab_size - 1}")
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(encoded):
         raise ValueError(f"seed is given for {len(settings.seed)} sequences, but there are {len(encoded)} prompts")
-    return encoded
+    return [settled(lm, ids, settings.gen_length) for ids in encoded]
 
 
-def _ids(b: int, prompt: Iterable[int]) -> list[int]:
+def _ids(lm: LanguageModel, b: int, prompt: Sequence[int]) -> list[int]:
     try:
         if not isinstance(prompt, bytes | bytearray):  # which hold numbers that are no tokens
-            return [index(i) for i in prompt]
+            return like(prompt, [index(i) for i in prompt], lm.mask_id)
     except TypeError:
         pass
     raise ValueError(f"prompt {b} must be a text or a list of whole numbers, not {shown(prompt)}")

@@ -24,6 +24,7 @@ from surelock.decoding.bans import barred_ends
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Step, Whole, lent
+from surelock.decoding.word_lists import from_plain_lists
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import free_memory
 from surelock.trace.format import load_document
@@ -98,10 +99,11 @@ def commit_error(
 def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitError:
     trace = load_document(trace)
     header, found = trace["header"], []
+    prompt = from_plain_lists(header["prompt_tokens"], header.get("lists"), header["mask_id"])
     for number, lane in enumerate(map(Lane.from_plain, header["lanes"])):
         decoder = lane.decoder
         # observed, as the recorded run was
-        steps = decode(lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True)
+        steps = decode(lm, [prompt], **decoder.keywords(), observe=True, keep_logits=True)
         shadow = Shadow(lm, decoder.settings, regret=regret)
         for record in (each for each in trace["records"] if each["lane"] == lane.id):
             step = next(steps, None)
@@ -164,7 +166,8 @@ class Shadow:
             self._given = step.given
             self._scores = step.scores if self._wants_regret else None
         unmasked, computed = step.newly_unmasked, step.computed
-        before = np.where(unmasked, self._lm.mask_id, step.tokens)
+        masked = unmasked if step.ended is None else unmasked | step.ended.filled
+        before = np.where(masked, self._lm.mask_id, step.tokens)
         logits = np.split(step.commit_logits, np.cumsum(unmasked.sum(axis=1))[:-1])
         for b, z in enumerate(logits):
             where = np.flatnonzero(unmasked[b])

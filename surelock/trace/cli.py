@@ -261,7 +261,8 @@ def _decoded(
                 each.steps.clear()
             each.steps.append(part)
         bar.set_postfix_str(f"{int(step.computed.sum())} rows a step, {left}", refresh=False)
-        bar.update(int(step.newly_unmasked.sum()) - int(step.taken_back.sum()))
+        filled = 0 if step.ended is None else int(step.ended.filled.sum())
+        bar.update(int(step.newly_unmasked.sum()) + filled - int(step.taken_back.sum()))
     return decoded
 
 
@@ -275,8 +276,11 @@ def _line(lm: LanguageModel, decoded: Decoded) -> Json:
 
 
 def _summary(lines: list[Json]) -> str:
-    sums = {name: sum(line[name] for line in lines) for name in ("tokens", "seconds", "flops", "baseline_flops")}
+    names = ("tokens", "seconds", "flops", "baseline_flops", "spared")
+    sums = {name: sum(line[name] for line in lines) for name in names}
     what = f"{len(lines)} prompts, {sums['tokens']} tokens" if len(lines) > 1 else f"{lines[0]['steps']} steps"
     locked = f", {lines[0]['locked']:.0%} of the positions locked" if len(lines) == 1 else ""
     share = f"{sums['flops'] / sums['baseline_flops']:.0%} of the baseline's FLOPs"
-    return f"{what} in {sums['seconds']:.2f} s, {sums['tokens'] / sums['seconds']:.0f} tokens/s; {share}{locked}"
+    spared = f", {sums['spared']} steps spared by the end" if sums["spared"] else ""
+    pace = f"{sums['tokens'] / sums['seconds']:.0f} tokens/s"
+    return f"{what} in {sums['seconds']:.2f} s, {pace}; {share}{locked}{spared}"

@@ -11,8 +11,10 @@ import asyncio
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from surelock.decoding.word_lists import is_settled, settled
 from surelock.errors import reason_of
 from surelock.memory import trim_memory
 from surelock.trace.format import compact_json
@@ -52,6 +54,18 @@ def make_runner(models: Models) -> Runner:
     if on_zero_gpu():
         return on_gpu(decode_lanes, models)
     return lambda job, top, errors, headers, **kept: decode_lanes(job, top, errors, **kept)
+
+
+def settled_job(models: Models, job: Job) -> Job:
+    """Return a job whose blanks from lists have their lengths, see `surelock.settled`. Called in the device's thread.
+
+    Raises ValueError on ZeroGPU, whose worker alone computes, for lists of words of several numbers of tokens.
+    """
+    if is_settled(job.tokens):
+        return job
+    if on_zero_gpu():
+        raise ValueError("prompt: on this server the words of a blank's list must have one number of tokens.")
+    return replace(job, tokens=settled(models.get(job.label), job.tokens, job.gen_length))
 
 
 class Weight(NamedTuple):

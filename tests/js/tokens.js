@@ -14,6 +14,7 @@ const ids = Array.from({ length: size }, (_, id) => id);
 const encoded = {
   ids: texts.map((text) => tokenizer.encode(text)),
   blanks: texts.map((text) => tokenizer.encode(text, 1)),
+  lists: texts.map((text) => tokenizer.prompt(text, 1).lists),
   singles: texts.map((text) => tokenizer.single(text, 1) ?? null),
 };
 console.log(JSON.stringify({ ...encoded, pieces: tokenizer.pieces(ids) }));

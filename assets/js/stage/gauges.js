@@ -1,6 +1,6 @@
 // Four numbers for the back row of the room: each for every lane, against the reference.
 
-import { h, percent, sameText, seconds, setText, short } from "../dom.js";
+import { count, h, percent, sameText, seconds, setText, short } from "../dom.js";
 import { term } from "../panels/term.js";
 import { uncompared } from "./numbers.js";
 
@@ -10,8 +10,9 @@ export const GAUGES = [
     key: "flops",
     label: "Computation so far",
     term: "FLOPs",
-    read: ({ flopsShare: bar }, { name, single }) => {
-      const note = single ? "of computing every token" : `of the FLOPs of “${name}”`;
+    read: ({ flopsShare: bar, spared }, { name, single }) => {
+      const early = spared ? `; its text was over ${count(spared, "step")} early` : "";
+      const note = (single ? "of computing every token" : `of the FLOPs of “${name}”`) + early;
       return { value: percent(bar), note, bar };
     },
   },
