@@ -462,7 +462,7 @@ class OracleStep:
     confidence: np.ndarray
     flops: float
     baseline_flops: float
-    filled: np.ndarray | None = None  # None until the step is over
+    filled: np.ndarray  # by an end, when the step is over
     spared: int = 0  # steps
     shares: dict[int, list[float]] = field(default_factory=dict)  # of lists by their first position
     error: np.ndarray | None = None  # KL(shadow || run), nats, of what was committed; else NaN
@@ -1095,7 +1095,6 @@ class Run:
         """A text is over once an end stands behind all that is given and nothing before it is masked: what is behind it
         becomes that end, and the steps that were left are spared, all their rows.
         """
-        step.filled = np.zeros(self.n, dtype=bool)
         ends = [i for i in range(self.last_given + 1, self.n) if self.tokens[i] in self.eos_like]
         if not self.plan.stop_at_end or self.finished or not ends or any(i < ends[0] for i in self.masked):
             return
@@ -1158,6 +1157,7 @@ class Run:
             confidence=np.array([confidence[i] if i in computed else math.nan for i in range(self.n)]),
             flops=passes * flops,
             baseline_flops=passes * sum(whole[i] for i in range(self.n) if i not in rests) if running else 0.0,
+            filled=flags(()),
         )
         self.trace.steps.append(step)
         return step

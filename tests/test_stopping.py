@@ -184,7 +184,7 @@ def test_the_text_is_that_of_a_run_to_its_last_step(stories: surelock.LanguageMo
 
 def test_the_command_says_what_was_spared(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--gen-length", "256", "--block-length", "32", "--stop-at-end", "--json"]
-    assert main(["decode", "Tom had a ball.", *flags]) == 0
+    assert main(["decode", "Tom and Lily played all day. Then they went home.", *flags]) == 0
     printed = capsys.readouterr()
     line = json.loads(printed.out.splitlines()[-1])
     assert line["settings"]["settings"]["stop_at_end"] is True
