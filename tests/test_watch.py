@@ -127,6 +127,14 @@ def test_where_nothing_can_be_drawn_lines_count_the_steps(capsys: pytest.Capture
     assert text.startswith(PROMPT), "the text stands below"
 
 
+def test_a_run_that_ends_before_the_other_prints_no_more_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--gen-length", "20", "--watch", "--beside", "everything", "--unmask", "threshold,p=0.01"]
+    assert main(["decode", PROMPT, *flags]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("Lock what has converged: step ") for line in lines) == 2
+    assert sum(line.startswith("Every token: step ") for line in lines) == 10
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -11,7 +11,7 @@ import torch
 import surelock
 from surelock import Decoder, DecodeSettings, Event
 from surelock.__main__ import main
-from surelock.decoding.word_lists import Listed, WordList, settled
+from surelock.decoding.word_lists import Listed, WordList, from_plain_lists, settled
 from surelock.record import record_run
 from surelock.trace.format import check_document
 from surelock.trace.lanes import alone
@@ -53,7 +53,11 @@ def test_a_text_says_its_lists(stories: surelock.LanguageModel) -> None:
         ("A __{red|} ball", True, "must hold 2 to 64 different words"),
         ("A __{} ball", True, "must hold 2 to 64 different words"),
         ("A __{red| red} ball", True, "must hold 2 to 64 different words"),
-        ("A __ ball", [], "blanks must hold an entry for each of the text's 1 blanks, not 0"),
+        ("A __{red|blue ball", True, "must end with a brace, as in __{red|blue}"),
+        ("A __{red|{blue}} ball", True, "must end with a brace, as in __{red|blue}"),
+        ("A __ ball", [], "blanks must have an entry for every blank of the text, 1, not 0"),
+        ("A __ ball", 3, "blanks must be True, False or a list with an entry for every blank, not 3"),
+        ("A __ ball", "red", "blanks must be True, False or a list with an entry for every blank, not 'red'"),
         ("A __ ball", ["red"], "must be a list of texts, not 'red'"),
         ("A __ ball", [["red", 3]], "must be a list of texts, not"),
     ],
@@ -72,9 +76,31 @@ def test_lists_that_no_prompt_can_have_are_refused(stories: surelock.LanguageMod
         Listed([5, mask, 6], [WordList(1, ((7, 8),))], mask)
     with pytest.raises(ValueError, match="at least one word"):
         Listed([5, mask, 6], [WordList(1, ())], mask)
-    wrong = Listed([5, mask, 6], [WordList(1, ((7,), (4096,)))], mask)
-    with pytest.raises(ValueError, match="prompt 0 has a list that holds the mask, or ids that are no tokens"):
-        surelock.decode(stories, [wrong], DecodeSettings(gen_length=0))
+    for words in (((7,), (4096,)), ((7,), (-1,)), ((7,), (mask,)), ((7,), (4096, 8)), ((7,), (10**30, 8))):
+        listed = WordList(1, words)
+        wrong = Listed([5, *[mask] * listed.size, 6], [listed], mask)
+        with pytest.raises(ValueError, match="prompt 1 has a list that holds the mask, or ids that are no tokens"):
+            surelock.decode(stories, [[5, mask], wrong], DecodeSettings(gen_length=0))
+    several = Listed([5, mask, mask], [WordList(1, ((7,), (7, 8)))], mask)
+    with pytest.raises(ValueError, match="prompt 0 has 3 tokens, which with gen_length 5000 is more than the 1024"):
+        settled(stories, several, 5000)
+    with pytest.raises(ValueError, match=r"give what surelock\.settled returns"):
+        surelock.filled(stories, several, [5, 7])
+
+
+@pytest.mark.parametrize(
+    ("plain", "said"),
+    [
+        (5, "lists must be objects"),
+        ([{"at": 1}], "lists must be objects"),
+        ([{"at": 1, "words": [["7"]]}], "lists must be objects"),
+        ([{"at": 0, "words": [[7]]}], "the list at position 0 must stand at 1 masks of its prompt"),
+        ([{"at": 1, "words": [[7], [7, 8]]}], "lists must have words of one number of tokens"),
+    ],
+)
+def test_lists_of_a_trace_or_a_request_that_cannot_be_are_refused(plain: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        from_plain_lists([5, 1, 1], plain, 1)
 
 
 def test_words_of_several_numbers_of_tokens_compete_by_their_mean_log_probability(

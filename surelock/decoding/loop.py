@@ -17,6 +17,7 @@ from surelock.decoding.compute import ComputeRule
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.ends import written
 from surelock.decoding.events import Event
+from surelock.decoding.lengths import check_length
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Engine, Plan, Step
 from surelock.decoding.unmasking import Replay, UnmaskPolicy
@@ -155,14 +156,12 @@ def encode_prompts(
     for b, ids in enumerate(encoded):
         if not ids:
             raise ValueError(f"prompt {b} is empty: give at least one token")
-        if len(ids) + settings.gen_length > config.max_length:
-            more = f"which with gen_length {settings.gen_length} is more than the {config.max_length} positions"
-            raise ValueError(f"prompt {b} has {len(ids)} tokens, {more} of {lm.name}")
+        check_length(lm, b, len(ids), settings.gen_length)
         if not all(0 <= i < config.vocab_size for i in ids):
             raise ValueError(f"prompt {b} holds token ids outside 0 to {config.vocab_size - 1}")
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(encoded):
         raise ValueError(f"seed is given for {len(settings.seed)} sequences, but there are {len(encoded)} prompts")
-    return [settled(lm, ids, settings.gen_length) for ids in encoded]
+    return [settled(lm, ids, settings.gen_length, number=b) for b, ids in enumerate(encoded)]
 
 
 def _ids(lm: LanguageModel, b: int, prompt: Sequence[int]) -> list[int]:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from surelock.decoding.lengths import check_length
 from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Reading, Shares, lent
 from surelock.values import Flags, Floats, Json, Whole, frozen
 
 if TYPE_CHECKING:
     from surelock.config import Shape
     from surelock.decoding.algorithm import Run
-    from surelock.decoding.state import Slots
+    from surelock.decoding.state import Slots, State
     from surelock.model.language_model import LanguageModel
 
 
@@ -40,11 +41,16 @@ class WordList:
     @property
     def size(self) -> int:
         """The number of tokens of the longest word, and of the blank's masks."""
-        return max(map(len, self.words))
+        return max(self.sizes, default=0)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of tokens that its words have, ascending."""
+        return sorted({len(word) for word in self.words})
 
     @property
     def is_settled(self) -> bool:
-        return len({len(word) for word in self.words}) == 1
+        return len(self.sizes) == 1
 
     @property
     def span(self) -> slice:
@@ -63,29 +69,36 @@ class Listed(list[int]):
         super().__init__(ids)
         self.lists = tuple(lists)
         free = 0
-        for each in self.lists:
-            if not each.words or not all(each.words):
-                raise ValueError("a list of words must hold at least one word, and each word a token")
-            if each.start < free or self[each.span] != [mask_id] * each.size:
-                raise ValueError(f"the list at position {each.start} must stand at {each.size} masks of its prompt")
-            free = each.span.stop
+        for word_list in self.lists:
+            start, size = word_list.start, word_list.size
+            if not size or not all(word_list.words):
+                raise ValueError("a list of words must hold at least one word, and every word a token")
+            if start < free or self[word_list.span] != [mask_id] * size:
+                raise ValueError(f"the list at position {start} must stand at {size} masks of its prompt")
+            free = word_list.span.stop
 
 
-def plain_list(each: WordList) -> Json:
+def plain_list(word_list: WordList) -> Json:
     """Return a list as traces hold it."""
-    return {"at": each.start, "words": [list(word) for word in each.words]}
+    return {"at": word_list.start, "words": [list(word) for word in word_list.words]}
 
 
 def from_plain_lists(ids: Sequence[int], plain: Any, mask_id: int) -> list[int]:
-    """Return token ids with the lists of a plain form; None is none. Raises ValueError for any other value."""
+    """Return token ids with the settled lists of a plain form; None is none. Raises ValueError for any other value."""
     if plain is None:
         return list(ids)
     try:
-        words = [tuple(tuple(index(token) for token in word) for word in each["words"]) for each in plain]
-        lists = [WordList(index(each["at"]), known) for each, known in zip(plain, words, strict=True)]
-    except (TypeError, KeyError, ValueError):
+        prompt = Listed(ids, [_from_plain_list(known) for known in plain], mask_id)
+    except (TypeError, KeyError):
         raise ValueError('lists must be objects {"at": position, "words": [[token id, ...], ...]}') from None
-    return Listed(ids, lists, mask_id)
+    if not is_settled(prompt):
+        raise ValueError("lists must have words of one number of tokens")
+    return prompt
+
+
+def _from_plain_list(plain: Any) -> WordList:
+    words = tuple(tuple(index(token) for token in word) for word in plain["words"])
+    return WordList(index(plain["at"]), words)
 
 
 def lists_of(prompt: Sequence[int]) -> tuple[WordList, ...]:
@@ -93,7 +106,15 @@ def lists_of(prompt: Sequence[int]) -> tuple[WordList, ...]:
 
 
 def is_settled(prompt: Sequence[int]) -> bool:
-    return all(each.is_settled for each in lists_of(prompt))
+    return all(word_list.is_settled for word_list in lists_of(prompt))
+
+
+def check_words(shape: Shape, number: int, prompt: Sequence[int]) -> None:
+    """Raise ValueError, which names the prompt by its number, for words that the model does not have."""
+    known = range(shape.network.vocab_size)
+    tokens = {token for word_list in lists_of(prompt) for word in word_list.words for token in word}
+    if shape.mask_id in tokens or any(token not in known for token in tokens):
+        raise ValueError(f"prompt {number} has a list that holds the mask, or ids that are no tokens of the model")
 
 
 def like(prompt: Sequence[int], ids: Iterable[int], mask_id: int) -> list[int]:
@@ -118,24 +139,22 @@ def slot_lists(shape: Shape, prompts: Sequence[Sequence[int]], starts: Whole) ->
 
     Raises ValueError for a list that is not settled, and for words that the model does not have.
     """
-    found = []
+    lists = []
     for b, prompt in enumerate(prompts):
-        for each in lists_of(prompt):
-            if not each.is_settled:
+        check_words(shape, b, prompt)
+        for word_list in lists_of(prompt):
+            if not word_list.is_settled:
                 raise ValueError(f"prompt {b} has a list of words of several numbers of tokens: settle it first")
-            words = np.array(each.words, dtype=np.int64)
-            if words.min() < 0 or words.max() >= shape.network.vocab_size or (words == shape.mask_id).any():
-                raise ValueError(f"prompt {b} has a list that holds the mask, or ids that are no tokens of the model")
-            slots = int(starts[b]) + np.arange(each.start, each.span.stop)
-            found.append(SlotList(b, slots, words))
-    return found
+            slots = int(starts[b]) + np.arange(word_list.start, word_list.span.stop)
+            lists.append(SlotList(b, slots, np.array(word_list.words, dtype=np.int64)))
+    return lists
 
 
 def listed_rows(run: Run, slots: Slots, chosen: Flags) -> Whole:
     """Return the rows whose logits the lists need, [K] int64: candidates in their blanks. slots, chosen: of a plan."""
     if not run.lists or run.policy.scores is None:
         return NO_ROWS
-    inside = np.concatenate([each.slots for each in run.lists])
+    inside = np.concatenate([slot_list.slots for slot_list in run.lists])
     return np.flatnonzero(chosen & np.isin(slots, inside))
 
 
@@ -144,39 +163,41 @@ def put_words(run: Run, plan: Plan, reading: Reading) -> list[Shares]:
 
     Returns the shares of the words of every list that was scored. Raises ValueError for a reading without them.
     """
-    found: list[Shares] = []
+    reported: list[Shares] = []
     if not len(plan.listed):
-        return found
+        return reported
     if reading.listed is None:
         raise ValueError("the reading lacks the log-probabilities of the plan's listed rows")
-    state = run.state
     rows = plan.slots[plan.listed]
     candidates = plan.slots[plan.choice.rows]
     reading.tokens, reading.score = reading.tokens.copy(), reading.score.copy()
-    for each in run.lists:
-        here = np.flatnonzero(np.isin(each.slots, rows))
-        agreeing = np.flatnonzero(_agrees(each, state.tokens, state.masked))
+    for slot_list in run.lists:
+        here = np.flatnonzero(np.isin(slot_list.slots, rows))
+        agreeing = np.flatnonzero(_agrees(slot_list, run.state))
         if not len(here) or not len(agreeing):
             continue
-        slots, words = each.slots[here], each.words[agreeing][:, here]
+        slots = slot_list.slots[here]
+        words = slot_list.words[agreeing][:, here]
         log_p = reading.listed[np.searchsorted(rows, slots)]
         by_token = log_p[np.arange(len(here)), words]  # [words, candidates]
         sums = by_token.sum(axis=1)
         best = int(sums.argmax())
-        at = np.searchsorted(candidates, slots)
-        reading.tokens[at] = words[best]
+        places = np.searchsorted(candidates, slots)
+        reading.tokens[places] = words[best]
         if run.policy.scores == "confidence":
-            reading.score[at] = np.exp(by_token[best])
-        shares = np.zeros(len(each.words))
+            reading.score[places] = np.exp(by_token[best])
+        shares = np.zeros(len(slot_list.words))
         shares[agreeing] = _shares(sums)
-        found.append(Shares(each.sequence, int(run.canvas.position[each.slots[0]]), shares))
-    return found
+        position = int(run.canvas.position[slot_list.slots[0]])
+        reported.append(Shares(slot_list.sequence, position, shares))
+    return reported
 
 
-def _agrees(each: SlotList, tokens: Whole, masked: Flags) -> Flags:
+def _agrees(slot_list: SlotList, state: State) -> Flags:
     """Which words agree with what is written in their blank, [K] bool."""
-    written = ~masked[each.slots]
-    return (each.words[:, written] == tokens[each.slots][written]).all(axis=1)
+    written = ~state.masked[slot_list.slots]
+    tokens = state.tokens[slot_list.slots]
+    return (slot_list.words[:, written] == tokens[written]).all(axis=1)
 
 
 def _shares(sums: Floats) -> Floats:
@@ -193,45 +214,53 @@ def log_softmax(logits: Any) -> Floats:
 # --- before a run -----------------------------------------------------------------------------------------------------
 
 
-def settled(lm: LanguageModel, prompt: Sequence[int], gen_length: int) -> list[int]:
+def settled(lm: LanguageModel, prompt: Sequence[int], gen_length: int, number: int = 0) -> list[int]:
     """Return a prompt in which every list has words of one number of tokens, and its blank as many masks.
 
     gen_length: positions behind the prompt, which are masked, too.
+    number: the prompt's in its batch.
 
     From left to right: one forward pass for each number of tokens gives each word the mean log-probability of its
     tokens at as many masks. The best word says the number, and the other words of this number stay in the list. Lists
     further right have the masks of their longest words meanwhile. Other prompts are returned as they are.
+
+    Raises ValueError for words that the model does not have, and for a canvas that is longer than it can read.
     """
     ids, lists = list(prompt), list(lists_of(prompt))
     if is_settled(prompt):
         return prompt if isinstance(prompt, list) else ids
-    for number, each in enumerate(lists):
-        if each.is_settled:
-            continue
-        size = _best_size(lm, ids, each, gen_length)
-        ids[each.span] = [lm.mask_id] * size
-        less = each.size - size
-        lists[number] = WordList(each.start, tuple(word for word in each.words if len(word) == size))
-        for later in range(number + 1, len(lists)):
-            lists[later] = WordList(lists[later].start - less, lists[later].words)
+    check_words(lm.shape, number, prompt)
+    check_length(lm, number, len(ids), gen_length)
+    less = 0  # masks than before, so far
+    for place, word_list in enumerate(lists):
+        moved = WordList(word_list.start - less, word_list.words)
+        size = moved.size if moved.is_settled else _best_size(lm, ids, moved, gen_length)
+        ids[moved.span] = [lm.mask_id] * size
+        less += moved.size - size
+        lists[place] = WordList(moved.start, tuple(word for word in moved.words if len(word) == size))
     return Listed(ids, lists, lm.mask_id)
 
 
-def _best_size(lm: LanguageModel, ids: list[int], each: WordList, gen_length: int) -> int:
-    best, found = -np.inf, each.size
-    for size in sorted({len(word) for word in each.words}):
+def _best_size(lm: LanguageModel, ids: list[int], word_list: WordList, gen_length: int) -> int:
+    """The number of tokens of the word with the best mean log-probability a token."""
+    best, best_size = -np.inf, word_list.size
+    before, behind = ids[: word_list.start], ids[word_list.span.stop :]
+    for size in word_list.sizes:
         masks = [lm.mask_id] * size
-        canvas = [*ids[: each.start], *masks, *ids[each.span.stop :], *[lm.mask_id] * gen_length]
-        log_p = _log_p(lm, canvas, np.arange(each.start, each.start + size))
-        for word in each.words:
-            if len(word) == size and (mean := float(log_p[np.arange(size), list(word)].mean())) > best:
-                best, found = mean, size
-    return found
+        canvas = [*before, *masks, *behind, *[lm.mask_id] * gen_length]
+        words = np.array([word for word in word_list.words if len(word) == size])
+        places = np.arange(size)
+        log_p = _log_p(lm, canvas, word_list.start + places)
+        mean = float(log_p[places, words].mean(axis=1).max())
+        if mean > best:
+            best, best_size = mean, size
+    return best_size
 
 
 def _log_p(lm: LanguageModel, canvas: list[int], rows: Whole) -> Floats:
     """Log-probabilities [K, V] of rows [K] of a canvas, of which every row is computed."""
-    none, chosen = np.zeros((2, len(canvas)), dtype=bool)
+    none = np.zeros(len(canvas), dtype=bool)
+    chosen = none.copy()
     chosen[rows] = True
     slots = np.arange(len(canvas))
     plan = Plan(

@@ -69,6 +69,29 @@ def _blank(text: str) -> str:
     return rf"(?<![{touching}])_{{2,}}(?![{touching}])"
 
 
+def _lists_of(blanks: Sequence[re.Match[str]], lists: Lists | None) -> list[Sequence[str] | None]:
+    """Return the words of every blank, None for any: those of `lists`, else those that its text says.
+
+    Raises ValueError, one sentence.
+    """
+    if lists is None:
+        lists = [None] * len(blanks)
+    if not isinstance(lists, list | tuple):
+        raise ValueError(f"blanks must be True, False or a list with an entry for every blank, not {shown(lists)}")
+    if len(lists) != len(blanks):
+        raise ValueError(f"blanks must have an entry for every blank of the text, {len(blanks)}, not {len(lists)}")
+    return [_said(blank) if words is None else words for blank, words in zip(blanks, lists, strict=True)]
+
+
+def _said(blank: re.Match[str]) -> list[str] | None:
+    """The words that stand behind a blank in its text."""
+    if blank["list"] is not None:
+        return blank["list"].split("|")
+    if blank["blank"] and blank.string.startswith("{", blank.end()):
+        raise ValueError("prompt has a blank whose list must end with a brace, as in __{red|blue}")
+    return None
+
+
 #: The token ids of the words of a list; the lists of the blanks of a text, None for any word.
 Words = tuple[tuple[int, ...], ...]
 Lists = Sequence[Sequence[str] | None]
@@ -165,21 +188,16 @@ class Encoder:
             pattern = f"(?P<blank>{_blank(text)})(?:{_LIST})?"
             if mask is not None:
                 pattern += f"|{re.escape(mask.content)}"
-            places = list(re.finditer(f"(?P<space> ?)(?:{pattern})", text))
-        if lists is not None and len(lists) != len(places):
-            raise ValueError(f"blanks must hold an entry for each of the text's {len(places)} blanks, not {len(lists)}")
-        for number, found in enumerate(places):
-            own = lists[number] if lists is not None else None
-            if own is None and found["list"] is not None:
-                own = found["list"].split("|")
-            known = () if own is None else self._words(own, found["space"], found.start() > 0)
-            size = max(map(len, known)) if known else len(found["blank"] or "_")
-            parts += [text[at : found.start()], *[mask_id] * size]
+            blanks = list(re.finditer(f"(?P<space> ?)(?:{pattern})", text))
+        for blank, listed in zip(blanks, _lists_of(blanks, lists), strict=True):
+            known = () if listed is None else self._words(listed, blank["space"], blank.start() > 0)
+            size = max(map(len, known)) if known else len(blank["blank"] or "_")
+            parts += [text[at : blank.start()], *[mask_id] * size]
             words += [known, *[()] * (size - 1)]
-            at = found.end()
+            at = blank.end()
         parts.append(text[at:])
         written = "".join(each if isinstance(each, str) else "_" for each in parts)
-        return Rendering(written, parts, words) if places else text
+        return Rendering(written, parts, words) if blanks else text
 
     def _words(self, words: Any, space: str, goes_on: bool) -> Words:
         """The token ids of the words of a list, as they stand in its blank. Raises ValueError, one sentence.
@@ -192,14 +210,14 @@ class Encoder:
         if not 2 <= len(different) == len(words) <= _MOST_WORDS or "" in different:
             how = f"2 to {_MOST_WORDS} different words, as in __{{red|blue}}"
             raise ValueError(f"prompt has a blank whose list must hold {how}, not {shown('|'.join(words))}")
-        found = []
+        known = []
         for word in words:
             with encoding(self.owner, word):
                 ids = self._text(space + word.strip(), self._markup(), goes_on)
             if not ids or not self.ends.isdisjoint(ids):
                 raise ValueError(f"prompt has a blank whose list holds {shown(word)}, which is no text of {self.owner}")
-            found.append(tuple(ids))
-        return tuple(found)
+            known.append(tuple(ids))
+        return tuple(known)
 
     def render(self, turns: Sequence[Fields], **how: Any) -> Rendering:
         """Return a conversation in the chat template, in which what its turns say stays text. Raises ValueError."""

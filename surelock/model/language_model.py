@@ -90,7 +90,8 @@ class LanguageModel:
         """
         encoder = self.encoder
         if blanks is not False:
-            text = encoder.with_blanks(text, self.mask_id, None if blanks is True else blanks)
+            lists = None if blanks is True else blanks
+            text = encoder.with_blanks(text, self.mask_id, lists)
         if chat and not encoder.tokenizer.chat_template:
             raise ValueError(f"{self.name} has no chat template: use chat=False")
         ids = encoder.encode_turn(text) if chat else encoder.encode(text)

@@ -90,17 +90,19 @@ class Watch(AbstractContextManager):
     def follow(self, steps: Iterable[Step], beside: Iterable[Step] = ()) -> Iterator[Step]:
         """Yield the steps of the first lane, and draw those of both as they come."""
         for own, other in zip_longest(steps, beside):
-            if own is not None:
-                self.lanes[0].take(own)
-            if other is not None:
-                self.lanes[1].take(other)
-            self._show()
+            stepped = []
+            for lane, step in zip(self.lanes, (own, other), strict=False):
+                if step is not None:
+                    lane.take(step)
+                    stepped.append(lane)
+            self._show(stepped)
             if own is not None:
                 yield own
 
-    def _show(self) -> None:
+    def _show(self, stepped: Sequence[Lane]) -> None:
+        """Show the lanes, of which some have just made a step."""
         if self._live is None:
-            self._print()
+            self._print(stepped)
             return
         left = self._drawn_at + FRAME_SECONDS - self._clock()
         if left > 0:
@@ -108,15 +110,14 @@ class Watch(AbstractContextManager):
         self._drawn_at = self._clock()
         self._live.update(self._drawing(), refresh=True)
 
-    def _print(self) -> None:
-        """A line of the first lane, ten times in a run."""
-        lane = self.lanes[0]
-        assert lane.step is not None
-        total = lane.steps + int(lane.step.masked.sum())
-        every = max(1, total // PLAIN_LINES)
-        if lane.steps % every == 0 or not lane.step.masked.any():
-            for each in self.lanes:
-                self._console.print(f"{each.name}: {each.counts}", highlight=False, soft_wrap=True)
+    def _print(self, stepped: Sequence[Lane]) -> None:
+        """Print a line of a lane about ten times in its run, and at its end."""
+        for lane in stepped:
+            assert lane.step is not None
+            masks = int(lane.step.masked.sum())
+            every = max(1, (lane.steps + masks) // PLAIN_LINES)
+            if lane.steps % every == 0 or not masks:
+                self._console.print(f"{lane.name}: {lane.counts}", highlight=False, soft_wrap=True)
 
     def _drawing(self) -> RenderableType:
         drawn = [self._lane(lane) for lane in self.lanes]

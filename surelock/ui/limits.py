@@ -3,6 +3,7 @@
 from surelock.values import frozen
 
 MOST_CONNECTIONS = 2000
+MOST_PASSES = 32  # before a run, for blanks from lists; nobody else's step is computed meanwhile
 MOST_SIDE, MOST_CELLS = 2**13, 2**22  # of a trace: by its schema, and by what the page can show
 
 

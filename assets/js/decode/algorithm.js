@@ -18,8 +18,9 @@ export class NonFiniteLogits extends Error {}
 
 const UNDISTURBED = { written: NONE, masked: NONE, locked: NONE, unlocked: NONE, taken_back: NONE };
 
-/** One run of a prompt, token ids, masks among them. shape: {network, mask_id, ends}. decoder: see `readDecoder`. observe: every row is
- * read, and has a KL. top_k: how many likely tokens of each row a step tells; it observes. lists: blanks from lists, {at, words}.
+/** One run of a prompt, token ids, masks among them. shape: {network, mask_id, ends}. decoder: see `readDecoder`.
+ * observe: every row is read, and has a KL. top_k: how many likely tokens of each row a step tells; it observes.
+ * lists: blanks from lists, {at, words}.
  * Throws a RangeError, one sentence, for an event that the run cannot have, and for what its canvas and schedule refuse. */
 export class Run {
   #ends;

@@ -12,7 +12,8 @@ export const TOP_K = 5;
 /** Decodes one prompt, token ids, with each lane of a trace's header ({id, ...} and a decoder's plain form), yielding
  * [{lane, step}, ...] of all that still run. snapshots: by lane, what takes its snapshots; begins: by lane, {snapshots,
  * step}, where its steps begin. The lanes take turns in going first, so that none always finds the warmer
- * machine. lists: of blanks, as `Run` has them. Then come the commit errors of each, [{lane, commits}], see `Shadow`, and [] while they are computed. */
+ * machine. Then come the commit errors of each, [{lane, commits}], see `Shadow`, and [] while they are computed. lists: of
+ * blanks, as `Run` has them. */
 export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begins = {}, lists = [] } = {}) {
   const top_k = Math.min(TOP_K, shape.network.vocab_size);
   const runs = lanes.map((lane) => {

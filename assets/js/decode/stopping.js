@@ -1,5 +1,5 @@
-// Texts that are over (`stop_at_end`), as surelock/decoding/stopping.py ends them: an end stands behind all that is given,
-// and nothing before it is masked.
+// Texts that are over (`stop_at_end`), as surelock/decoding/stopping.py ends them: an end stands behind all that is
+// given, and nothing before it is masked.
 
 import { find } from "./arrays.js";
 

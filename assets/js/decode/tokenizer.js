@@ -1,12 +1,13 @@
 // Text to token ids and back, by Hugging Face's own tokenizer in JavaScript, as `LanguageModel.encode` does.
 
 import { Tokenizer } from "@huggingface/tokenizers";
-import { blankBetween, LIST } from "../trace/blanks.js";
+import { blankBetween, LIST, stripped } from "../trace/blanks.js";
 
 const FALLBACK_BYTE = /^<0x([0-9A-Fa-f]{2})>$/;
 const LONE_HALF = /\p{Surrogate}/u;
 const LETTER = "a";
 const MOST_WORDS = 64; // of a list
+const UNCLOSED = "prompt has a blank whose list must end with a brace, as in __{red|blue}";
 const BEGINNINGS = [LETTER, ".", "0", "x", "-", ")", "q", "7"]; // of texts; one of them merges with no text that follows it
 const EXACT = { skip_special_tokens: false, clean_up_tokenization_spaces: false };
 const SET = /\[(?:\\.|[^\]\\])*\]/g; // in the source of a pattern
@@ -54,7 +55,7 @@ function splitting(step, classes) {
 
 /** The words of a list. Throws a RangeError, as `Encoder.with_blanks` refuses it. */
 function wordsOf(list) {
-  const words = list.split("|").map((word) => word.trim());
+  const words = list.split("|").map(stripped);
   const different = new Set(words);
   if (different.size === words.length && words.length > 1 && words.length <= MOST_WORDS && !different.has(""))
     return words;
@@ -91,8 +92,8 @@ export class TextTokenizer {
     return [...this.#front, ...this.#read(text)];
   }
 
-  /** {ids, lists} of a text with blanks, masks of the id `mask`; lists are those of blanks from lists, see word_lists.js, as
-   * `Encoder.with_blanks` says. Throws a RangeError for half of a character, and for a list that no blank can have. */
+  /** {ids, lists} of a text with blanks, masks of the id `mask`, as `Encoder.with_blanks` says. lists: of blanks from
+   * lists, see word_lists.js. Throws a RangeError for half of a character, and for a list that no blank can have. */
   prompt(text, mask) {
     if (LONE_HALF.test(text)) throw new RangeError("prompt holds half of a character: write it anew.");
     const own = this.#added.find(({ id }) => id === mask)?.content.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
@@ -100,16 +101,17 @@ export class TextTokenizer {
     const pattern = new RegExp(`(?<space> ?)(?:${own ? `${blank}|${own}` : blank})`, "gu");
     const [ids, lists] = [[...this.#front], []];
     let at = 0;
-    for (const found of text.matchAll(pattern)) {
-      const { blank: line = "_", list, space } = found.groups;
-      const goesOn = found.index > 0;
-      const piece = text.slice(at, found.index);
+    for (const { 0: whole, index, groups } of text.matchAll(pattern)) {
+      const { blank: line, list, space } = groups;
+      const goesOn = index > 0;
+      const piece = text.slice(at, index);
       ids.push(...(at ? this.#continued(piece) : this.#read(piece)));
+      at = index + whole.length;
+      if (line && list === undefined && text[at] === "{") throw new RangeError(UNCLOSED);
       const words = list === undefined ? [] : wordsOf(list).map((word) => this.#word(space + word, goesOn));
       if (words.length) lists.push({ at: ids.length, words });
-      const size = Math.max(...(words.length ? words.map(({ length }) => length) : [line.length]));
-      ids.push(...new Array(size).fill(mask));
-      at = found.index + found[0].length;
+      const sizes = words.length ? words.map(({ length }) => length) : [line?.length ?? 1];
+      ids.push(...new Array(Math.max(...sizes)).fill(mask));
     }
     ids.push(...(at ? this.#continued(text.slice(at)) : this.#read(text.slice(at))));
     return { ids, lists };

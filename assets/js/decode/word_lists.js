@@ -27,8 +27,8 @@ export function listedRows({ lists }, slots, chooses) {
   return find(flags(slots.length, (row) => chooses[row] && inside.has(slots[row])));
 }
 
-/** Gives the candidates of blanks from lists the tokens of their best words, and these their scores. Returns what `Shares`
- * of surelock/decoding/step.py says, without a sequence. */
+/** Gives the candidates of blanks from lists the tokens of their best words, and these their scores. Returns what
+ * `Shares` of surelock/decoding/step.py says, without a sequence. */
 export function putWords({ lists, policy, state }, plan, reading) {
   if (!plan.listed.length) return [];
   const width = reading.listed.length / plan.listed.length;

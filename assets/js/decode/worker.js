@@ -132,7 +132,8 @@ class WorkerRun {
     const known = (token) => token === undefined || (Number.isInteger(token) && token >= 0 && token < vocab_size);
     const written = lanes.flatMap((lane) => (lane.events ?? []).map(({ token }) => token));
     if (![...tokens, ...written].every(known)) throw new RangeError(`Its tokens are not those of the model ${model}.`);
-    const runs = lanes.map((lane) => new Run(shape, tokens, readDecoder(lane), { lists })); // refuses what cannot be together
+    // refuses what cannot be together
+    const runs = lanes.map((lane) => new Run(shape, tokens, readDecoder(lane), { lists }));
     const header = {
       model: { name: model, vocab_size, n_layers, d_model, weights: digits },
       prompt,

@@ -19,7 +19,14 @@ const SPACES =
 /** Whether a text has no word, as the server reads it. */
 export const isEmpty = (text) => Array.from(text).every((each) => SPACES.includes(each));
 
-/** Of each blank of a text the number of its tokens; of one from a list as many as it has underscores: its words say more. */
+/** A text without the white space around it, as Python's `str.strip` has it. */
+export function stripped(text) {
+  const characters = Array.from(text);
+  const isWord = (character) => !SPACES.includes(character);
+  return characters.slice(Math.max(0, characters.findIndex(isWord)), characters.findLastIndex(isWord) + 1).join("");
+}
+
+/** Of each blank of a text the number of its underscores, which is that of its tokens unless it has a list. */
 export const blanksOf = (text) => Array.from(text.matchAll(new RegExp(BLANK, "gu")), ([blank]) => blank.length);
 
 const hasLists = (text) => Array.from(text.matchAll(new RegExp(BLANK + LIST, "gu"))).some(({ groups }) => groups.list);
