@@ -30,6 +30,7 @@ from .decoding.unmasking import Remask as Remask
 from .decoding.unmasking import Replay as Replay
 from .decoding.unmasking import Threshold as Threshold
 from .decoding.unmasking import UnmaskPolicy as UnmaskPolicy
+from .decoding.word_lists import settled as settled
 from .errors import CheckpointError as CheckpointError
 from .harness.adapter import adapter as adapter
 from .harness.adapter import custom_generate as custom_generate

@@ -9,6 +9,7 @@ from surelock.decoding.presets import PRESETS, preset_of
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE, DECODER_PARTS, UNMASK
 from surelock.decoding.spelling import check_owners, kinds_of
+from surelock.decoding.word_lists import settled
 from surelock.engines.flags import add_model_flags
 from surelock.files import write_text
 from surelock.loading import load_by
@@ -40,7 +41,7 @@ def record_run(
 
     Raises what `race` raises.
     """
-    tokens = lm.encode(prompt, blanks=True)
+    tokens = settled(lm, lm.encode(prompt, blanks=True), lanes[0].decoder.settings.gen_length)
     recorder = Recorder(make_header(lm, prompt, tokens, lanes, name=name), lm.tokenizer)
     for items in race(lm, tokens, lanes, shadow=Shadow):
         recorder.take(items)

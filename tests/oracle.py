@@ -434,6 +434,8 @@ class Plan:
     suppress_eos: bool = False
     suppress_eos_confidence: bool = False
     no_repeat_ngram_size: int = 0
+    stop_at_end: bool = False
+    lists: Sequence[tuple[int, Sequence[Sequence[int]]]] = ()  # of blanks: the first position, and the words
     rule: Rule = field(default_factory=Rule)
     policy: Any = field(default_factory=LowConfidence)
     by_span: bool = False  # tokens are drawn as on a GPU
@@ -460,6 +462,9 @@ class OracleStep:
     confidence: np.ndarray
     flops: float
     baseline_flops: float
+    filled: np.ndarray  # by an end, when the step is over
+    spared: int = 0  # steps
+    shares: dict[int, list[float]] = field(default_factory=dict)  # of lists by their first position
     error: np.ndarray | None = None  # KL(shadow || run), nats, of what was committed; else NaN
     changed: np.ndarray | None = None  # 1.0 where the likeliest token is another one in the shadow, NaN if near a tie
     regret: np.ndarray | None = None  # of each commit, by rank: the best scores in the shadow less those of the commits
@@ -884,6 +889,8 @@ class Run:
         eligible = sorted((self.masked if finishes else self.may_be_committed()) & computed)
         uniforms, gumbel = self.noise(t)
         tokens = {i: self.candidate(i, logits[i], gumbel.get(i)) for i in eligible}
+        for start, words in plan.lists:
+            tokens.update(self.best_word(start, words, set(eligible), log_p))
         scores = {i: self.score(log_p[i], tokens[i], uniforms.get(i)) for i in eligible}
         late = {i for i in eligible if plan.suppress_eos_confidence and tokens[i] in self.eos_like}
         self.meet("ends of a text are late", 0 < len(late) < len(eligible))
@@ -894,6 +901,30 @@ class Run:
             taken = self.taken([i for i in ranking if i in self.may_be_committed()], scores, late)
         self.drawn_at.update({i: scores[i] for i in taken})
         return {i: tokens[i] for i in taken}
+
+    def best_word(
+        self, start: int, words: Sequence[Sequence[int]], eligible: set[int], log_p: Tensor
+    ) -> dict[int, int]:
+        """Of the words of a list that can still stand in its blank the one whose tokens are the likeliest together, at
+        the positions that may be committed.
+        """
+        span = [start + k for k in range(len(words[0]))]
+        here, sums = [i for i in span if i in eligible], {}
+        for number, word in enumerate(words):
+            letters = dict(zip(span, word, strict=True))
+            if all(i in self.masked or self.tokens[i] == letters[i] for i in span):
+                sums[number] = math.fsum(float(log_p[i][letters[i]]) for i in here)
+        self.meet("a list without a word that fits", bool(here) and not sums)
+        if not here or not sums:
+            return {}
+        weights = [math.exp(sums[number]) if number in sums else 0.0 for number in range(len(words))]
+        self.found_shares[start] = [weight / sum(weights) for weight in weights]
+        order = sorted(sums, key=lambda number: (-sums[number], number))
+        if len(order) > 1:
+            self.compare("word", sums[order[0]], sums[order[1]])
+            self.meet("words of a list compete")
+        self.meet("a word of a list is begun", any(i not in self.masked for i in span))
+        return {i: words[order[0]][i - start] for i in here}
 
     def is_sure(self, t: int, eligible: list[int], logits: Tensor) -> bool:
         """Prophet, after step t + 1 of T: the mean gap of the two largest logits of what decides."""
@@ -1023,6 +1054,7 @@ class Run:
             self.visible[i] += 1
         kl = {i: kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf for i in computed}  # line 19
         self.count_still(kl)
+        self.found_shares: dict[int, list[float]] = {}
         commits = self.update_mask(t, logits, log_p, computed)  # line 16
         whole = len(computed) == self.n - len(rests)
         shadow = log_p if whole and not rests else self.shadow()
@@ -1054,8 +1086,39 @@ class Run:
             confidence,
         )  # fmt: skip
         step.error, step.changed, step.regret = damage["error"], damage["changed"], regret
+        step.shares = self.found_shares
         self.advance()
+        self.end(step)
         return step
+
+    def end(self, step: OracleStep) -> None:
+        """A text is over once an end stands behind all that is given and nothing before it is masked: what is behind it
+        becomes that end, and the steps that were left are spared, all their rows.
+        """
+        ends = [i for i in range(self.last_given + 1, self.n) if self.tokens[i] in self.eos_like]
+        if not self.plan.stop_at_end or self.finished or not ends or any(i < ends[0] for i in self.masked):
+            return
+        if isinstance(self.plan.policy, Remask) and ends[0] >= self.block_start():
+            self.meet("an end may be taken back")
+            return
+        passes, size = 2 if self.plan.cfg_scale > 0 else 1, self.network.block_size
+        for block in range(self.block, self.blocks):
+            left = self.steps_of[block] - (self.step_in_block if block == self.block else 0)
+            if isinstance(self.plan.policy, EARLY):
+                left = 1 if block == self.block else 0
+            begin = self.spans[block].start
+            rows = [i for i in range(self.n) if size is None or i // size == begin // size]
+            step.spared += left
+            step.baseline_flops += (
+                left * passes * sum(row_flops(self.network, self.network.sees(i, self.n)) for i in rows)
+            )
+        for i in self.masked:
+            self.tokens[i], step.filled[i] = self.tokens[ends[0]], True
+        self.masked = set()
+        self.block = self.blocks
+        step.tokens, step.masked = np.array(self.tokens), np.zeros(self.n, dtype=bool)
+        self.meet("stopped at its end")
+        self.meet("filled behind an end", bool(step.filled.any()))
 
     def advance(self) -> None:
         self.step_in_block += 1
@@ -1094,6 +1157,7 @@ class Run:
             confidence=np.array([confidence[i] if i in computed else math.nan for i in range(self.n)]),
             flops=passes * flops,
             baseline_flops=passes * sum(whole[i] for i in range(self.n) if i not in rests) if running else 0.0,
+            filled=flags(()),
         )
         self.trace.steps.append(step)
         return step

@@ -70,6 +70,29 @@ def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None
             limits.check_size("trace", *size)
 
 
+def test_the_endpoint_fills_a_blank_from_a_list(endpoint: Endpoint) -> None:
+    *steps, last = endpoint("Tom had a __{red|blue|light green} ball.", gen_length=0)
+    assert last["texts"][0] in [f"Tom had a {word} ball." for word in ("red", "blue", "light green")]
+    assert last["steps"] == len(steps) and last["spared"] == 0
+    with pytest.raises(ValueError, match="prompt has a blank whose list must hold 2 to 64 different words"):
+        endpoint("Tom had a __{red} ball.", gen_length=0)
+    many = "He saw a __{dog|big red dog} and a __{dog|red dog} there. " * 9
+    with pytest.raises(ValueError, match="36 numbers of tokens in all, and 32 is the most: leave out a few words"):
+        endpoint(many, gen_length=0)
+
+
+def test_the_endpoint_stops_at_the_end_and_says_what_that_spared(endpoint: Endpoint) -> None:
+    prompt, length = "Tom and Lily played all day. Then they went home.", {"gen_length": 128, "block_length": 32}
+    *steps, last = endpoint(prompt, **length, stop_at_end=True)
+    *every, whole = endpoint(prompt, **length)
+    assert last["texts"] == whole["texts"]
+    assert last["steps"] == len(steps) < len(every) == 128
+    assert last["spared"] == 128 - len(steps) and whole["spared"] == 0
+    assert last["flops_ratio"] < 0.5 and last["active_ratio"] < 0.5
+    with pytest.raises(ValueError, match="stop_at_end must be"):
+        endpoint(prompt, **length, stop_at_end="maybe")
+
+
 def test_the_endpoint_decodes_as_the_library(stories: surelock.LanguageModel, endpoint: Endpoint) -> None:
     rule = {"epsilon": 0.01, "percentile": 50.0, "visible_steps": 0}
     shared: dict[str, Any] = {

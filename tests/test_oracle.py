@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 import surelock
+from surelock.decoding.word_lists import Listed, WordList
 from surelock.engines import posterior
 
 MASK, EOS = 1, 0
@@ -143,6 +144,7 @@ class Case:
     unmask: Named | None = None
     wishes: list[Wish] = field(default_factory=list)
     observe: bool = False
+    lists: list[list[tuple[int, list[list[int]]]]] = field(default_factory=list)  # of each prompt; none for none
 
     @property
     def rules(self) -> list[list[Named]]:
@@ -229,9 +231,19 @@ def run_library(model: Model, case: Case, events: list[Wish] = (), into: list[An
     both = {"compute": rule, "unmask": case.unmask and make(surelock, *case.unmask)}
     chosen = surelock.DecodeSettings(**case.settings)
     told = {"events": asked, "observe": case.observe, "top_k": 0, "keep_logits": True}
-    for step in surelock.decode(model.lm, case.prompts, chosen, **both, **told):
+    for step in surelock.decode(model.lm, prompts_of(case), chosen, **both, **told):
         steps.append(step)
     return steps
+
+
+def prompts_of(case: Case) -> list[list[int]]:
+    """With the lists of their blanks."""
+    if not case.lists:
+        return case.prompts
+    return [
+        Listed(prompt, [WordList(start, tuple(map(tuple, words))) for start, words in lists], MASK)
+        for prompt, lists in zip(case.prompts, case.lists, strict=True)
+    ]
 
 
 def start_oracle(model: Model, case: Case) -> list[oracle.Run]:
@@ -243,7 +255,8 @@ def start_oracle(model: Model, case: Case) -> list[oracle.Run]:
         policy = oracle.Replay(arguments["replay"][b]) if name == "Replay" else make(oracle, name, arguments)
         own = {"seed": seed[b] if isinstance(seed, list) else seed + b, "rule": rule, "policy": policy}
         own["by_span"] = "cpu" not in posterior._BY_TOKEN
-        plan = oracle.Plan(**values, **own)
+        lists = case.lists[b] if case.lists else []
+        plan = oracle.Plan(**values, **own, lists=lists)
         runs.append(oracle.Run(model.network, prompt, plan, MASK, *(*model.lm.ends, None)[:2]))
     return runs
 
@@ -342,6 +355,15 @@ def assert_equal(steps: list[Any], told: Told, observed: bool) -> None:
 def assert_step_equal(step: Any, b: int, expected: oracle.OracleStep, observed: bool) -> None:
     where, n = f"sequence {b}, step {expected.index}", len(expected.tokens)
     assert step.index == expected.index
+    filled, spared = np.zeros_like(step.masked), 0
+    if step.ended is not None:
+        filled, spared = step.ended.filled, step.ended.steps[b].item()
+    np.testing.assert_array_equal(filled[b, -n:], expected.filled, f"filled, {where}")
+    assert spared == expected.spared, where
+    shares = {each.position: each.shares.tolist() for each in step.shares if each.sequence == b}
+    assert shares.keys() == expected.shares.keys(), where
+    for start, found in shares.items():
+        assert found == pytest.approx(expected.shares[start], abs=TOLERANCE), where
     for name in FLAGS:
         flags = getattr(step, name)[b]
         np.testing.assert_array_equal(flags[-n:], getattr(expected, name), f"{name}, {where}")
@@ -503,6 +525,21 @@ def random_replay(rng: np.random.Generator, case: Case, b: int, vocab: int, full
     return list(zip(at, (rng.permutation(masks) - masks[0]).tolist(), tokens, strict=True))
 
 
+def random_lists(rng: np.random.Generator, prompt: list[int], vocab: int) -> list[tuple[int, list[list[int]]]]:
+    """Words for most of the blanks of a prompt, or for a part of one: many begin or end alike."""
+    found, at = [], 0
+    while at < len(prompt):
+        size = next((n for n in range(len(prompt) - at) if prompt[at + n] != MASK), len(prompt) - at)
+        if size and rng.random() < 0.8:
+            length = rng.integers(1, min(size, 4) + 1).item()
+            few = rng.integers(2, vocab, 3)
+            words = [few[rng.integers(0, 3, length)].tolist() for _ in range(rng.integers(1, 5))]
+            found.append((at, words))
+            size = length
+        at += max(1, size)
+    return found
+
+
 def masks_of(prompt: list[int], values: dict[str, Any]) -> list[int]:
     """The masked positions of a canvas."""
     return [i for i, token in enumerate([*prompt, *[MASK] * values["gen_length"]]) if token == MASK]
@@ -574,6 +611,7 @@ def cases(
         "suppress_eos": draw(st.booleans()),
         "suppress_eos_confidence": draw(st.booleans()),
         "no_repeat_ngram_size": draw(st.sampled_from([0, 2, 0, 1, 0, 3])),
+        "stop_at_end": draw(st.sampled_from([False, True, False])),
         "seed": draw(st.sampled_from([rng.integers(2**32).item(), rng.integers(2**32, size=len(lengths)).tolist()])),
     }
     prompts = [[EOS if rng.random() < 0.1 else rng.integers(2, vocab).item() for _ in range(n)] for n in lengths]
@@ -585,6 +623,8 @@ def cases(
     if vocab - 3 < max(map(len, prompts)) + values["gen_length"]:  # so few words must come again
         values["no_repeat_ngram_size"] = 0
     case = Case(model, prompts, values, draw(computes(pair)), observe=draw(st.booleans()))
+    if canvases and ordered and draw(st.booleans()):
+        case.lists = [random_lists(rng, prompt, vocab) for prompt in prompts]
     steps = values["steps"] or max(len(masks_of(prompt, values)) for prompt in prompts)
     wish = wishes(steps, len(lengths), vocab)
     case.wishes = [draw(wish) for _ in range(draw(st.sampled_from([3, 2, 1, 0])))]
@@ -600,6 +640,8 @@ def cases(
     full = any(name in ("SelectRule", "BudgetRule") for named in case.rules for name, _ in named)
     replays = [random_replay(rng, case, b, vocab, full) for b in range(len(lengths))]
     case.unmask = draw(unmasks(replays, POLICIES if ordered else ("Random", "Replay")))
+    if case.unmask[0] == "Replay":  # it writes every token
+        values["stop_at_end"] = False
     if case.unmask[0] == "Remask":  # it has twice the steps
         case.wishes = [replace(wish, step=2 * wish.step) for wish in case.wishes]
     return case
@@ -611,7 +653,7 @@ MET = (  # of the oracle's own account of a run
     "lock: prompt", "lock: generated", "unlock: prompt", "unlock: generated", "write: masked", "write: unmasked",
     "write: locked", "mask: before the block", "mask: in the block", "mask: locked", "later masks rest",
     "finished blocks rest", "a locked row settles", "a locked one stays", "finished early",
-    "rows wait behind a sure commit",
+    "rows wait behind a sure commit", "stopped at its end", "filled behind an end", "an end may be taken back",
 )  # fmt: skip
 
 
@@ -622,7 +664,9 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told, canvases: bool
     ways = {"": True, " and guidance": case.settings["cfg_scale"] > 0, " and events": bool(told.events)}
     ways |= {" and a temperature": case.settings["temperature"] > 0}
     late, ends = "ends of a text are late" in met, "no end before given words"
+    of_lists = ("words of a list compete", "a word of a list is begun", "a list without a word that fits")
     canvas_met = {ends: ends in met, "sequences ended apart": len(set(told.steps)) > 1}
+    canvas_met |= {name: name in met for name in of_lists}
     tally.met.update(
         {
             "rows locked": any(step.newly_locked.any() for step in steps),

@@ -68,7 +68,7 @@ REFUSED: list[tuple[type, str, list[Any]]] = [
       for name in ("temperature", "cfg_scale")),
     (DecodeSettings, "seed", [-1, 0.5, "7", None, True, [1, -1], [0, "1"], (), [[1]]]),
     (DecodeSettings, "no_repeat_ngram_size", [-1, 2.5, "3", None, True]),
-    *((DecodeSettings, name, ["no", None]) for name in ("suppress_eos", "suppress_eos_confidence")),
+    *((DecodeSettings, name, ["no", None]) for name in ("suppress_eos", "suppress_eos_confidence", "stop_at_end")),
     (LockRule, "epsilon", ["0", None, NAN, True, [0.1]]),
     (LockRule, "percentile", [-1, 100.1, INF, NAN, "20", True]),
     (LockRule, "visible_steps", [-1, *NOT_WHOLE]),

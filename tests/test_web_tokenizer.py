@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, processors
 from transformers import PreTrainedTokenizerFast
 
 from surelock.browser_parts import check_tokenizer
+from surelock.decoding.word_lists import lists_of, plain_list
 from surelock.places import ASSETS
 from surelock.trace.pieces import Pieces
 from surelock.ui.request import one_token
@@ -28,6 +29,9 @@ TEXTS = (
     "漢字かな交じり 🙂👩‍👩‍👧 é \u00a0\u200b\ufeff",
     "a __ b, ___<|mask|>. __init__ a__b \\__ é__ __é “__”\n__\n  ____",
     "__",
+    "Tom had a __{red|blue|light green} ball, __ and ___{ A|b }s.",
+    "__{one|Two words}, {a|b} __ {c|d}",
+    "a __{\x85red\x1c|\ufeffblue |light green}",
     "<|mask|> spelt, and <|endoftext|>, is text",
     "I'll we've he'd o'clock DON'T can't",
     "x" * 300,
@@ -49,10 +53,29 @@ def test_texts_and_pieces_are_those_of_python(stories: Any) -> None:
     found = json.loads(node("tests/js/tokens.js", ASSETS / "stories", given=given))
     for text, ids in zip(texts, found["ids"], strict=True):
         assert ids == stories.encode(text), text
-    for text, ids in zip(texts, found["blanks"], strict=True):
-        assert ids == stories.encode(text, blanks=True), text
+    for text, ids, lists in zip(texts, found["blanks"], found["lists"], strict=True):
+        prompt = stories.encode(text, blanks=True)
+        assert ids == prompt, text
+        assert lists == [plain_list(each) for each in lists_of(prompt)], text
     expected = Pieces(stories.tokenizer).look_up(range(size))
     assert {key: found["pieces"][key] for key in expected} == expected
+
+
+def test_lists_that_no_blank_can_have_are_refused_as_in_python(stories: Any) -> None:
+    refused = [
+        "a __{b}",
+        "a __{b|}",
+        "a __{b| b}",
+        "a __{b|c",
+        "a __{b|{c}}",
+        f"a __{{{'|'.join(map(str, range(65)))}}}",
+    ]
+    given = json.dumps({"texts": [], "refused": refused, "size": 0, "classes": shipped()})
+    sentences = json.loads(node("tests/js/tokens.js", ASSETS / "stories", given=given))["sentences"]
+    for text, sentence in zip(refused, sentences, strict=True):
+        with pytest.raises(ValueError) as error:
+            stories.encode(text, blanks=True)
+        assert sentence[:100] == str(error.value)[:100]  # behind it Python shortens the list
 
 
 SPACED = ("tom __, ran. he __ to the cat", "__ and tom", "he [MASK]ly  ran ___!", "x __-__ y", " a  b", "", "__")

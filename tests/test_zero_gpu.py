@@ -52,6 +52,15 @@ def job(length: int = 8, lanes: int = 1, **more: Any) -> Job:
     return Job("stories", "Tom", [300, 301, 302], lanes)
 
 
+def test_words_of_several_numbers_of_tokens_are_refused(use: Use, stories: surelock.LanguageModel) -> None:
+    """The process that reads a request has no device."""
+    models = use(Spaces())
+    one, several = (stories.encode(f"A __{{{words}}}", blanks=True) for words in ("red|big", "red|light green"))
+    assert shared_race.settled_job(models, replace(job(), tokens=one)).tokens == one
+    with pytest.raises(ValueError, match="on this server the words of a blank's list must have one number of tokens"):
+        shared_race.settled_job(models, replace(job(), tokens=several))
+
+
 def raced(models: Models, asked: Job, *tokens: str) -> list[dict[str, Any]]:
     """All messages of a run on the page; with tokens those of runs that begin at once, one for each."""
     lm, runner = models.get("stories"), shared_race.make_runner(models)

@@ -23,6 +23,7 @@ from test_oracle import (
     library_rule,
     make,
     masks_of,
+    prompts_of,
 )
 
 import surelock
@@ -30,7 +31,7 @@ from surelock.config import NetworkConfig, Shape
 from surelock.decoding.algorithm import Run
 from surelock.decoding.decoder import Decoder, plain_event
 from surelock.decoding.noise import Draws
-from surelock.decoding.step import Plan, Reading, Step
+from surelock.decoding.step import Ended, Plan, Reading, Shares, Step
 
 # Browsers decode one prompt at a time, and no block-causal network, whose rows alone rest.
 STEP = [each.name for each in fields(Step) if each.name not in ("commit_logits", "resting")]
@@ -49,6 +50,11 @@ def packed(value: Any) -> Any:
         }
         keys = [[str(part) for part in key] for key in value.keys]  # a seed may be more than JavaScript's numbers hold
         return packed_fields(value) | {"keys": keys} | {name: packed(each) for name, each in numbers.items()}
+    if isinstance(value, Ended):
+        return {"filled": packed(value.filled), "steps": value.steps.item()}
+    if isinstance(value, list) and any(isinstance(each, Shares) for each in value):
+        # rounded: the exponential functions of two languages differ in their last bits
+        return [{"position": each.position, "shares": packed(np.round(each.shares, 9))} for each in value]
     return {name: packed(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
@@ -78,8 +84,12 @@ def alone(case: Case) -> list[Case]:
     seeds = seed if isinstance(seed, list) else [seed + b for b in range(len(case.prompts))]
     unmask = None if case.unmask and case.unmask[0] == "Replay" else case.unmask
     wishes = [[replace(wish, sequence=0) for wish in case.wishes if wish.sequence == b] for b in range(len(seeds))]
-    parts = zip(case.prompts, seeds, wishes, strict=True)
-    chosen = [{"prompts": [prompt], "settings": case.settings | {"seed": s}, "wishes": own} for prompt, s, own in parts]
+    lists = [[own] for own in case.lists] or [[] for _ in seeds]
+    parts = zip(case.prompts, seeds, wishes, lists, strict=True)
+    chosen = [
+        {"prompts": [prompt], "settings": case.settings | {"seed": s}, "wishes": own, "lists": words}
+        for prompt, s, own, words in parts
+    ]
     return [replace(case, unmask=unmask, **each) for each in chosen]
 
 
@@ -129,6 +139,8 @@ def reading_of(plan: Plan, seed: int, vocab: int) -> Reading:
         reading.score = -3 * reading.score
     if rng.random() < 0.3:
         reading.measures = {name: np.round(values, 1) for name, values in reading.measures.items()}
+    if len(plan.listed):
+        reading.listed = np.round(-3 * rng.random((len(plan.listed), vocab)), rng.integers(1, 9))
     return reading
 
 
@@ -137,7 +149,7 @@ def events_of(case: Case, seed: int) -> list[surelock.Event]:
     shape, events = shape_of(case), []
     for wish in sorted(case.wishes, key=lambda wish: wish.step):
         try:
-            run = Run(shape, case.prompts, decoder_of(case, [event for event in events if event.step < wish.step]))
+            run = Run(shape, prompts_of(case), decoder_of(case, [event for event in events if event.step < wish.step]))
             while (plan := run.plan()) is not None and plan.step < wish.step:
                 run.take(reading_of(plan, seed, shape.network.vocab_size))
         except ValueError:
@@ -189,6 +201,7 @@ def vector(case: Case, seed: int) -> dict[str, Any]:
     told: dict[str, Any] = {
         "shape": asdict(shape),
         "prompt": case.prompts[0],
+        "lists": [{"at": start, "words": words} for start, words in (case.lists[0] if case.lists else [])],
         "decoder": plain,
         "observe": case.observe,
         "top_k": top_k,
@@ -196,7 +209,7 @@ def vector(case: Case, seed: int) -> dict[str, Any]:
         "refused": None,
     }
     try:
-        run = Run(shape, case.prompts, decoder, observe=case.observe, top_k=top_k)
+        run = Run(shape, prompts_of(case), decoder, observe=case.observe, top_k=top_k)
         while (plan := run.plan()) is not None:
             plain_plan, reading = packed_plan(plan), reading_of(plan, seed, shape.network.vocab_size)
             step = packed_fields(run.take(reading), *STEP)

@@ -10,12 +10,14 @@
 `LockRule`'s. A run uses no network, device or clock.
 
 What is not of the paper is called by name, and lies elsewhere: events and what a policy takes back (`interventions`),
-banned tokens (`bans`), block-causal networks (`block_causal`), blocks, blanks and early ends (`state`).
+banned tokens (`bans`), block-causal networks (`block_causal`), texts that are over (`stopping`), blanks from
+lists (`word_lists`), blocks, blanks and early ends (`state`).
 """
 
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +33,9 @@ from surelock.decoding.interventions import NOTHING, intervene
 from surelock.decoding.noise import draws
 from surelock.decoding.state import NONE, Canvas, Flags, Schedule, Slots, State
 from surelock.decoding.step import NO_PAIRS, Choice, Layout, Plan, Reading, Step, report
+from surelock.decoding.stopping import stop
 from surelock.decoding.unmasking import Candidates, UnmaskPolicy
+from surelock.decoding.word_lists import listed_rows, put_words, slot_lists
 
 if TYPE_CHECKING:
     from surelock.decoding.compute import ComputeRule
@@ -45,7 +49,8 @@ class NonFiniteLogits(ArithmeticError):
 class Run:
     """One run of a batch.
 
-    prompts: [B] lists of token ids, already checked. Masks in them are written like those behind them.
+    prompts: [B] lists of token ids, already checked. Masks in them are written like those behind them; a `Listed` one
+    has blanks from lists, which are settled.
     decoder: settings, compute rule, unmask policy and events.
     top_k: report this many most likely tokens of each computed row. Above 0 it implies `observe`.
 
@@ -65,6 +70,7 @@ class Run:
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
         self.schedule = Schedule(self.canvas, settings, policy.early, policy.quotas, network.block_size)
         self.state = State(self.canvas, self.schedule)
+        self.lists = slot_lists(shape, prompts, self.canvas.starts)
         self.blocks = None if network.block_size is None else BlockCausal(self.state, network.block_size)
         steps = int(self.schedule.steps.max())
         events = decoder.events
@@ -80,7 +86,8 @@ class Run:
         self.row_flops = self.layout.passes * row_flops(*rows)  # [total] float64, of each row
         self.probe_flops = self.layout.passes * row_flops(*rows, probed=True)
         self.interventions = NOTHING
-        self._intervenes = bool(events) or type(policy).takes_back is not UnmaskPolicy.takes_back
+        self.takes_back = type(policy).takes_back is not UnmaskPolicy.takes_back
+        self._intervenes = bool(events) or self.takes_back
         self._next = 0
         self._plan: Plan | None = None
 
@@ -124,6 +131,7 @@ class Run:
             slots = np.union1d(slots, np.concatenate((uncached, due)))
         tokens = canvas.tokens[slots]  # line 7: X_t. A locked row needs none: its keys and values are cached
         watches, compares = self._watched(slots)
+        choice = self._choice(slots)
         forgotten = np.concatenate((NONE, *self.forgotten))
         self.forgotten.clear()
         self._plan = Plan(  # line 8: compute these rows
@@ -135,12 +143,13 @@ class Run:
             probed=state.locked[slots] & ~state.settles[slots],
             watches=watches,
             compares=compares,
-            choice=self._choice(slots),
+            choice=choice,
             blind=np.where(canvas.is_prompt[slots], canvas.mask_id, tokens) if settings.cfg_scale > 0 else None,
             observe=self.observe,
             forgotten=forgotten,
             cfg_scale=settings.cfg_scale,
             top_k=self.top_k,
+            listed=listed_rows(self, slots, choice.rows),
         )
         return self._plan
 
@@ -189,6 +198,7 @@ class Run:
             raise NonFiniteLogits(f"the network put out NaN or infinite logits in step {state.step}")
         seen = plan.slots[~(plan.probed | state.masked[plan.slots])]
         state.visible[seen] += 1
+        shares = put_words(self, plan, reading)
         unmasked = self._update_mask(plan, reading)  # line 16: M_t, from the posteriors alone
         computed = ~plan.probed
         active = plan.slots[computed]  # line 17
@@ -202,10 +212,11 @@ class Run:
         if len(changes.unlocked):  # the paper's appendix
             state.unlock(changes.unlocked)
             self.forgotten.append(changes.unlocked)
-        step = report(self, plan, reading, unmasked, changes._replace(locked=locked))
+        ended = stop(self) if self.settings.stop_at_end else None
+        step = report(self, plan, reading, unmasked, changes._replace(locked=locked), ended)
         self._plan = None
         self._next += 1
-        return step
+        return replace(step, shares=shares) if shares else step
 
     def _update_mask(self, plan: Plan, reading: Reading) -> Slots:
         """UpdateMASK: commit the tokens that the policy takes, and advance every schedule. Returns their slots."""

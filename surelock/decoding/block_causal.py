@@ -25,7 +25,7 @@ class BlockCausal:
         canvas = self._state.canvas
         for slot in slots.tolist():
             part = canvas.parts[canvas.sequence[slot]]
-            self._exact[self._block_of(slot).start : part.stop] = False
+            self._exact[self.block_of(slot).start : part.stop] = False
 
     def begin_step(self) -> None:
         """Find the rows that rest and those that settle in the next step, which makes them exact."""
@@ -35,12 +35,13 @@ class BlockCausal:
         for b in np.flatnonzero(schedule.running).tolist():
             part = canvas.parts[b]
             masked = np.flatnonzero(canvas.masked[part])
-            finished = self._block_of(part.start + int(masked[0])).start if len(masked) else part.stop
-            state.rests[finished : self._block_of(int(schedule.starts[b])).stop] = False
+            finished = self.block_of(part.start + int(masked[0])).start if len(masked) else part.stop
+            state.rests[finished : self.block_of(int(schedule.starts[b])).stop] = False
             state.settles[part.start : finished] = ~self._exact[part.start : finished]
             self._exact[part.start : finished] = True
 
-    def _block_of(self, slot: int) -> slice:
+    def block_of(self, slot: int) -> slice:
+        """The slots of the network's block in which a slot lies."""
         part = self._state.canvas.parts[self._state.canvas.sequence[slot]]
         begin = part.start + (slot - part.start) // self._size * self._size
         return slice(begin, min(begin + self._size, part.stop))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
+from surelock.decoding.word_lists import is_settled
+
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
 
@@ -55,8 +57,10 @@ def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> l
 
     prompt, tokens: see `written`, of which these texts are parts.
 
-    Raises ValueError for tokens that do not hold what the prompt gives.
+    Raises ValueError for tokens that do not hold what the prompt gives, and for a prompt that is not settled.
     """
+    if not is_settled(prompt):
+        raise ValueError("prompt has lists of words of several numbers of tokens: give what surelock.settled returns")
     canvas = [*prompt, *[lm.mask_id] * (len(tokens) - len(prompt))]
     if len(canvas) > len(tokens) or any(a not in (b, lm.mask_id) for a, b in zip(canvas, tokens, strict=True)):
         raise ValueError("tokens must be all that came of this prompt, from its first token on and without pads")

@@ -17,9 +17,11 @@ from surelock.decoding.arguments import decoder_of
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.ends import written
 from surelock.decoding.events import Event
+from surelock.decoding.lengths import check_length
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Engine, Plan, Step
 from surelock.decoding.unmasking import Replay, UnmaskPolicy
+from surelock.decoding.word_lists import like, log_softmax, settled
 from surelock.errors import shown
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def decode(
 
     lm: the model, from `surelock.load`.
     prompts: a text, or texts or lists of token ids, in which `lm.mask_id` may stand anywhere: what is masked is
-    written.
+    written. Blanks from lists, which `lm.encode` reads, are settled first, see `surelock.settled`.
     settings: lengths, steps, temperature, seed.
     compute: which rows a step computes. `Everything()` is LLaDA's sampler.
     unmask: which masked positions a step commits.
@@ -73,6 +75,8 @@ def decode(
     encoded = encode_prompts(lm, prompts, decoder.settings, blanks)
     run = Run(lm.shape, encoded, decoder, observe=observe, top_k=top_k)
     if isinstance(decoder.unmask, Replay):
+        if decoder.settings.stop_at_end:
+            raise ValueError("stop_at_end must be False under the policy 'replay', whose tokens are given to the last")
         decoder.unmask.check_against(run.canvas, run.schedule.steps.tolist(), vocab_size)
     return Steps(run, lm.engine, keep_logits)
 
@@ -112,6 +116,8 @@ class Steps(Iterator[Step]):
             planned = time.perf_counter() - begun
             reading = self._engine.read(memory, plan)
             begun = time.perf_counter()
+            if len(plan.listed):
+                reading.listed = log_softmax(self._engine.logits(memory, plan.listed))
             taken = self.run.take(reading)
             seconds = planned + reading.seconds + time.perf_counter() - begun
             logits = self._engine.logits(memory, _committed(self.run, plan, taken)) if self._keep_logits else None
@@ -145,25 +151,23 @@ def encode_prompts(
         raise ValueError("prompts must be a text, or a list of at least one text or one list of token ids")
     encoded = []
     for b, prompt in enumerate(prompts):
-        encoded.append(lm.encode(prompt, blanks=blanks) if isinstance(prompt, str) else _ids(b, prompt))
+        encoded.append(lm.encode(prompt, blanks=blanks) if isinstance(prompt, str) else _ids(lm, b, prompt))
     config = lm.engine.config
     for b, ids in enumerate(encoded):
         if not ids:
             raise ValueError(f"prompt {b + 1} is empty: give at least one token")
-        if len(ids) + settings.gen_length > config.max_length:
-            more = f"which with gen_length {settings.gen_length} is more than the {config.max_length} positions"
-            raise ValueError(f"prompt {b + 1} has {len(ids)} tokens, {more} of {lm.name}")
+        check_length(lm, b + 1, len(ids), settings.gen_length)
         if not all(0 <= i < config.vocab_size for i in ids):
             raise ValueError(f"prompt {b + 1} holds token ids outside 0 to {config.vocab_size - 1}")
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(encoded):
         raise ValueError(f"seed is given for {len(settings.seed)} sequences, but there are {len(encoded)} prompts")
-    return encoded
+    return [settled(lm, ids, settings.gen_length, number=b + 1) for b, ids in enumerate(encoded)]
 
 
-def _ids(b: int, prompt: Iterable[int]) -> list[int]:
+def _ids(lm: LanguageModel, b: int, prompt: Sequence[int]) -> list[int]:
     try:
         if not isinstance(prompt, bytes | bytearray):  # which hold numbers that are no tokens
-            return [index(i) for i in prompt]
+            return like(prompt, [index(i) for i in prompt], lm.mask_id)
     except TypeError:
         pass
     raise ValueError(f"prompt {b + 1} must be a text or a list of whole numbers, not {shown(prompt)}")

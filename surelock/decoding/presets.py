@@ -29,10 +29,10 @@ class Preset:
         return read_decoder(over_recommended(values, {**(shared or {}), **unfolded(self.given)}))
 
 
-def preset_of(name: str) -> Preset:
+def preset_of(name: str, flag: str = "--lane") -> Preset:
     """Return the preset of a name: one of PRESETS, or one made for a rule or a policy, as `--compute` spells them.
 
-    A policy's computes every position. Raises ValueError for any other name.
+    A policy's computes every position. Raises ValueError, which names the flag, for any other name.
     """
     if name in PRESETS:
         return PRESETS[name]
@@ -44,7 +44,7 @@ def preset_of(name: str) -> Preset:
         return _preset(name, "", compute=Everything.kind, unmask=name)
     known = [*(PRESETS | COMPUTE | UNMASK)]
     every = f"one of {', '.join(known)}, or package.module:Class"
-    raise ValueError(f"--lane must be {every}, not {name!r}{nearest(name, known)}")
+    raise ValueError(f"{flag} must be {every}, not {name!r}{nearest(name, known)}")
 
 
 def _preset(id: str, name: str, sentence: str = "", **given: str) -> Preset:

@@ -274,6 +274,9 @@ class DecodeSettings(Described):
     suppress_eos_confidence: commit positions that would become EOS or end-of-turn last.
     no_repeat_ngram_size: never choose a token that completes an n-gram of this size a second time, prompt included. 0
     is off. EOS and end-of-turn may always be chosen, and tokens of the same step are not compared with each other.
+    stop_at_end: end a sequence once its text is over: an end stands behind all that is given, and nothing before it is
+    masked. Its rows are computed no further, and what is masked behind the end is filled with it. Under a policy that
+    takes back, the block of the end must be over, too.
 
     Raises ValueError, which begins with the field's name.
     """
@@ -335,6 +338,13 @@ class DecodeSettings(Described):
         "No phrase of this many tokens comes twice; 0 allows repetition.",
         low=0,
         offered=(0, 12, 1),
+        advanced=True,
+    )
+    stop_at_end: bool = setting(
+        "flag",
+        False,
+        "Stop at the end",
+        "A text whose end and all words before it are written is over; nothing behind it is computed.",
         advanced=True,
     )
 

@@ -132,6 +132,23 @@ class Schedule:
         for b in range(canvas.batch):
             self.advance(b, 0)
 
+    def left(self, b: int) -> list[tuple[int, int]]:
+        """Return the first slot of each block that sequence b has still to do, and the steps that it has left there.
+
+        Of a policy that ends blocks early: one step of the present block.
+        """
+        blocks, done = self._blocks[b][int(self._block[b]) :], int(self.steps_in_block[b])
+        if self._early:
+            return [(blocks[0].start, 1)]
+        steps = [len(block.quotas) for block in blocks]
+        steps[0] -= done
+        return [(block.start, count) for block, count in zip(blocks, steps, strict=True)]
+
+    def stop(self, b: int) -> None:
+        """End sequence b before its schedule does."""
+        self._block[b] = len(self._blocks[b])
+        self._finish(b)
+
     def advance(self, b: int, committed: int) -> None:
         """Go on to the next step of sequence b. It owes the commits that this one could not make."""
         blocks = self._blocks[b]
@@ -145,14 +162,18 @@ class Schedule:
             self.steps_in_block[b] = owed = 0
         self.running[b] = at < len(blocks)
         if not self.running[b]:
-            self.starts[b] = self.stops[b] = self._canvas.parts[b].stop
-            self.closing[b] = self.steps_of_block[b] = 0
+            self._finish(b)
             return
         block, step = blocks[at], self.steps_in_block[b]
         self.starts[b], self.stops[b], self.steps_of_block[b] = block.start, block.stop, len(block.quotas)
         self.share[b] = block.quotas[step]
         self.quota[b] = self.share[b] + owed
         self.closing[b] = step == len(block.quotas) - 1
+
+    def _finish(self, b: int) -> None:
+        self.running[b] = False
+        self.starts[b] = self.stops[b] = self._canvas.parts[b].stop
+        self.closing[b] = self.steps_of_block[b] = 0
 
 
 def check_blocks(settings: DecodeSettings) -> None:

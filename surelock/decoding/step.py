@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,7 @@ class Plan:
     forgotten: Whole = field(default_factory=lambda: NO_ROWS)  # slots whose kept posteriors are worthless
     cfg_scale: float = 0.0
     top_k: int = 0  # the number of most likely tokens to report for each row
+    listed: Whole = field(default_factory=lambda: NO_ROWS)  # rows whose `Reading.listed` is needed, ascending
 
     @property
     def read(self) -> Whole:
@@ -109,6 +110,7 @@ class Reading:
     top_probs: NDArray  # [R, top_k] float64, their probabilities
     measures: dict[str, NDArray] = field(default_factory=dict)  # [C] float64 by name, see `Choice`
     finite: bool = True  # whether all logits that were read are finite
+    listed: NDArray | None = None  # [L, V] float64, log-probabilities of the plan's `listed` rows; None without any
     seconds: float = 0.0  # the time of the engine, without the reading that no rule needs
     find_likeliest: Callable[[], Whole] | None = None  # the engine's: returns `likeliest`; None: nothing is known
     _likeliest: Whole | None = None
@@ -140,6 +142,31 @@ class Reading:
         return self._likeliest
 
 
+class Shares(NamedTuple):
+    """The words of a blank from a list, as a step found them, see `WordList`."""
+
+    sequence: int  # in the batch
+    position: int  # of the blank's first token in its sequence
+    shares: NDArray  # [words] float64, the probability of each, next to the others; 0 for what does not agree any more
+
+
+@frozen(eq=False)
+class Ended:
+    """The sequences whose text was over after a step (`stop_at_end`), and what they are spared. Arrays as in `Step`.
+
+    filled: [B, N] bool, masked positions behind the end, which became that end without a choice.
+    steps: [B] int64, the steps that the sequence had left. Under a policy that ends blocks early it is 1: nobody knows
+    how many it would have taken.
+    rows: [B, N] int64, in how many of these steps the position would have been computed, without locks.
+    flops: [B] float64, algorithmic FLOPs of these rows.
+    """
+
+    filled: Flags
+    steps: Whole
+    rows: Whole
+    flops: NDArray
+
+
 @frozen(eq=False)
 class Step:
     """One denoising step of a batch. Arrays are [B, N]: sequences left-padded to the longest. Flags are False at pads.
@@ -151,7 +178,7 @@ class Step:
     scores: the score of the policy's candidates, as in `Choice`; None if the policy uses none.
     masked: bool, still masked after the step.
     locked: bool, locked after the step.
-    newly_unmasked: bool, committed by the step.
+    newly_unmasked: bool, committed by the step; without what `ended` fills.
     newly_masked: bool, masked again by an event before the step.
     taken_back: bool, masked again by the policy before the step; the step may commit it anew.
     written: bool, written by an event before the step.
@@ -167,10 +194,12 @@ class Step:
     top_ids: [B, N, top_k] int64, the most likely tokens of computed rows, -1 at all other places; None if top_k is 0.
     top_probs: [B, N, top_k] float64, their probabilities, NaN at all other places; None if top_k is 0.
     flops: [B] float64, algorithmic FLOPs of the step (Sec. 2.4).
-    baseline_flops: [B] float64, those of a step that computes every row that does not rest.
+    baseline_flops: [B] float64, those of a step that computes every row that does not rest, and of what `ended` spares.
     seconds: the time of the step, with the device synchronised, without the reading that no rule needs.
     commit_logits: [K, V], the raw logits of the K newly_unmasked, sequence by sequence, in the dtype of the network or
     in float32 if that is wider; NaN where a `Replay` committed a position that was not computed; None unless kept.
+    ended: the sequences whose text was over after the step; None where there are none.
+    shares: of each blank from a list of which the step computed a mask that it could have committed.
     """
 
     index: int
@@ -197,6 +226,8 @@ class Step:
     baseline_flops: NDArray
     seconds: float
     commit_logits: NDArray | None = None
+    ended: Ended | None = None
+    shares: Sequence[Shares] = ()
 
 
 def even(count: int, most: int) -> list[slice]:
@@ -205,8 +236,13 @@ def even(count: int, most: int) -> list[slice]:
     return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
-def report(run: Run, plan: Plan, reading: Reading, unmasked: Whole, changes: Changes) -> Step:
-    """Return what a run reports of a step. unmasked: the slots that it committed. changes: those that it (un)locked."""
+def report(
+    run: Run, plan: Plan, reading: Reading, unmasked: Whole, changes: Changes, ended: Ended | None = None
+) -> Step:
+    """Return what a run reports of a step.
+
+    unmasked: the slots that it committed. changes: those that it (un)locked. ended: the sequences that it ended.
+    """
     canvas, state, done = run.canvas, run.state, run.interventions
     computed = ~plan.probed
     slots = plan.slots[computed]
@@ -214,6 +250,7 @@ def report(run: Run, plan: Plan, reading: Reading, unmasked: Whole, changes: Cha
     flops = np.zeros(canvas.total)
     flops[plan.slots] = np.where(plan.probed, run.probe_flops[plan.slots], run.row_flops[plan.slots])
     present = run.row_flops * (state.alive & ~resting)
+    baseline = np.bincount(canvas.sequence, present, canvas.batch)
     return Step(
         index=state.step,
         tokens=canvas.grid(canvas.tokens, canvas.pad_id),
@@ -236,8 +273,9 @@ def report(run: Run, plan: Plan, reading: Reading, unmasked: Whole, changes: Cha
         top_ids=canvas.grid(reading.top_ids[computed], -1, slots) if run.top_k else None,
         top_probs=canvas.grid(reading.top_probs[computed], np.nan, slots) if run.top_k else None,
         flops=np.bincount(canvas.sequence, flops, canvas.batch),
-        baseline_flops=np.bincount(canvas.sequence, present, canvas.batch),
+        baseline_flops=baseline if ended is None else baseline + ended.flops,
         seconds=reading.seconds,
+        ended=ended,
     )
 
 

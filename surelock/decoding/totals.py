@@ -28,6 +28,7 @@ class Totals:
     active_ratio: float  # r = sum M / sum N, the share of rows that were computed. Resting rows do not count
     active_ratio_to_eos: float  # r without positions after the first EOS of each sequence, which lock early
     locked: float  # the share of positions that are locked at the end
+    spared: int  # steps that sequences had left when their text was over, see `Ended`; the baselines count them
 
 
 class Rows(NamedTuple):
@@ -44,7 +45,7 @@ class TotalsCounter:
     def __init__(self, config: NetworkConfig, ends: Collection[int], *, guided: bool = False) -> None:
         self._config, self._ends = config, ends
         self._passes = 2 if guided else 1
-        self._steps = self._tokens = self._taken_back = 0
+        self._steps = self._tokens = self._taken_back = self._spared = 0
         self._seconds = self._flops = self._baseline = 0.0
         self._last: Step | None = None
 
@@ -64,6 +65,10 @@ class TotalsCounter:
         running = step.baseline_flops > 0
         self._running += running
         self._due += running[:, None] & self._present & ~step.resting
+        if step.ended is not None:
+            self._running += step.ended.steps
+            self._due += step.ended.rows
+            self._spared += int(step.ended.steps.sum())
         self._last = step
 
     def totals(self) -> Totals:
@@ -84,6 +89,7 @@ class TotalsCounter:
             active_ratio=active_ratio(self.rows()),
             active_ratio_to_eos=active_ratio(self.rows(to_eos=True)),
             locked=float(self._last.locked.sum()) / int(self._present.sum()),
+            spared=self._spared,
         )
 
     def rows(self, *, to_eos: bool = False) -> Rows:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 _BUSY_SECONDS = 10
 _MOST_GROWTH, _MOST_ADDED = 100, 100_000  # of a text: by a factor, and by what a template adds
+_MOST_WORDS = 64  # of a list
+_LIST = r"\{(?P<list>[^{}]*)\}"  # behind a blank
 _PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning of their own
 _LETTER = "a"
 _BEGINNINGS = (_LETTER, ".", "0", "x", "-", ")", "q", "7")  # of texts; one of them merges with no text that follows it
@@ -67,6 +69,34 @@ def _blank(text: str) -> str:
     return rf"(?<![{touching}])_{{2,}}(?![{touching}])"
 
 
+def _lists_of(blanks: Sequence[re.Match[str]], lists: Lists | None) -> list[Sequence[str] | None]:
+    """Return the words of every blank, None for any: those of `lists`, else those that its text says.
+
+    Raises ValueError, one sentence.
+    """
+    if lists is None:
+        lists = [None] * len(blanks)
+    if not isinstance(lists, list | tuple):
+        raise ValueError(f"blanks must be True, False or a list with an entry for every blank, not {shown(lists)}")
+    if len(lists) != len(blanks):
+        raise ValueError(f"blanks must have an entry for every blank of the text, {len(blanks)}, not {len(lists)}")
+    return [_said(blank) if words is None else words for blank, words in zip(blanks, lists, strict=True)]
+
+
+def _said(blank: re.Match[str]) -> list[str] | None:
+    """The words that stand behind a blank in its text."""
+    if blank["list"] is not None:
+        return blank["list"].split("|")
+    if blank["blank"] and blank.string.startswith("{", blank.end()):
+        raise ValueError("prompt has a blank whose list must end with a brace, as in __{red|blue}")
+    return None
+
+
+#: The token ids of the words of a list; the lists of the blanks of a text, None for any word.
+Words = tuple[tuple[int, ...], ...]
+Lists = Sequence[Sequence[str] | None]
+
+
 class Expanded(ValueError):
     """A text became far longer in a tokenizer or in a template."""
 
@@ -78,26 +108,32 @@ def check_growth(what: str, given: int, made: int, added: int = 0) -> None:
 
 
 class Rendering(str):
-    """A text that a chat template has made, or with blanks. parts: texts, and between them ids of markup and masks."""
+    """A text that a chat template has made, or with blanks.
+
+    parts: texts, and between them ids of markup and masks.
+    words: of each mask, the words of the list whose blank begins there, as token ids; empty elsewhere.
+    """
 
     parts: tuple[str | int, ...]
+    words: tuple[Words, ...]
 
-    def __new__(cls, text: str, parts: Iterable[str | int]) -> Rendering:
+    def __new__(cls, text: str, parts: Iterable[str | int], words: Iterable[Words] = ()) -> Rendering:
         made = super().__new__(cls, text)
         made.parts = tuple(parts)
+        made.words = tuple(words)
         return made
 
     def __getnewargs__(self) -> Any:  # a copy, and a request that lm-eval keeps in a file
-        return str(self), self.parts
+        return str(self), self.parts, self.words
 
     def __add__(self, text: str) -> Rendering:
         *before, last = self.parts
-        return Rendering(str(self) + text, (*before, f"{last}{text}"))
+        return Rendering(str(self) + text, (*before, f"{last}{text}"), self.words)
 
     def rstrip(self, *characters: Any) -> Rendering:
         *before, last = self.parts
         kept = str(last).rstrip(*characters)
-        return Rendering(self[: len(self) - len(str(last)) + len(kept)], (*before, kept))
+        return Rendering(self[: len(self) - len(str(last)) + len(kept)], (*before, kept), self.words)
 
 
 @frozen
@@ -137,17 +173,51 @@ class Encoder:
         text = str(self.tokenizer.decode([*ids], skip_special_tokens=True, clean_up_tokenization_spaces=False))
         return text[1:] if text.startswith(" ") and self._keeps_its_space() else text
 
-    def with_blanks(self, text: str, mask_id: int) -> str:
-        """Return a text as the `Rendering` with masks for its blanks, see `LanguageModel.encode`."""
+    def with_blanks(self, text: str, mask_id: int, lists: Lists | None = None) -> str:
+        """Return a text as the `Rendering` with masks for its blanks.
+
+        lists: of each blank its words, None for any; without it the text alone says them.
+
+        Raises ValueError, one sentence, for a list that no blank can have, and for lists of more or fewer blanks.
+        """
         mask = self.tokenizer.added_tokens_decoder.get(mask_id)
         parts: list[str | int] = []
+        words: list[Words] = []
+        at = 0
         with encoding(self.owner, text):
-            blank = _blank(text)
-            pattern = blank if mask is None else f"{blank}|{re.escape(mask.content)}"
-            for number, piece in enumerate(re.split(f" ?({pattern})", text)):
-                parts += [mask_id] * (1 if piece.strip("_") else len(piece)) if number % 2 else [piece]
+            pattern = f"(?P<blank>{_blank(text)})(?:{_LIST})?"
+            if mask is not None:
+                pattern += f"|{re.escape(mask.content)}"
+            blanks = list(re.finditer(f"(?P<space> ?)(?:{pattern})", text))
+        for blank, listed in zip(blanks, _lists_of(blanks, lists), strict=True):
+            known = () if listed is None else self._words(listed, blank["space"], blank.start() > 0)
+            size = max(map(len, known)) if known else len(blank["blank"] or "_")
+            parts += [text[at : blank.start()], *[mask_id] * size]
+            words += [known, *[()] * (size - 1)]
+            at = blank.end()
+        parts.append(text[at:])
         written = "".join(each if isinstance(each, str) else "_" for each in parts)
-        return Rendering(written, parts) if len(parts) > 1 else text
+        return Rendering(written, parts, words) if blanks else text
+
+    def _words(self, words: Any, space: str, goes_on: bool) -> Words:
+        """The token ids of the words of a list, as they stand in its blank. Raises ValueError, one sentence.
+
+        space: what precedes them in the text. goes_on: whether the text begins before the blank.
+        """
+        if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+            raise ValueError(f"the words of a blank must be a list of texts, not {shown(words)}")
+        different = {word.strip() for word in words}
+        if not 2 <= len(different) == len(words) <= _MOST_WORDS or "" in different:
+            how = f"2 to {_MOST_WORDS} different words, as in __{{red|blue}}"
+            raise ValueError(f"prompt has a blank whose list must hold {how}, not {shown('|'.join(words))}")
+        known = []
+        for word in words:
+            with encoding(self.owner, word):
+                ids = self._text(space + word.strip(), self._markup(), goes_on)
+            if not ids or not self.ends.isdisjoint(ids):
+                raise ValueError(f"prompt has a blank whose list holds {shown(word)}, which is no text of {self.owner}")
+            known.append(tuple(ids))
+        return tuple(known)
 
     def render(self, turns: Sequence[Fields], **how: Any) -> Rendering:
         """Return a conversation in the chat template, in which what its turns say stays text. Raises ValueError."""

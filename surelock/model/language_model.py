@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 import torch
 
 from surelock.config import NetworkConfig, Shape
-from surelock.model.encoding import Encoder
+from surelock.decoding.word_lists import Listed, WordList
+from surelock.model.encoding import Encoder, Lists, Rendering, Words
 from surelock.values import Json, frozen
 
 if TYPE_CHECKING:
@@ -80,24 +81,36 @@ class LanguageModel:
         """The dtype of the computation, such as "float32"."""
         return str(self.engine.dtype).removeprefix("torch.")
 
-    def encode(self, text: str, chat: bool = False, blanks: bool = False) -> list[int]:
+    def encode(self, text: str, chat: bool = False, blanks: bool | Lists = False) -> list[int]:
         """Return the token ids of a text. Text that spells a special token is encoded as text.
 
         chat: put the prompt into the tokenizer's chat template as a user's turn, with thinking switched off.
         blanks: two or more underscores in a row are as many masks, unless a letter, a digit or a backslash touches
-        them, and the tokenizer's own mask token is one. A space before a blank belongs to it.
+        them, and the tokenizer's own mask token is one. A space before a blank belongs to it. A list behind a blank,
+        `__{red|blue|light green}`, says the words that it may become, however many underscores it has. So does a list
+        of texts for each blank in place of True, [["red", "blue"], None]; None is any word. Ids of a prompt with such
+        blanks are `Listed`: they have the masks of the longest words until `surelock.settled` chooses.
 
         Raises ValueError for what is no text, for a model without a tokenizer or, with chat, without a chat template,
-        for a template that cannot be used, and for a text with a lone surrogate or that the tokenizer cannot read.
+        for a template that cannot be used, for a text with a lone surrogate or that the tokenizer cannot read, and for
+        a list that no blank can have.
         """
         encoder = self.encoder
-        if blanks:
-            text = encoder.with_blanks(text, self.mask_id)
-        if not chat:
-            return encoder.encode(text)
-        if not encoder.tokenizer.chat_template:
+        if blanks is not False:
+            lists = None if blanks is True else blanks
+            text = encoder.with_blanks(text, self.mask_id, lists)
+        if chat and not encoder.tokenizer.chat_template:
             raise ValueError(f"{self.name} has no chat template: use chat=False")
-        return encoder.encode_turn(text)
+        ids = encoder.encode_turn(text) if chat else encoder.encode(text)
+        return self._listed(ids, text.words) if isinstance(text, Rendering) and any(text.words) else ids
+
+    def _listed(self, ids: list[int], words: Sequence[Words]) -> list[int]:
+        """Token ids of a prompt with the lists that begin at its masks."""
+        masks = [position for position, token in enumerate(ids) if token == self.mask_id]
+        if len(masks) != len(words):
+            raise ValueError(f"the chat template of {self.name} has masks: blanks from a list cannot be told from them")
+        lists = [WordList(start, known) for start, known in zip(masks, words, strict=True) if known]
+        return Listed(ids, lists, self.mask_id)
 
     @property
     def encoder(self) -> Encoder:

@@ -25,6 +25,7 @@ from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import NO_ROWS, Choice, Layout, Plan, Step, Whole, lent
+from surelock.decoding.word_lists import from_plain_lists
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import free_memory
 from surelock.trace.format import load_document
@@ -99,11 +100,12 @@ def commit_error(
 def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitError:
     trace = load_document(trace)
     header, found = trace["header"], []
+    prompt = from_plain_lists(header["prompt_tokens"], header.get("lists"), header["mask_id"])
     field = [Lane.from_plain(lane) for lane in header["lanes"]]
     for number, lane in enumerate(field):
         decoder = lane.decoder
         # observed, as the recorded run was
-        steps = decode(lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True)
+        steps = decode(lm, [prompt], **decoder.keywords(), observe=True, keep_logits=True)
         shadow = Shadow(lm, decoder.settings, regret=regret)
         for record in (each for each in trace["records"] if each["lane"] == lane.id):
             step = next(steps, None)
@@ -166,7 +168,8 @@ class Shadow:
             self._given = step.given
             self._scores = step.scores if self._wants_regret else None
         unmasked, computed = step.newly_unmasked, step.computed
-        before = np.where(unmasked, self._lm.mask_id, step.tokens)
+        masked = unmasked if step.ended is None else unmasked | step.ended.filled
+        before = np.where(masked, self._lm.mask_id, step.tokens)
         logits = np.split(step.commit_logits, np.cumsum(unmasked.sum(axis=1))[:-1])
         for b, z in enumerate(logits):
             where = np.flatnonzero(unmasked[b])

@@ -3,18 +3,22 @@
 import argparse
 import json
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from tqdm import tqdm
 
 import surelock
 from surelock.decoding.ends import written
 from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.loop import decode
+from surelock.decoding.presets import preset_of
+from surelock.decoding.settings import to_plain
+from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.engines.flags import add_model_flags, add_weights_flag
 from surelock.files import check_place
@@ -28,6 +32,7 @@ from surelock.trace.results import Results
 from surelock.trace.table import split_step
 from surelock.trace.tasks import Decoded, Task, batches, task_of
 from surelock.trace.trace_folder import TraceFolder
+from surelock.trace.watch import Watch
 from surelock.values import Json
 
 
@@ -47,6 +52,8 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-blanks", action="store_true", help="underscores in a prompt are text")
     add_decoder_flags(parser)
     add("--json", action="store_true", help="print a JSON object after each text")
+    add("--watch", action="store_true", help="draw the text as it is written; where nothing can be drawn, count steps")
+    add("--beside", metavar="DECODER", help="with --watch: a preset or a rule that runs beside it, such as everything")
     parser.set_defaults(run=run_decode)
 
 
@@ -55,6 +62,7 @@ def run_decode(arguments: argparse.Namespace) -> None:
     if arguments.batch < 1:
         raise ValueError(f"--batch must be at least 1, not {arguments.batch}")
     _check_places(arguments)
+    _check_watch(arguments)
     prompts = read_prompts(arguments.prompt, arguments.prompts)
     given = given_settings(arguments)
     if not arguments.no_blanks:
@@ -96,6 +104,18 @@ def _check_places(arguments: argparse.Namespace) -> None:
     for flag, place in places.items():
         if parts in place.resolve().parents:
             raise ValueError(f"{flag} must not lie in {str(parts)!r}, which is for the parts of the table")
+
+
+def _check_watch(arguments: argparse.Namespace) -> None:
+    """Raise ValueError for flags that do not go with --watch, and for --beside without it."""
+    if arguments.beside is not None:
+        if not arguments.watch:
+            raise ValueError("--beside is drawn by --watch: give both")
+        preset_of(arguments.beside, "--beside")
+    if arguments.watch and arguments.batch > 1:
+        raise ValueError(f"--watch draws one prompt at a time: leave out --batch {arguments.batch}")
+    if arguments.watch and arguments.out == "-":
+        raise ValueError("--watch draws where --out - writes: give --out a file")
 
 
 def _outputs(arguments: argparse.Namespace, prompts: Sequence[Prompt], done: Iterable[str]) -> list[Output]:
@@ -144,6 +164,7 @@ class _Run:
     ) -> None:
         self._lm, self._outputs, self._results = lm, outputs, results
         self._size = arguments.batch
+        self._watches, self._beside = arguments.watch, arguments.beside
         self._as_lines = arguments.out is not None or arguments.json
         self._as_text = arguments.out is None
         self._lines: list[Json] = []  # of the prompts that were decoded
@@ -161,11 +182,12 @@ class _Run:
             for output in self._outputs:
                 stack.callback(output.close)
             total = sum(self._tokens_of(task) for batch in due for task in batch)
-            bar = stack.enter_context(tqdm(total=total, unit=" tokens", leave=False, disable=None))
+            hidden = True if self._watches else None  # None: where standard error is no terminal
+            bar = stack.enter_context(tqdm(total=total, unit=" tokens", leave=False, disable=hidden))
             left = sum(len(batch) for batch in due)
             try:
                 for batch in due:
-                    decoded = _decoded(self._lm, batch, bar, f"{left} prompts left", observe=bool(self._outputs))
+                    decoded = self._decoded(batch, bar, f"{left} prompts left")
                     left -= len(batch)
                     self._write([each for each in decoded if each.task.id not in done])
             except KeyboardInterrupt:
@@ -176,6 +198,21 @@ class _Run:
                 raise KeyboardInterrupt(said) from None
         if self._lines:
             print(_summary(self._lines), file=sys.stderr)
+
+    def _decoded(self, batch: Sequence[Task], bar: Any, left: str) -> list[Decoded]:
+        observe = bool(self._outputs)
+        if not self._watches:
+            return _decoded(self._lm, batch, bar, left, observe)
+        (task,) = batch
+        names = [task.decoder.compute.label]
+        beside: Iterable[Step] = ()
+        if self._beside is not None:
+            preset = preset_of(self._beside)
+            names.append(preset.name)
+            other = preset.decoder(self._lm.generation, to_plain(task.decoder.settings))
+            beside = decode(self._lm, [task.tokens], **other.keywords())
+        with Watch(self._lm, names, Console()) as watch:
+            return _decoded(self._lm, batch, bar, left, observe, lambda steps: watch.follow(steps, beside))
 
     def _tokens_of(self, task: Task) -> int:
         return task.decoder.settings.gen_length + task.tokens.count(self._lm.mask_id)
@@ -200,22 +237,35 @@ class _Run:
             print(json.dumps(line, ensure_ascii=False), flush=True)
 
 
-def _decoded(lm: LanguageModel, batch: Sequence[Task], bar: Any, left: str, observe: bool) -> list[Decoded]:
-    """Decode a batch. Without `observe` the last step of each run is kept."""
+def _decoded(
+    lm: LanguageModel,
+    batch: Sequence[Task],
+    bar: Any,
+    left: str,
+    observe: bool,
+    followed: Callable[[Iterable[Step]], Iterable[Step]] = iter,
+) -> list[Decoded]:
+    """Decode a batch. Without `observe` the last step of each run is kept.
+
+    left: what is left to do, as the progress bar says it.
+    followed: takes the steps and yields them, such as `Watch.follow`.
+    """
     settings = batch[0].decoder.settings
     seeds = tuple(task.decoder.settings.seed_of(0) for task in batch)
     decoder = replace(batch[0].decoder, settings=replace(settings, seed=seeds))
     guided = settings.cfg_scale > 0
     decoded = [Decoded(task, TotalsCounter(lm.config, lm.ends, guided=guided)) for task in batch]
     sizes = [len(task.tokens) + settings.gen_length for task in batch]
-    for step in decode(lm, [task.tokens for task in batch], **decoder.keywords(), observe=observe):
+    steps = decode(lm, [task.tokens for task in batch], **decoder.keywords(), observe=observe)
+    for step in followed(steps):
         for each, part in zip(decoded, split_step(step, sizes), strict=True):
             each.totals.add(part)
             if not observe:
                 each.steps.clear()
             each.steps.append(part)
         bar.set_postfix_str(f"{int(step.computed.sum())} rows a step, {left}", refresh=False)
-        bar.update(int(step.newly_unmasked.sum()) - int(step.taken_back.sum()))
+        filled = 0 if step.ended is None else int(step.ended.filled.sum())
+        bar.update(int(step.newly_unmasked.sum()) + filled - int(step.taken_back.sum()))
     return decoded
 
 
@@ -229,8 +279,11 @@ def _line(lm: LanguageModel, decoded: Decoded) -> Json:
 
 
 def _summary(lines: list[Json]) -> str:
-    sums = {name: sum(line[name] for line in lines) for name in ("tokens", "seconds", "flops", "baseline_flops")}
+    names = ("tokens", "seconds", "flops", "baseline_flops", "spared")
+    sums = {name: sum(line[name] for line in lines) for name in names}
     what = f"{len(lines)} prompts, {sums['tokens']} tokens" if len(lines) > 1 else f"{lines[0]['steps']} steps"
     locked = f", {lines[0]['locked']:.0%} of the positions locked" if len(lines) == 1 else ""
     share = f"{sums['flops'] / sums['baseline_flops']:.0%} of the baseline's FLOPs"
-    return f"{what} in {sums['seconds']:.2f} s, {sums['tokens'] / sums['seconds']:.0f} tokens/s; {share}{locked}"
+    spared = f", {sums['spared']} steps spared by the end" if sums["spared"] else ""
+    pace = f"{sums['tokens'] / sums['seconds']:.0f} tokens/s"
+    return f"{what} in {sums['seconds']:.2f} s, {pace}; {share}{locked}{spared}"

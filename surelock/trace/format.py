@@ -98,7 +98,7 @@ def masked_before(header: Json, records: Iterable[Json]) -> Iterator[np.ndarray]
         masked[[*record.get("masked", ()), *record.get("taken_back", ())]] = True
         masked[[position for position, _ in record.get("written", ())]] = False
         yield masked.copy()
-        masked[[position for position, _ in record["unmasked"]]] = False
+        masked[[position for position, _ in (*record["unmasked"], *record.get("filled", ()))]] = False
 
 
 def to_runs(mask: np.ndarray) -> list[int]:
@@ -186,7 +186,7 @@ def _check_record(record: Json, length: int) -> None:
     rows = len(from_runs(record["computed"], length))
     lists = ("locked", "unlocked", "probed", "masked", "taken_back", "changed")
     named = [p for key in lists for p in record.get(key, ())]
-    named += [p for key in ("unmasked", "written") for p, _ in record.get(key, ())]
+    named += [p for key in ("unmasked", "written", "filled") for p, _ in record.get(key, ())]
     if any(p >= length for p in named):
         raise TraceError(f"The trace is damaged: {where} names a position outside the sequence.")
     for key in ("kl", "confidence"):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from surelock.decoding.step import Step
+from surelock.decoding.word_lists import lists_of, plain_list
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import machine
 from surelock.trace.format import (
@@ -64,6 +65,7 @@ def make_header(
         "prompt": prompt,
         **({} if chat is None else {"chat": chat}),
         "prompt_tokens": [int(token) for token in prompt_tokens],
+        **({"lists": [plain_list(each) for each in lists]} if (lists := lists_of(prompt_tokens)) else {}),
         "mask_id": lm.mask_id,
         "eos_id": lm.eos_id,
         **({"ends": list(lm.ends)} if len(lm.ends) > 1 else {}),
@@ -90,7 +92,8 @@ class Recorder:
     def __init__(self, header: Json, tokenizer: Any | None) -> None:
         self.header = header
         self._pieces, self._width = Pieces(tokenizer), token_width(header["model"]["vocab_size"])
-        self._opening = {*header["prompt_tokens"], header["mask_id"]}  # tokens whose pieces come first
+        words = [token for each in header.get("lists", ()) for word in each["words"] for token in word]
+        self._opening = {*header["prompt_tokens"], header["mask_id"], *words}  # tokens whose pieces come first
         self._sent = self._opening.copy()  # tokens whose pieces the stream has
         self._records: list[Recorded] = []
         ids = [lane["id"] for lane in header["lanes"]]
@@ -148,10 +151,15 @@ class Recorder:
         rare = {"masked": step.newly_masked, "unlocked": step.newly_unlocked, "probed": step.probed}
         rare["taken_back"] = step.taken_back
         record |= {name: np.flatnonzero(flags[0]).tolist() for name, flags in rare.items() if flags.any()}
+        if step.shares:
+            record["shares"] = [[each.position, *_rounded(each.shares)] for each in step.shares]
         if step.written.any():
             record["written"] = _commits(step, step.written)
+        masks = computed & (step.masked | step.newly_unmasked)[0]
+        if step.ended is not None:
+            record |= {"filled": _commits(step, step.ended.filled), "spared": int(step.ended.steps[0])}
+            masks |= computed & step.ended.filled[0]
         if step.top_ids is not None:
-            masks = computed & (step.masked | step.newly_unmasked)[0]
             record["guess"] = encode_tokens(step.top_ids[0][masks, 0], self._width)
         if step.top_ids is not None and step.top_probs is not None and step.top_ids.shape[-1] == TOP_K:
             ids, probs = step.top_ids[0][computed].astype(np.int32), unit_to_bytes(step.top_probs[0][computed])
@@ -238,9 +246,14 @@ class Recorder:
 
     def _tokens_of(self, record: Json) -> list[int]:
         """The token ids that a record writes or guesses."""
-        guess, written = record.get("guess", ""), [*record.get("written", ()), *record["unmasked"]]
+        guess = record.get("guess", "")
+        written = [*record.get("written", ()), *record["unmasked"], *record.get("filled", ())]
         guesses = decode_tokens(guess, len(decode_bytes(guess)) // self._width).tolist()
         return [token for _, token in written] + guesses
+
+
+def _rounded(shares: np.ndarray) -> list[float]:
+    return [round(float(share), 4) for share in shares]
 
 
 def _commits(step: Step, flags: np.ndarray) -> list[list[int]]:

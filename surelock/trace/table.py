@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from surelock.decoding.compute import Both
 from surelock.decoding.decoder import Decoder
-from surelock.decoding.step import Flags, Step, Whole
+from surelock.decoding.step import Ended, Flags, Step, Whole
 from surelock.model.language_model import LanguageModel
 from surelock.trace.format import (
     TraceError,
@@ -31,6 +31,7 @@ from surelock.values import Json, frozen
 #: As in assets/js/trace/trace.js: a cell is masked or not, computed in this step or not, locked or not.
 STATES = ("masked", "active", "locked", "resting", "waiting")
 Run = str | Path | Json | Iterator[Step] | list[Step]
+T = TypeVar("T", Step, Ended)
 
 
 @frozen(eq=False)
@@ -112,11 +113,17 @@ def cells_of(run: Run, lm: LanguageModel | None = None) -> list[Cells]:
 def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
     """Yield the step of each sequence by itself, without pads and logits. sizes: [B], its positions."""
     batch, step = len(step.tokens), replace(step, commit_logits=None)
-    part = {each.name: value for each in fields(Step) if isinstance(value := getattr(step, each.name), np.ndarray)}
     for b, size in enumerate(sizes):
-        row = {name: value[b : b + 1] for name, value in part.items()}
-        row = {name: value[:, -size:] if value.ndim > 1 else value for name, value in row.items()}
-        yield replace(step, **row, seconds=step.seconds / batch)
+        ended = None if step.ended is None else _alone(step.ended, b, size)
+        shares = [each._replace(sequence=0) for each in step.shares if each.sequence == b]
+        yield replace(_alone(step, b, size), seconds=step.seconds / batch, ended=ended, shares=shares)
+
+
+def _alone(step: T, b: int, size: int) -> T:
+    """A step, or what it says of ended sequences, with the arrays of one sequence alone."""
+    arrays = {each.name: value for each in fields(step) if isinstance(value := getattr(step, each.name), np.ndarray)}
+    rows = {name: value[b : b + 1] for name, value in arrays.items()}
+    return replace(step, **{name: value[:, -size:] if value.ndim > 1 else value for name, value in rows.items()})
 
 
 def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Cells:
@@ -138,7 +145,7 @@ def lane_cells(document: Json, lane: str) -> Cells:
     kl, confidence = np.full(shape, np.nan), np.full(shape, np.nan)
     for row, (record, masked) in enumerate(zip(records, masked_before(header, records), strict=True)):
         token[masked] = -1
-        for position, identity in (*record.get("written", ()), *record["unmasked"]):
+        for position, identity in (*record.get("written", ()), *record["unmasked"], *record.get("filled", ())):
             token[position] = identity
         taken_back[row, record.get("taken_back", [])] = True
         lock[record.get("unlocked", [])] = False
@@ -266,7 +273,7 @@ def positions_of(header: Json, pieces: Json, records: list[Json], lane: str) -> 
     for record in records:  # events come before the step's own commits
         for position in (*record.get("masked", ()), *record.get("taken_back", ())):
             token[position] = unmasked[position] = error[position] = pd.NA
-        for position, identity in (*record.get("written", ()), *record["unmasked"]):
+        for position, identity in (*record.get("written", ()), *record["unmasked"], *record.get("filled", ())):
             unmasked[position] = record["step"] if token[position] is pd.NA else unmasked[position]
             token[position], error[position] = identity, pd.NA
         for (position, _), nats in zip(record["unmasked"], record.get("commit_error", ()), strict=False):

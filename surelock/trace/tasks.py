@@ -10,6 +10,7 @@ from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
+from surelock.decoding.word_lists import settled
 from surelock.model.language_model import LanguageModel
 from surelock.trace.prompts import Prompt
 from surelock.values import Json, frozen
@@ -50,7 +51,7 @@ def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: Json, how: di
     seed = {"seed": given.get("seed", lm.generation.get("seed", 0)) + number}
     try:
         decoder = recommended(lm.generation, given | seed | prompt.given)
-        tokens = _tokens(lm, prompt, how)
+        tokens = _tokens(lm, prompt, how, decoder.settings.gen_length)
         decode(lm, [tokens], **decoder.keywords())  # what it cannot decode is refused at the call
     except ValueError as error:
         said = re.sub(r"\bprompt 1\b", lambda _: prompt.name, str(error), count=1)
@@ -63,10 +64,10 @@ def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: Json, how: di
     return Task(prompt, tokens, decoder, head)
 
 
-def _tokens(lm: LanguageModel, prompt: Prompt, how: dict[str, bool]) -> list[int]:
-    """Return the token ids of a prompt. Raises ValueError, of "prompt 1"."""
+def _tokens(lm: LanguageModel, prompt: Prompt, how: dict[str, bool], gen_length: int) -> list[int]:
+    """Return the token ids of a prompt, settled. Raises ValueError, of "prompt 1"."""
     try:
-        return lm.encode(prompt.text, **how)
+        return settled(lm, lm.encode(prompt.text, **how), gen_length)
     except ValueError as error:
         raise ValueError(f"prompt 1: {error}") from error
 

@@ -33,10 +33,11 @@ from surelock.ui.parameters import ENDPOINT, FLAGS, NONE_IS_ZERO, check_names, p
 from surelock.ui.queue import Queue, QueueFull
 from surelock.ui.request import MOST_EVENTS, Job, read_job
 from surelock.ui.schedule import SHARED
-from surelock.ui.shared_race import DEVICE, Runner
+from surelock.ui.shared_race import DEVICE, Runner, settled_job
 from surelock.values import Fields, Json
 
 if TYPE_CHECKING:
+    from surelock.model.language_model import LanguageModel
     from surelock.quality.commit_error import CommitError
 
 AGAIN_SECONDS = 0.5  # until a script hears that the queue is full: one that tries again at once does not keep it busy
@@ -119,8 +120,14 @@ class Calls:
         if given["trace"]:
             steps = lane.decoder.steps_of(job.tokens.count(lm.mask_id))
             check_size("trace", len(job.tokens) + job.gen_length, steps)
-        rounds = self._decoder(job, False, bool(given["commit_error"]), request.headers)
-        return _steps(lm, job, rounds, bool(given["trace"]))
+        errors, headers = bool(given["commit_error"]), request.headers
+        return self._steps(lm, job, bool(given["trace"]), lambda own: self._decoder(own, False, errors, headers))
+
+    def _steps(
+        self, lm: LanguageModel, job: Job, trace: bool, decode: Callable[[Job], Iterator[Any]]
+    ) -> Generator[Json]:
+        job = settled_job(self._models, job)
+        yield from _steps(lm, job, decode(job), trace)
 
 
 @contextmanager
@@ -213,7 +220,7 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[J
         header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
         recorder = Recorder(header, lm.tokenizer)
     length = len(job.tokens) + job.gen_length
-    total: Json = {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
+    total: Json = {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0, "spared": 0}
     last, canvas = {}, []
     for item in chain.from_iterable(rounds):
         if recorder is not None:
@@ -225,7 +232,8 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[J
         step, canvas = item.step, item.step.tokens[0].tolist()
         rows = int(step.computed.sum())
         costs = {name: float(np.sum(getattr(step, name))) for name in ("seconds", "flops", "baseline_flops")}
-        for name, value in (*costs.items(), ("rows", rows), ("steps", 1)):
+        spared = 0 if step.ended is None else int(step.ended.steps[0])
+        for name, value in (*costs.items(), ("rows", rows), ("steps", 1), ("spared", spared)):
             total[name] += value
         yield {
             "step": step.index,
@@ -246,7 +254,8 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[J
         "seconds": total["seconds"],
         "flops": total["flops"],
         "flops_ratio": total["flops"] / total["baseline_flops"],
-        "active_ratio": total["rows"] / (length * total["steps"]),
+        "active_ratio": total["rows"] / (length * (total["steps"] + total["spared"])),
+        "spared": total["spared"],
         **last,
     }
 

@@ -3,6 +3,7 @@
 from surelock.values import frozen
 
 MOST_CONNECTIONS = 2000
+MOST_PASSES = 32  # before a run, for blanks from lists; nobody else's step is computed meanwhile
 MOST_SIDE = 2**13  # positions or steps of a trace, by its schema
 MOST_CELLS = 2**22  # positions times steps that the page can show
 

@@ -23,7 +23,12 @@ DEFAULTS: Json = {"gen_length": 64}
 _OTHERS: dict[str, tuple[Any, Any, str]] = {
     "prompt": (str, inspect.Parameter.empty, "The text to continue, with or without blanks."),
     "chat": (bool, False, "Put the prompt into the model's chat template, where it has one."),
-    "blanks": (bool, True, "Two or more underscores in a row in the prompt are a blank of so many tokens, to fill in."),
+    "blanks": (
+        bool,
+        True,
+        "Two or more underscores in a row in the prompt are a blank of so many tokens, to fill in; __{red|blue} is one "
+        "of these words.",
+    ),
     "model": (str, "", "One of the models that this server offers; empty for its first."),
     "compute": (str, "", DECODER_PARTS["compute"]),
     "unmask": (str, "", DECODER_PARTS["unmask"]),
@@ -57,8 +62,8 @@ ANSWER = (
     "While the call waits: its place (runs before it) and the seconds until it begins, null if unknown. Then one "
     "object per step: step, unmasked (position and token of each), newly_locked (positions), locked and computed "
     "(how many), seconds, flops and baseline_flops. The last has done, texts, tokens (prompt included), steps, "
-    "seconds, flops, flops_ratio (to computing every row), active_ratio (rows computed), and commit_error and trace "
-    "if asked for."
+    "seconds, flops, flops_ratio (to computing every row), active_ratio (rows computed), spared (steps that "
+    "stop_at_end left out), and commit_error and trace if asked for."
 )
 
 

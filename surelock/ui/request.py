@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from surelock.decoding.algorithm import Run
 from surelock.decoding.rules import TYPED
 from surelock.decoding.settings import DecodeSettings, described, from_plain, to_plain
+from surelock.decoding.word_lists import from_plain_lists, is_settled
 from surelock.errors import shown
 from surelock.trace.lanes import MOST, Lane, check_field
 from surelock.trace.pieces import Pieces
@@ -175,6 +176,7 @@ def read_branch(lm: LanguageModel, label: str, asked: Fields, most: int) -> Job:
         raise ValueError("prompt_tokens must be a list of token ids.")
     if any(token >= lm.config.vocab_size for token in tokens):
         raise ValueError(f"prompt_tokens do not belong to the model {label}: it has fewer tokens.")
+    tokens = from_plain_lists(tokens, asked.get("lists"), lm.mask_id)
     prompt = prompt if isinstance(prompt, str) else None
     check_characters(prompt or "")
     chat = asked["chat"] if isinstance(asked.get("chat"), bool) else None
@@ -236,7 +238,7 @@ def check_job(lm: LanguageModel, job: Job, most: int) -> None:
     if not job.gen_length and lm.mask_id not in job.tokens:
         raise ValueError("prompt has no blank and gen_length is 0: leave a blank (__), or set a length.")
     for lane in job.lanes:
-        Run(lm.shape, [job.tokens], lane.decoder)
+        Run(lm.shape, [job.tokens if is_settled(job.tokens) else list(job.tokens)], lane.decoder)
 
 
 def has_chat(lm: LanguageModel) -> bool:

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from surelock.decoding.word_lists import is_settled
 from surelock.ui.addresses import client_of
 from surelock.ui.attended import most_attended
 from surelock.ui.gate import BODY, PIECE
@@ -22,7 +23,7 @@ from surelock.ui.models import Loading, Models, NotReady
 from surelock.ui.queue import Place, Queue, QueueFull
 from surelock.ui.request import Job, one_token, read_request, tokens_of
 from surelock.ui.runs import Runs, TooMany, VisitorRun
-from surelock.ui.shared_race import DEVICE, Runner, SharedRace, event
+from surelock.ui.shared_race import DEVICE, Runner, SharedRace, event, settled_job
 from surelock.ui.wording import in_words
 from surelock.values import Fields
 
@@ -65,6 +66,8 @@ class RunRoutes:
             visitor = secrets.token_urlsafe(18)
         try:
             job = await asyncio.to_thread(read_request, self._models, request.scope[BODY], self._most)
+            if not is_settled(job.tokens):
+                job = await asyncio.get_running_loop().run_in_executor(DEVICE, settled_job, self._models, job)
             origin = self._runs.find(job.origin.run) if job.origin else None
             begin = await asyncio.to_thread(self._race, job, origin, request.headers)
             run = self._runs.open(visitor, client_of(request.scope), job.key, begin, origin)

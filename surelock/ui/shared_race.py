@@ -11,12 +11,14 @@ import asyncio
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from surelock.decoding.word_lists import is_settled, lists_of, settled
 from surelock.errors import reason_of
 from surelock.memory import trim_memory
 from surelock.trace.format import compact_json
-from surelock.ui.limits import Limits, too_long
+from surelock.ui.limits import MOST_PASSES, Limits, too_long
 from surelock.ui.models import Models
 from surelock.ui.request import Job
 from surelock.ui.zero_gpu import on_gpu, on_zero_gpu
@@ -52,6 +54,23 @@ def make_runner(models: Models) -> Runner:
     if on_zero_gpu():
         return on_gpu(decode_lanes, models)
     return lambda job, top, errors, headers, **kept: decode_lanes(job, top, errors, **kept)
+
+
+def settled_job(models: Models, job: Job) -> Job:
+    """Return a job whose blanks from lists have their lengths, see `surelock.settled`. Called in the device's thread.
+
+    Raises ValueError for lists that need too many forward passes, and on ZeroGPU, whose worker alone computes, for
+    lists of words of several numbers of tokens.
+    """
+    if is_settled(job.tokens):
+        return job
+    if on_zero_gpu():
+        raise ValueError("prompt: on this server the words of a blank's list must have one number of tokens.")
+    passes = sum(len(word_list.sizes) for word_list in lists_of(job.tokens) if not word_list.is_settled)
+    if passes > MOST_PASSES:
+        numbers = f"{passes} numbers of tokens in all, and {MOST_PASSES} is the most"
+        raise ValueError(f"prompt has lists whose words have {numbers}: leave out a few words.")
+    return replace(job, tokens=settled(models.get(job.label), job.tokens, job.gen_length))
 
 
 class Weight(NamedTuple):

@@ -34,7 +34,9 @@ def snapshots_of(lm: LanguageModel, job: Job, recorder: Recorder, origin: Shared
         if origin is None or origin.snapshots is None or job.origin is None:
             continue
         known = origin.snapshots.taken.get(job.origin.lane)
-        if known is None or origin.recorder.header["prompt_tokens"] != job.tokens:
+        header = origin.recorder.header
+        same = header["prompt_tokens"] == job.tokens and header.get("lists") == recorder.header.get("lists")
+        if known is None or not same:
             continue
         step = known.before(lane.decoder, job.origin.steps[number])
         if step:

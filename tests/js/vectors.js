@@ -33,10 +33,11 @@ const toldPlan = ({ quota, ...plan }) => ({
   ),
 });
 
-const toldStep = ({ flops, baseline_flops, ...step }) => {
+const toldStep = ({ flops, baseline_flops, shares: found, ...step }) => {
   const counted = { flops, baseline_flops };
   for (const [name, value] of Object.entries(counted)) counted[name] = Float64Array.of(value);
-  return { ...step, ...counted };
+  const shares = found.map((each) => ({ ...each, shares: each.shares.map((share) => Math.round(share * 1e9) / 1e9) }));
+  return { ...step, ...counted, shares };
 };
 
 /** Fails with the name of the first field that differs. */
@@ -45,8 +46,8 @@ function same(found, expected, what) {
   for (const [name, value] of Object.entries(expected)) assert.deepEqual(found[name], value, `${name} of ${what}`);
 }
 
-function repeat({ shape, prompt, decoder, observe, top_k, turns, refused }, number) {
-  const observing = observe ? { observe, top_k } : { top_k }; // a run observes nothing unless it is told to
+function repeat({ shape, prompt, lists, decoder, observe, top_k, turns, refused }, number) {
+  const observing = observe ? { observe, top_k, lists } : { top_k, lists }; // a run observes nothing unless it is told to
   const run = new Run(shape, prompt, readDecoder(decoder), observing);
   for (const [t, turn] of turns.entries()) {
     const plan = run.plan();

@@ -10,14 +10,17 @@ import { apply, inOrder, refused } from "./events.js";
 import { repeatingTokens } from "./ngrams.js";
 import { draws } from "./noise.js";
 import { Canvas, Schedule, State } from "./state.js";
+import { stop } from "./stopping.js";
+import { listedRows, putWords, slotLists } from "./word_lists.js";
 
 /** The network put out NaN or infinity; the message names the step. */
 export class NonFiniteLogits extends Error {}
 
 const UNDISTURBED = { written: NONE, masked: NONE, locked: NONE, unlocked: NONE, taken_back: NONE };
 
-/** One run of a prompt, token ids, masks among them. shape: {network, mask_id, ends}. decoder: see `readDecoder`. observe: every row is
- * read, and has a KL. top_k: how many likely tokens of each row a step tells; it observes.
+/** One run of a prompt, token ids, masks among them. shape: {network, mask_id, ends}. decoder: see `readDecoder`.
+ * observe: every row is read, and has a KL. top_k: how many likely tokens of each row a step tells; it observes.
+ * lists: blanks from lists, {at, words}.
  * Throws a RangeError, one sentence, for an event that the run cannot have, and for what its canvas and schedule refuse. */
 export class Run {
   #ends;
@@ -28,7 +31,7 @@ export class Run {
   #forgets = [];
   #made = null;
 
-  constructor(shape, prompt, decoder, { observe = false, top_k = 0 } = {}) {
+  constructor(shape, prompt, decoder, { observe = false, top_k = 0, lists = [] } = {}) {
     const { settings, unmask: policy } = decoder;
     Object.assign(this, { shape, settings, compute: decoder.compute, policy });
     this.canvas = new Canvas(prompt, settings, shape.mask_id);
@@ -36,6 +39,7 @@ export class Run {
     this.events = inOrder(decoder.events, this.canvas, this.schedule.steps, shape.network.vocab_size);
     this.#checkVocabulary();
     this.state = new State(this.canvas, this.schedule);
+    this.lists = slotLists(lists, prompt, shape);
     [this.observe, this.top_k] = [observe || top_k > 0, top_k];
     this.layout = { length: this.canvas.total, passes: settings.cfg_scale > 0 ? 2 : 1 };
     this.#ends = shape.ends;
@@ -93,6 +97,7 @@ export class Run {
     plan.slots.forEach((slot, row) => {
       if (!plan.probed[row] && !state.masked[slot]) state.visible[slot] += 1;
     });
+    const shares = putWords(this, plan, reading);
     const unmasked = this.#unmask(plan, reading); // line 16: from the posteriors alone
     plan.slots.forEach((slot, row) => {
       if (plan.probed[row]) {
@@ -108,9 +113,10 @@ export class Run {
       state.unlock(changes.unlocked);
       this.#forgets.push(changes.unlocked);
     }
+    const ended = this.settings.stop_at_end ? stop(this) : null;
     this.#made = null;
     this.#next += 1;
-    return this.#report(plan, reading, unmasked, changes, done);
+    return this.#report(plan, reading, unmasked, changes, { ...done, ended, shares });
   }
 
   #intervene(due) {
@@ -189,6 +195,7 @@ export class Run {
       draws: drawn ? draws(canvas, schedule, settings, state.step, choosers, scored) : null,
       cfg_scale: settings.cfg_scale,
       top_k: this.top_k,
+      listed: listedRows(this, slots, chooses),
     };
   }
 
@@ -276,8 +283,10 @@ export class Run {
       top_ids: likely(reading.top_ids, -1),
       top_probs: likely(reading.top_probs, Number.NaN),
       flops: computedFlops * slots.length + probedFlops * probed.length,
-      baseline_flops: computedFlops * canvas.total,
+      baseline_flops: computedFlops * canvas.total * (1 + (done.ended?.steps ?? 0)),
       seconds: reading.seconds,
+      ended: done.ended,
+      shares: done.shares,
     };
   }
 }

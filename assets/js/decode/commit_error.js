@@ -18,7 +18,8 @@ export class Shadow {
     if (index === 0 && this.shape.network.vocab_size <= MOST_WORDS) this.#scores = step.scores;
     const committed = find(unmasked);
     if (!committed.length) return;
-    const tokens = step.tokens.map((token, i) => (unmasked[i] ? this.shape.mask_id : token));
+    const filled = step.ended?.filled ?? [];
+    const tokens = step.tokens.map((token, i) => (unmasked[i] || filled[i] ? this.shape.mask_id : token));
     const candidates = this.#scores === null ? committed : find(step.open);
     const skipped = computed.includes(0);
     const { given, commit_logits: logits } = step;

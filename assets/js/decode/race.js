@@ -4,6 +4,7 @@ import { Run } from "./algorithm.js";
 import { find } from "./arrays.js";
 import { Shadow } from "./commit_error.js";
 import { readDecoder } from "./decoder.js";
+import { logSoftmax } from "./word_lists.js";
 
 /** How many likely tokens of a position a trace tells. */
 export const TOP_K = 5;
@@ -11,11 +12,12 @@ export const TOP_K = 5;
 /** Decodes one prompt, token ids, with each lane of a trace's header ({id, ...} and a decoder's plain form), yielding
  * [{lane, step}, ...] of all that still run. snapshots: by lane, what takes its snapshots; begins: by lane, {snapshots,
  * step}, where its steps begin. The lanes take turns in going first, so that none always finds the warmer
- * machine. Then come the commit errors of each, [{lane, commits}], see `Shadow`, and [] while they are computed. */
-export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begins = {} } = {}) {
+ * machine. Then come the commit errors of each, [{lane, commits}], see `Shadow`, and [] while they are computed. lists: of
+ * blanks, as `Run` has them. */
+export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begins = {}, lists = [] } = {}) {
   const top_k = Math.min(TOP_K, shape.network.vocab_size);
   const runs = lanes.map((lane) => {
-    const newRun = () => new Run(shape, prompt, readDecoder(lane), { top_k });
+    const newRun = () => new Run(shape, prompt, readDecoder(lane), { top_k, lists });
     const run = newRun();
     const shadow = new Shadow(engine, shape, run.settings);
     return { lane: lane.id, run, newRun, shadow, memory: engine.memory(run.layout) };
@@ -59,6 +61,10 @@ async function turned(run, engine, memory) {
   if (!plan) return [null, null];
   const planned = performance.now();
   const reading = await engine.read(memory, plan);
+  if (plan.listed.length) {
+    const logits = await engine.logits(memory, plan.listed);
+    reading.listed = logSoftmax(logits, run.shape.network.vocab_size);
+  }
   const read = performance.now();
   const step = run.take(reading);
   const seconds = reading.seconds + (planned - begun + performance.now() - read) / 1000;

@@ -49,7 +49,11 @@ function short(value) {
 
 const finite = (value) => (Number.isFinite(value) ? short(value) : null);
 
-const tokensOf = ({ written = [], unmasked }) => [...written, ...unmasked].map(([, token]) => token);
+/** As Python's `round` has it, but for what lies halfway. */
+const shareOf = (share) => Math.round(share * 1e4) / 1e4;
+
+const tokensOf = ({ written = [], unmasked, filled = [] }) =>
+  [...written, ...unmasked, ...filled].map(([, token]) => token);
 
 export class Recorder {
   #pieces;
@@ -125,7 +129,8 @@ export class Recorder {
     const rows = find(step.computed);
     const [kl, confidence] = [step.kl, step.confidence].map((values) => Float32Array.from(take(values, rows)));
     const places = (name) => Array.from(find(step[name]));
-    const tokens = (name) => places(name).map((position) => [position, step.tokens[position]]);
+    const commits = (marked) => Array.from(find(marked), (position) => [position, step.tokens[position]]);
+    const tokens = (name) => commits(step[name]);
     const record = {
       lane,
       step: step.index,
@@ -146,6 +151,9 @@ export class Recorder {
     if (step.top_ids) this.#guess(record, step, rows);
     const written = tokens("written");
     if (written.length) record.written = written;
+    if (step.shares.length)
+      record.shares = step.shares.map(({ position, shares }) => [position, ...Array.from(shares, shareOf)]);
+    if (step.ended) Object.assign(record, { filled: commits(step.ended.filled), spared: step.ended.steps });
     this.#keepTop(lane, rows, step);
     this.#exact.push({ kl, confidence });
     this.#records.push(record);
@@ -186,9 +194,9 @@ export class Recorder {
   }
 
   /** Adds the likeliest token of each computed position that is masked before the step commits. */
-  #guess(record, { masked, newly_unmasked, top_ids }, rows) {
+  #guess(record, { masked, newly_unmasked, ended, top_ids }, rows) {
     const width = this.header.model.vocab_size > 2 ** 16 ? 3 : 2;
-    const masks = rows.filter((row) => masked[row] || newly_unmasked[row]);
+    const masks = rows.filter((row) => masked[row] || newly_unmasked[row] || ended?.filled[row]);
     const k = top_ids.length / this.header.length;
     const guesses = masks.map((row) => top_ids[row * k]);
     const bytes = Array.from(guesses, (token) => [token & 255, (token >> 8) & 255, token >> 16].slice(0, width));
@@ -205,7 +213,8 @@ export class Recorder {
   }
 
   #opening() {
-    return [...this.header.prompt_tokens, this.header.mask_id];
+    const { prompt_tokens, mask_id, lists = [] } = this.header;
+    return [...prompt_tokens, mask_id, ...lists.flatMap(({ words }) => words.flat())];
   }
 
   /** Keeps the likely tokens of the rows where they changed. */

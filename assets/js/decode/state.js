@@ -152,6 +152,18 @@ export class Schedule {
     return this.share + this.#owed;
   }
 
+  /** The steps that are left. Of a policy that ends blocks early it is 1: nobody knows. */
+  get left() {
+    if (this.#early) return 1;
+    const steps = this.#blocks.slice(this.#block).reduce((sum, each) => sum + each.quotas.length, 0);
+    return steps - this.steps_in_block;
+  }
+
+  /** Ends the sequence before its blocks do. */
+  stop() {
+    this.#block = this.#blocks.length;
+  }
+
   /** Close the step. Commits that selection could not meet carry over to the next. */
   advance(committed) {
     this.#owed = Math.max(0, this.quota - committed);

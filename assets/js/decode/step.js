@@ -23,6 +23,7 @@ export function emptyReading(plan) {
     top_ids: new Int32Array(rows * plan.top_k).fill(-1),
     top_probs: new Float64Array(rows * plan.top_k).fill(Number.NaN),
     finite: true,
+    listed: null, // log-probabilities of the plan's `listed` rows, a flat table
     seconds: 0,
     /** The likeliest token of each watched row, [R], -1 of others: the engine finds it once a rule asks. */
     likeliest: () => new Int32Array(rows).fill(-1),

@@ -1,11 +1,13 @@
 // Text to token ids and back, by Hugging Face's own tokenizer in JavaScript, as `LanguageModel.encode` does.
 
 import { Tokenizer } from "@huggingface/tokenizers";
-import { blankBetween } from "../trace/blanks.js";
+import { blankBetween, LIST, stripped } from "../trace/blanks.js";
 
 const FALLBACK_BYTE = /^<0x([0-9A-Fa-f]{2})>$/;
 const LONE_HALF = /\p{Surrogate}/u;
 const LETTER = "a";
+const MOST_WORDS = 64; // of a list
+const UNCLOSED = "prompt has a blank whose list must end with a brace, as in __{red|blue}";
 const BEGINNINGS = [LETTER, ".", "0", "x", "-", ")", "q", "7"]; // of texts; one of them merges with no text that follows it
 const EXACT = { skip_special_tokens: false, clean_up_tokenization_spaces: false };
 const SET = /\[(?:\\.|[^\]\\])*\]/g; // in the source of a pattern
@@ -51,6 +53,16 @@ function splitting(step, classes) {
   return { type: "Sequence", pretokenizers: [words, { ...step, use_regex: false }] };
 }
 
+/** The words of a list. Throws a RangeError, as `Encoder.with_blanks` refuses it. */
+function wordsOf(list) {
+  const words = list.split("|").map(stripped);
+  const different = new Set(words);
+  if (different.size === words.length && words.length > 1 && words.length <= MOST_WORDS && !different.has(""))
+    return words;
+  const how = `2 to ${MOST_WORDS} different words, as in __{red|blue}`;
+  throw new RangeError(`prompt has a blank whose list must hold ${how}, not '${list}'`);
+}
+
 export class TextTokenizer {
   #writes;
   #reads;
@@ -75,13 +87,40 @@ export class TextTokenizer {
   /** Token ids of a text; its blanks are masks of the id `mask`, if that is given, as `LanguageModel.encode` says. Throws
    * a RangeError for half of a character. */
   encode(text, mask = null) {
+    if (mask !== null) return this.prompt(text, mask).ids;
     if (LONE_HALF.test(text)) throw new RangeError("prompt holds half of a character: write it anew.");
-    if (mask === null) return [...this.#front, ...this.#read(text)];
+    return [...this.#front, ...this.#read(text)];
+  }
+
+  /** {ids, lists} of a text with blanks, masks of the id `mask`, as `Encoder.with_blanks` says. lists: of blanks from
+   * lists, see word_lists.js. Throws a RangeError for half of a character, and for a list that no blank can have. */
+  prompt(text, mask) {
+    if (LONE_HALF.test(text)) throw new RangeError("prompt holds half of a character: write it anew.");
     const own = this.#added.find(({ id }) => id === mask)?.content.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
-    const pieces = text.split(new RegExp(` ?(${own ? `${this.#blank}|${own}` : this.#blank})`, "u"));
-    const masks = (blank) => Array.from(/^_+$/.test(blank) ? blank : " ", () => mask);
-    const idsOf = (piece, i) => (i ? this.#continued(piece) : [...this.#front, ...this.#read(piece)]);
-    return pieces.flatMap((piece, i) => (i % 2 ? masks(piece) : idsOf(piece, i)));
+    const blank = `(?<blank>${this.#blank})${LIST}`;
+    const pattern = new RegExp(`(?<space> ?)(?:${own ? `${blank}|${own}` : blank})`, "gu");
+    const [ids, lists] = [[...this.#front], []];
+    let at = 0;
+    for (const { 0: whole, index, groups } of text.matchAll(pattern)) {
+      const { blank: line, list, space } = groups;
+      const goesOn = index > 0;
+      const piece = text.slice(at, index);
+      ids.push(...(at ? this.#continued(piece) : this.#read(piece)));
+      at = index + whole.length;
+      if (line && list === undefined && text[at] === "{") throw new RangeError(UNCLOSED);
+      const words = list === undefined ? [] : wordsOf(list).map((word) => this.#word(space + word, goesOn));
+      if (words.length) lists.push({ at: ids.length, words });
+      const sizes = words.length ? words.map(({ length }) => length) : [line?.length ?? 1];
+      ids.push(...new Array(Math.max(...sizes)).fill(mask));
+    }
+    ids.push(...(at ? this.#continued(text.slice(at)) : this.#read(text.slice(at))));
+    return { ids, lists };
+  }
+
+  #word(text, goesOn) {
+    const ids = goesOn ? this.#continued(text) : this.#read(text);
+    if (ids.length) return ids;
+    throw new RangeError(`prompt has a blank whose list holds '${text.trim()}', which is no text of this model`);
   }
 
   /** The one token that a text is, with a space before it where that is how a word begins, and not the id `mask`; undefined

@@ -17,13 +17,14 @@ const inOrder = ({ state, slots, score, late }) =>
 
 /** What all policies share. scores: what candidates are scored by; "noise", one uniform number each.
  * early: a block may end before its steps. by_posterior: it commits the best by posterior, as many as the schedule asks
- * for, whatever their tokens. measures: further numbers that it needs of each candidate. */
+ * for, whatever their tokens. measures: further numbers that it needs of each candidate. revises: it takes tokens back. */
 class UnmaskPolicy {
   static kind;
   scores = "confidence";
   early = false;
   by_posterior = false;
   measures = [];
+  revises = false;
 
   constructor(settings) {
     Object.assign(this, settings);
@@ -161,6 +162,7 @@ export class EarlyFinish extends UnmaskPolicy {
 
 export class Remask extends UnmaskPolicy {
   static kind = "remask";
+  revises = true;
 
   quotas = (masks, steps) => {
     const [even, begins] = [evenQuotas(masks, steps), this.#begins(steps)];

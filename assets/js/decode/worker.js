@@ -13,6 +13,7 @@ import { OwnRule } from "./own.js";
 import { race } from "./race.js";
 import { Recorder } from "./recorder.js";
 import { Allowance, Snapshots } from "./snapshots.js";
+import { settled } from "./word_lists.js";
 
 const MOST_ATTENDED = 6;
 const WARM = 64; // tokens
@@ -92,7 +93,9 @@ class WorkerRun {
         OwnRule.quickjs = await newInterpreter(); // kept by the rules that the race makes at once
       }
       if (this.#stopped) return;
-      this.#open(made);
+      const prompt = await this.#prompt(made);
+      if (this.#stopped) return;
+      this.#open(made, prompt);
       if (made.note) this.#say({ note: made.note });
       made.note = "";
       await this.#steps(made);
@@ -105,9 +108,18 @@ class WorkerRun {
     }
   }
 
-  #open({ engine, tokenizer, shape, digits }) {
-    const { model, prompt, prompt_tokens = null, lanes, machine } = this.request;
-    const tokens = prompt_tokens ?? tokenizer.encode(prompt, shape.mask_id);
+  /** {ids, lists} of what the run writes on. */
+  async #prompt({ engine, tokenizer, shape }) {
+    const { prompt, prompt_tokens = null, lists, lanes } = this.request;
+    if (prompt_tokens) return { ids: prompt_tokens, lists: lists ?? [] };
+    const { gen_length: masks } = lanes[0].settings;
+    const read = tokenizer.prompt(prompt, shape.mask_id);
+    const fits = read.ids.length + masks <= shape.network.max_length; // else it is refused
+    return fits ? settled(engine, shape, read, masks) : read;
+  }
+
+  #open({ engine, tokenizer, shape, digits }, { ids: tokens, lists }) {
+    const { model, prompt, lanes, machine } = this.request;
     const { settings } = lanes[0];
     const { vocab_size, n_layers, d_model, max_length } = shape.network;
     const [given, wanted] = [tokens.length, settings.gen_length];
@@ -120,11 +132,13 @@ class WorkerRun {
     const known = (token) => token === undefined || (Number.isInteger(token) && token >= 0 && token < vocab_size);
     const written = lanes.flatMap((lane) => (lane.events ?? []).map(({ token }) => token));
     if (![...tokens, ...written].every(known)) throw new RangeError(`Its tokens are not those of the model ${model}.`);
-    const runs = lanes.map((lane) => new Run(shape, tokens, readDecoder(lane))); // refuses what cannot be together
+    // refuses what cannot be together
+    const runs = lanes.map((lane) => new Run(shape, tokens, readDecoder(lane), { lists }));
     const header = {
       model: { name: model, vocab_size, n_layers, d_model, weights: digits },
       prompt,
       prompt_tokens: tokens,
+      ...(lists.length ? { lists } : {}),
       mask_id: shape.mask_id,
       eos_id: shape.ends[0] ?? null,
       ...(shape.ends.length > 1 ? { ends: shape.ends } : {}),
@@ -145,7 +159,8 @@ class WorkerRun {
     const begins = {};
     const { run, lane: of, steps } = this.request.from ?? {};
     const origin = runs.get(run);
-    const same = origin?.recorder && String(origin.recorder.header.prompt_tokens) === String(header.prompt_tokens);
+    const promptOf = ({ prompt_tokens, lists }) => JSON.stringify([prompt_tokens, lists]);
+    const same = origin?.recorder && promptOf(origin.recorder.header) === promptOf(header);
     header.lanes.forEach((lane, i) => {
       const typed = codesOf([lane]).length > 0; // its variables cannot be copied
       const known = same && !typed ? origin.snapshots[of] : null;
@@ -161,7 +176,7 @@ class WorkerRun {
 
   async #steps({ engine, shape }) {
     const { header } = this.recorder;
-    const how = { begins: this.#begins(), snapshots: this.snapshots };
+    const how = { begins: this.#begins(), snapshots: this.snapshots, lists: header.lists };
     for await (const turn of race(engine, shape, header.prompt_tokens, header.lanes, how)) {
       if (turn.length) {
         const message = this.recorder.take(turn);

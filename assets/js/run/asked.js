@@ -78,8 +78,8 @@ export function overlong(text) {
 /** A run's request, each lane whole as a trace's header has it, of one that a branch asks for or of the form's values:
  * {model, prompt, lanes, setting: value, ...}. Throws a RangeError, one sentence. */
 export function wholeRequest({ model, prompt, prompt_tokens, chat, lanes, ...values }) {
-  const { from } = values;
-  if (prompt_tokens) return { model, prompt, prompt_tokens, from, lanes: lanes.map(wholeLane) };
+  const { from, lists } = values;
+  if (prompt_tokens) return { model, prompt, prompt_tokens, lists, from, lanes: lanes.map(wholeLane) };
   if (isEmpty(prompt ?? "")) throw new RangeError(EMPTY);
   if (overlong(prompt)) throw new RangeError(`Prompt is too long: ${overlong(prompt)}`);
   const settings = settingsOf(values);

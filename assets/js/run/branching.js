@@ -23,7 +23,7 @@ export function branchOf(trace, parent, changed, from, name, gone = null) {
   return { trace: shown, child, from };
 }
 
-const DECISIONS = ["masked", "written", "unlocked", "unmasked", "locked"];
+const DECISIONS = ["masked", "written", "unlocked", "unmasked", "filled", "locked"];
 const decided = (record) =>
   JSON.stringify([record.computed, ...DECISIONS.map((name) => (record[name] ?? []).map(String).sort())]);
 

@@ -1,19 +1,19 @@
 // What stands in the grids of a link until its run opens: its prompt, word by word, and masks.
 
 import "../loaded_first.js";
-import { BLANK, blanksOf } from "../trace/blanks.js";
+import { BLANK, blanksOf, LIST } from "../trace/blanks.js";
 import { described } from "../trace/described.js";
 import { Trace } from "../trace/trace.js";
 
 const [MASK, FIRST, MOST, USUAL] = [1, 2, 2048, 64];
-const PARTS = new RegExp(`(?<blank>\\s*${BLANK})|\\s*\\S+?(?=\\s|$|${BLANK})`, "gu");
+const PARTS = new RegExp(`(?<blank>\\s*${BLANK})${LIST}|\\s*\\S+?(?=\\s|$|${BLANK})`, "gu");
 
 /** {prompt_tokens, pieces} of a text, each word a token of its own; of a blank as many masks as it has. */
 function wordsOf(text) {
   const [tokens, pieces] = [[], {}];
   for (const { 0: word, groups } of text.matchAll(PARTS)) {
     if (groups.blank) {
-      tokens.push(...new Array(blanksOf(word)[0]).fill(MASK));
+      tokens.push(...new Array(blanksOf(groups.blank)[0]).fill(MASK));
       continue;
     }
     const id = FIRST + Object.keys(pieces).length;

@@ -147,11 +147,11 @@ export class Running {
   }
 
   /** Asks for a run of these lanes with a trace's prompt. Anything but a branch ends the run on its way. */
-  ask({ header: { model, prompt, chat, prompt_tokens } }, lanes, branching = null, from = undefined) {
+  ask({ header: { model, prompt, chat, prompt_tokens, lists } }, lanes, branching = null, from = undefined) {
     if (!branching) this.#stopRun();
     if (!branching?.origin) this.#leaveAside();
     this.branching = branching;
-    this.#begin("branch", { model: model.name, prompt, chat, prompt_tokens, lanes, ...(from && { from }) });
+    this.#begin("branch", { model: model.name, prompt, chat, prompt_tokens, lists, lanes, ...(from && { from }) });
   }
 
   #begin(what, request, linked = null) {

@@ -1,7 +1,7 @@
 // Four numbers for the back row of the room: each for every lane, against the reference.
 
 import { term } from "../below/term.js";
-import { h, percent, sameText, seconds, setText, short } from "../dom.js";
+import { count, h, percent, sameText, seconds, setText, short } from "../dom.js";
 import { uncompared } from "./numbers.js";
 
 /** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
@@ -10,8 +10,9 @@ export const GAUGES = [
     key: "flops",
     label: "Computation so far",
     term: "FLOPs",
-    read: ({ flopsShare: bar }, { name, single }) => {
-      const note = single ? "of computing every token" : `of the FLOPs of “${name}”`;
+    read: ({ flopsShare: bar, spared }, { name, single }) => {
+      const early = spared ? `; its text was over ${count(spared, "step")} early` : "";
+      const note = (single ? "of computing every token" : `of the FLOPs of “${name}”`) + early;
       return { value: percent(bar), note, bar };
     },
   },

@@ -20,6 +20,7 @@ export class Menu {
     this.menu = h(
       "div.sl-touch",
       { role: "menu", "aria-label": this.#title },
+      this.#chips(),
       this.words,
       this.#actions(),
       this.further,
@@ -47,6 +48,20 @@ export class Menu {
     const token = lane.token(cell, t);
     const word = token < 0 ? "a blank" : trace.word(token);
     return `${word}, ${STATES[lane.row(t)[cell]]}`;
+  }
+
+  /** The words of the list that the cell's blank is from, as chips with their shares; null in no such blank. */
+  #chips() {
+    const { trace, lane, cell, t } = this.at;
+    const isHere = ({ at, words }) => cell >= at && cell < at + words[0].length;
+    const list = (trace.header.lists ?? []).find(isHere);
+    if (!list) return null;
+    const shares = lane.shares(list.at, t);
+    const chips = list.words.map((word, i) => {
+      const share = shares ? likely(shares[i]) : "–";
+      return h("span.sl-chip", h("bdi", trace.pieces.text(word).trim()), " ", h("span.sl-touch-share", share));
+    });
+    return h("div.sl-touch-chips", { role: "group", "aria-label": "Words of the list" }, chips);
   }
 
   #item(text, onclick, more = {}) {

@@ -5,6 +5,8 @@ import { count } from "../dom.js";
 /** The pattern of a blank. letters: what stands in a set of characters for those that may not touch it. */
 export const blankBetween = (letters) => String.raw`(?<![${letters}_\\])_{2,}(?![${letters}_\\])`;
 export const BLANK = blankBetween(String.raw`\p{L}\p{N}`); // the browser's own letters: the tokenizer has the server's
+/** The pattern of the list behind a blank, if there is one. */
+export const LIST = String.raw`(?:\{(?<list>[^{}]*)\})?`;
 const LISTED = 4;
 
 /** Of a prompt without a word: the sentence with which a run refuses it. */
@@ -17,8 +19,17 @@ const SPACES =
 /** Whether a text has no word, as the server reads it. */
 export const isEmpty = (text) => Array.from(text).every((each) => SPACES.includes(each));
 
-/** Of each blank of a text the number of its tokens. */
+/** A text without the white space around it, as Python's `str.strip` has it. */
+export function stripped(text) {
+  const characters = Array.from(text);
+  const isWord = (character) => !SPACES.includes(character);
+  return characters.slice(Math.max(0, characters.findIndex(isWord)), characters.findLastIndex(isWord) + 1).join("");
+}
+
+/** Of each blank of a text the number of its underscores, which is that of its tokens unless it has a list. */
 export const blanksOf = (text) => Array.from(text.matchAll(new RegExp(BLANK, "gu")), ([blank]) => blank.length);
+
+const hasLists = (text) => Array.from(text.matchAll(new RegExp(BLANK + LIST, "gu"))).some(({ groups }) => groups.list);
 
 /** What a run of a prompt will write, in a sentence. length: of what follows the prompt. */
 export function toWrite(prompt, length) {
@@ -26,6 +37,10 @@ export function toWrite(prompt, length) {
   const follows = `${count(length, "token")} will follow. For a blank, type two underscores or more (__): one for each of its tokens.`;
   if (isEmpty(prompt)) return EMPTY;
   if (!blanks.length) return length ? follows : "Nothing to write: leave a blank (__), or set a length.";
+  if (hasLists(prompt)) {
+    const rest = length ? `then ${count(length, "token")} more` : "nothing behind";
+    return `${count(blanks.length, "blank")}, with words to choose from; ${rest}.`;
+  }
   const all = blanks.reduce((sum, size) => sum + size, 0);
   const sizes = [blanks.slice(0, -1).join(", "), blanks.at(-1)].filter(Boolean).join(" and ");
   const told = blanks.length > LISTED ? `${all} tokens in all` : `${sizes} tokens`;

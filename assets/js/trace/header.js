@@ -34,6 +34,7 @@ const HEADER = {
   model: [having({ name: isText }), "an object with a name"],
   prompt: nullable([isText, "a text"]),
   prompt_tokens: [listOf(isCount), "a list of token ids"],
+  lists: maybe([listOf(having({ at: isCount, words: listOf(listOf(isCount)) })), "blanks and their words"]),
   mask_id: [isCount, "a token id"],
   eos_id: nullable([Number.isInteger, "a token id"]),
   ends: maybe([listOf(isCount), "token ids"]),

@@ -63,13 +63,15 @@ export class Lane {
     const at = t * n;
     if (record.step !== t || at + n > this.state.length)
       throw damaged("its records are not one per step and lane, in order");
-    const { masked, back, written, unlocked, unmasked, locked, rows, kl, confidence, guess, top } = unpack(record, n);
+    const unpacked = unpack(record, n);
+    const { masked, back, written, unlocked, unmasked, filled, locked, rows, kl, confidence, guess, top } = unpacked;
+    const { shares } = unpacked;
     for (const p of masked) this.#change(p, t, -1);
     for (const [p, token] of written) this.#change(p, t, token);
     for (const p of unlocked) this.locked[p] = 0;
     const masks = rows.filter((p) => this.masked[p]);
     for (const [i, token] of guessesOf(guess, masks.length).entries()) this.guesses[at + masks[i]] = token;
-    for (const [p, token] of unmasked) this.#change(p, t, token);
+    for (const [p, token] of [...unmasked, ...filled]) this.#change(p, t, token);
     for (const p of locked) this.locked[p] = 1;
     this.held.set(this.locked, at);
     this.#states(at, rows);
@@ -81,7 +83,7 @@ export class Lane {
     const changes = { masked, back, unlocked, locked, written: positionsOf(written), unmasked: positionsOf(unmasked) };
     const states = this.state.subarray(at, at + n);
     const lockedCount = states.reduce((sum, state) => sum + (state === LOCKED), 0);
-    const counts = { computed: rows.length, lockedCount };
+    const counts = { computed: rows.length, lockedCount, shares };
     this.steps.push({ ...changes, ...counts, ...this.#totals(record, t, rows.length), ...band(kl) });
     this.records.push(record); // as it came, for an export at the stream's precision
     this.count++;
@@ -125,13 +127,13 @@ export class Lane {
     for (const p of rows) state[at + p] = masked[p] ? MASKED : ACTIVE; // also where it locks in this step
   }
 
-  #totals({ seconds, flops, baseline_flops: baselineFlops, taken_back: back = [] }, t, rows) {
+  #totals({ seconds, flops, baseline_flops: baselineFlops, taken_back: back = [], spared = 0 }, t, rows) {
     const none = { totalSeconds: 0, totalFlops: 0, totalBaseline: 0, totalRows: 0, takenBack: 0 };
     const before = t ? this.steps[t - 1] : none;
     const totals = { totalSeconds: before.totalSeconds + seconds, totalFlops: before.totalFlops + flops };
     totals.totalBaseline = before.totalBaseline + baselineFlops;
     totals.totalRows = before.totalRows + rows;
-    return { seconds, flops, baselineFlops, ...totals, takenBack: before.takenBack + back.length };
+    return { seconds, flops, baselineFlops, ...totals, takenBack: before.takenBack + back.length, spared };
   }
 
   /** The largest step-wise KL that locks, NaN where KL locks nothing. */
@@ -201,6 +203,16 @@ export class Lane {
     if (this.kept?.step !== step)
       this.kept = { step, tokens: Int32Array.from({ length: this.n }, (_, p) => this.token(p, step)) };
     return this.kept.tokens;
+  }
+
+  /** The shares of the words of the list that stands at a position, as step t or the last before it found them; null
+   * before the first. */
+  shares(position, t) {
+    for (let s = this.clamp(t); s >= 0; s--) {
+      const found = this.steps[s].shares.find(([at]) => at === position);
+      if (found) return found.slice(1);
+    }
+    return null;
   }
 
   /** The last step at or before t in which the position was computed, or -1. */

@@ -20,6 +20,9 @@ const RECORD = {
   written: maybe(PAIRS),
   unlocked: maybe(POSITIONS),
   unmasked: PAIRS,
+  filled: maybe(PAIRS),
+  spared: maybe([isCount, "a number of steps"]),
+  shares: maybe([listOf(listOf((value) => AMOUNT[0](value))), "shares of words"]),
   locked: POSITIONS,
   computed: POSITIONS,
   kl: VALUES,
@@ -104,9 +107,9 @@ export const likely = ({ ids, p }, i) =>
 export function unpack(record, n) {
   check(record, RECORD, "a record");
   const { masked = [], taken_back: back = [], written, unlocked, unmasked, locked, computed, kl, confidence } = record;
-  const { guess, top } = record;
+  const { guess, top, filled = [] } = record;
   const rows = fromRuns(computed, n);
-  for (const pairs of [written ?? [], unmasked])
+  for (const pairs of [written ?? [], unmasked, filled])
     within(
       pairs.map(([p]) => p),
       n,
@@ -117,6 +120,8 @@ export function unpack(record, n) {
     written: written ?? [],
     unlocked: within(unlocked ?? [], n),
     unmasked,
+    filled,
+    shares: record.shares ?? [],
     locked: within(locked, n),
     rows,
     kl: valuesOf(kl, rows, (b) => KL_OF_BYTE[b], Infinity, "KL"),

@@ -220,10 +220,11 @@ export class Trace {
       everyShare: now.totalFlops / now.totalBaseline,
       locked: now.lockedCount,
       takenBack: now.takenBack,
+      spared: now.spared, // steps that a text that was over left out, see `stop_at_end`
       seconds: now.totalSeconds,
       against: base?.totalSeconds ?? NaN,
       timed, // with the reference; else no time of it means anything beside the reference's
-      activeRatio: now.totalRows / (this.n * (lane.clamp(t) + 1)),
+      activeRatio: now.totalRows / (this.n * (lane.clamp(t) + 1 + now.spared)),
       steps: lane.clamp(t) + 1,
       damage: now.damage ?? null,
       // Whoever needs these asks for them: they take long beside a frame.

@@ -1,0 +1,171 @@
+"""`surelock decode --watch`: in a terminal the text writes itself, and two decoders stand beside each other."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from surelock.decoding.step import Step
+from surelock.model.language_model import LanguageModel
+from surelock.trace.pieces import Piece, Pieces
+
+MASK, END = "·", "■"
+FRESH, LOCKED, PROMPT = "bold", "dim", "italic"
+FRAME_SECONDS = 1 / 20  # from one frame to the next, at least
+LEAST_WIDTH = 36  # columns of a lane that stands beside another
+PLAIN_LINES = 10  # of a run, where nothing can be drawn
+
+
+@dataclass(slots=True)
+class Lane:
+    """What is shown of one run: its last step and the sums up to it."""
+
+    name: str
+    step: Step | None = None
+    steps: int = 0
+    flops: float = 0.0
+    baseline_flops: float = 0.0
+
+    def take(self, step: Step) -> None:
+        self.step = step
+        self.steps += 1
+        self.flops += float(step.flops.sum())
+        self.baseline_flops += float(step.baseline_flops.sum())
+
+    @property
+    def counts(self) -> str:
+        """Step, rows of the step, and the share of the baseline's FLOPs so far."""
+        if self.step is None:
+            return "not begun"
+        rows = int(self.step.computed.sum())
+        share = self.flops / self.baseline_flops
+        return f"step {self.steps}, {rows} rows, {share:.0%} of the FLOPs"
+
+
+class Watch(AbstractContextManager):
+    """Draws a run, or two beside each other.
+
+    console: rich's console of standard output. Where it is no terminal, plain lines count the steps instead.
+    sleep: waits for a number of seconds; clock: the seconds that have passed.
+    """
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        names: Sequence[str],
+        console: Console,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.lanes = [Lane(name) for name in names]
+        self._pieces, self._ends = Pieces(lm.tokenizer), frozenset(lm.ends)
+        self._console = console
+        self._sleep, self._clock = sleep, clock
+        self._drawn_at = -FRAME_SECONDS
+        self._live: Live | None = None
+
+    def __enter__(self) -> "Watch":
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was: the drawing goes, also after an interruption."""
+        if self._live is not None:
+            self._live.stop()
+
+    def follow(self, steps: Iterable[Step], beside: Iterable[Step] = ()) -> Iterator[Step]:
+        """Yield the steps of the first lane, and draw those of both as they come."""
+        for own, other in zip_longest(steps, beside):
+            stepped = []
+            for lane, step in zip(self.lanes, (own, other), strict=False):
+                if step is not None:
+                    lane.take(step)
+                    stepped.append(lane)
+            self._show(stepped)
+            if own is not None:
+                yield own
+
+    def _show(self, stepped: Sequence[Lane]) -> None:
+        """Show the lanes, of which some have just made a step."""
+        if self._live is None:
+            self._print(stepped)
+            return
+        left = self._drawn_at + FRAME_SECONDS - self._clock()
+        if left > 0:
+            self._sleep(left)
+        self._drawn_at = self._clock()
+        self._live.update(self._drawing(), refresh=True)
+
+    def _print(self, stepped: Sequence[Lane]) -> None:
+        """Print a line of a lane about ten times in its run, and at its end."""
+        for lane in stepped:
+            assert lane.step is not None
+            masks = int(lane.step.masked.sum())
+            every = max(1, (lane.steps + masks) // PLAIN_LINES)
+            if lane.steps % every == 0 or not masks:
+                self._console.print(f"{lane.name}: {lane.counts}", highlight=False, soft_wrap=True)
+
+    def _drawing(self) -> RenderableType:
+        drawn = [self._lane(lane) for lane in self.lanes]
+        if len(drawn) == 1 or self._console.width < LEAST_WIDTH * len(drawn):
+            return Group(*drawn)
+        table = Table.grid(padding=(0, 2), expand=True)
+        for _ in drawn:
+            table.add_column(ratio=1)
+        table.add_row(*drawn)
+        return table
+
+    def _lane(self, lane: Lane) -> RenderableType:
+        head = Text(f"{lane.name}: {lane.counts}", style="reverse")
+        if lane.step is None:
+            return head
+        return Group(head, self._text(lane.step))
+
+    def _text(self, step: Step) -> Text:
+        """The canvas of one sequence: a dot a mask, a square an end, words as they are."""
+        tokens = step.tokens[0].tolist()
+        pieces = self._pieces.look_up(tokens)
+
+        def piece_at(place: int) -> Piece:
+            if step.masked[0, place]:
+                return MASK
+            token = tokens[place]
+            if token in self._ends and not step.given[0, place]:
+                return END
+            return pieces.get(str(token), f" {token}")  # without a tokenizer: its number
+
+        shown = Text()
+        places = range(len(tokens))
+        styles = styles_of(step)
+        for style, run in groupby(places, key=lambda place: styles[place]):
+            shown.append(joined([piece_at(place) for place in run]), style=style)
+        return shown
+
+
+def styles_of(step: Step) -> list[str]:
+    """Return rich's style of each position of one sequence: fresh words bright, locked ones dim."""
+    styles: NDArray = np.full(step.tokens.shape[1], "", dtype=object)
+    styles[step.given[0]] = PROMPT
+    styles[step.locked[0]] = LOCKED
+    styles[step.newly_unmasked[0]] = FRESH
+    return styles.tolist()
+
+
+def joined(pieces: Sequence[Piece]) -> str:
+    """Return the text of adjacent pieces; bytes may form a character together."""
+    data = b"".join(piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces)
+    return data.decode("utf-8", "replace")

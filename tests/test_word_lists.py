@@ -1,0 +1,185 @@
+"""Blanks from a list: how a prompt says them, which number of tokens they take, and that nothing else is written."""
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import surelock
+from surelock import Decoder, DecodeSettings, Event
+from surelock.__main__ import main
+from surelock.decoding.word_lists import Listed, WordList, from_plain_lists, settled
+from surelock.record import record_run
+from surelock.trace.format import check_document
+from surelock.trace.lanes import alone
+
+TEXT = "Tom had a __{red|blue|light green} ball. He was __ happy."
+WORDS = ("red", "blue", "light green")
+
+
+def prompt_of(lm: surelock.LanguageModel, text: str, **how: Any) -> Listed:
+    prompt = lm.encode(text, **{"blanks": True, **how})
+    assert isinstance(prompt, Listed)
+    return prompt
+
+
+def test_a_text_says_its_lists(stories: surelock.LanguageModel) -> None:
+    prompt = prompt_of(stories, TEXT)
+    (listed,) = prompt.lists
+    start = len(stories.encode("Tom had a"))
+    assert listed.start == start
+    assert [stories.decode(word).strip() for word in listed.words] == list(WORDS)
+    assert listed.words[2] == tuple(stories.encode("a light green")[1:])
+    size = max(map(len, listed.words))
+    assert prompt[start : start + size] == [stories.mask_id] * size
+    assert prompt.count(stories.mask_id) == size + 2
+    assert stories.encode("Tom had a __ ball.", blanks=[list(WORDS)]) == stories.encode(
+        "Tom had a __{red|blue|light green} ball.", blanks=True
+    )
+    free = stories.encode("Tom had a __ ball.", blanks=[None])
+    assert not isinstance(free, Listed) and free == stories.encode("Tom had a __ ball.", blanks=True)
+    assert stories.encode("a __{b|c}") == stories.encode("a __{b|c}", blanks=False), "a text without blanks is text"
+    copied = pickle.loads(pickle.dumps(prompt))
+    assert copied == prompt and copied.lists == prompt.lists
+
+
+@pytest.mark.parametrize(
+    ("text", "blanks", "said"),
+    [
+        ("A __{red} ball", True, "must hold 2 to 64 different words, as in __{red|blue}, not 'red'"),
+        ("A __{red|} ball", True, "must hold 2 to 64 different words"),
+        ("A __{} ball", True, "must hold 2 to 64 different words"),
+        ("A __{red| red} ball", True, "must hold 2 to 64 different words"),
+        ("A __{red|blue ball", True, "must end with a brace, as in __{red|blue}"),
+        ("A __{red|{blue}} ball", True, "must end with a brace, as in __{red|blue}"),
+        ("A __ ball", [], "blanks must have an entry for every blank of the text, 1, not 0"),
+        ("A __ ball", 3, "blanks must be True, False or a list with an entry for every blank, not 3"),
+        ("A __ ball", "red", "blanks must be True, False or a list with an entry for every blank, not 'red'"),
+        ("A __ ball", ["red"], "must be a list of texts, not 'red'"),
+        ("A __ ball", [["red", 3]], "must be a list of texts, not"),
+    ],
+)
+def test_a_list_that_no_blank_can_have_is_refused(
+    stories: surelock.LanguageModel, text: str, blanks: Any, said: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        stories.encode(text, blanks=blanks)
+    assert said in str(error.value)
+
+
+def test_lists_that_no_prompt_can_have_are_refused(stories: surelock.LanguageModel) -> None:
+    mask = stories.mask_id
+    with pytest.raises(ValueError, match="must stand at 2 masks of its prompt"):
+        Listed([5, mask, 6], [WordList(1, ((7, 8),))], mask)
+    with pytest.raises(ValueError, match="at least one word"):
+        Listed([5, mask, 6], [WordList(1, ())], mask)
+    for words in (((7,), (4096,)), ((7,), (-1,)), ((7,), (mask,)), ((7,), (4096, 8)), ((7,), (10**30, 8))):
+        listed = WordList(1, words)
+        wrong = Listed([5, *[mask] * listed.size, 6], [listed], mask)
+        with pytest.raises(ValueError, match="prompt 1 has a list that holds the mask, or ids that are no tokens"):
+            surelock.decode(stories, [[5, mask], wrong], DecodeSettings(gen_length=0))
+    several = Listed([5, mask, mask], [WordList(1, ((7,), (7, 8)))], mask)
+    with pytest.raises(ValueError, match="prompt 1 has 3 tokens, which with gen_length 5000 is more than the 1024"):
+        settled(stories, several, 5000)
+    with pytest.raises(ValueError, match=r"give what surelock\.settled returns"):
+        surelock.filled(stories, several, [5, 7])
+
+
+@pytest.mark.parametrize(
+    ("plain", "said"),
+    [
+        (5, "lists must be objects"),
+        ([{"at": 1}], "lists must be objects"),
+        ([{"at": 1, "words": [["7"]]}], "lists must be objects"),
+        ([{"at": 0, "words": [[7]]}], "the list at position 0 must stand at 1 masks of its prompt"),
+        ([{"at": 1, "words": [[7], [7, 8]]}], "lists must have words of one number of tokens"),
+    ],
+)
+def test_lists_of_a_trace_or_a_request_that_cannot_be_are_refused(plain: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        from_plain_lists([5, 1, 1], plain, 1)
+
+
+def test_words_of_several_numbers_of_tokens_compete_by_their_mean_log_probability(
+    stories: surelock.LanguageModel,
+) -> None:
+    prompt = prompt_of(stories, TEXT)
+    (listed,) = prompt.lists
+    means = {}
+    for word in listed.words:
+        masks = [stories.mask_id] * len(word)
+        canvas = [*prompt[: listed.start], *masks, *prompt[listed.span.stop :], *[stories.mask_id] * 8]
+        with torch.no_grad():
+            log_p = stories.network(torch.tensor([canvas]))[0].double().log_softmax(dim=-1)
+        means[word] = float(sum(log_p[listed.start + k, token] for k, token in enumerate(word))) / len(word)
+    best = max(means, key=lambda word: means[word])
+    made = settled(stories, prompt, 8)
+    assert isinstance(made, Listed)
+    assert made.lists == (WordList(listed.start, tuple(word for word in listed.words if len(word) == len(best))),)
+    assert len(made) == len(prompt) - listed.size + len(best)
+    assert settled(stories, made, 8) is made
+    plain = stories.encode("Tom")
+    assert settled(stories, plain, 8) is plain
+
+
+POLICIES = [surelock.LowConfidence(), surelock.Random(), surelock.Threshold(0.2), surelock.Remask(begins=0.5)]
+POLICIES += [surelock.Entropy(), surelock.EntropyBound(2.0), surelock.EarlyFinish(first=1.0)]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.kind)
+@pytest.mark.parametrize("rule", [surelock.LockRule(), surelock.BlockCache(), surelock.SelectRule(0.5)])
+def test_nothing_but_a_word_of_the_list_is_written(stories: surelock.LanguageModel, policy: Any, rule: Any) -> None:
+    """Of words of as many tokens that share no part: a blank is never half of one and half of another."""
+    words = ["blue house", "red dog", "green boat"]
+    prompt = stories.encode("He saw a __ and a __ there.", blanks=[words, words[:2]])
+    for seed in range(2):
+        chosen = DecodeSettings(gen_length=6, block_length=4 if seed else None, temperature=2.0 * seed, seed=seed)
+        (text,) = surelock.generate(stories, [prompt], chosen, compute=rule, unmask=policy)
+        found = [f"He saw a {one} and a {two} there." for one in words for two in words[:2]]
+        assert any(text.startswith(each) for each in found), text
+
+
+def test_a_step_reports_the_shares_of_the_words(stories: surelock.LanguageModel) -> None:
+    prompt = settled(stories, prompt_of(stories, "Tom had a __{red|blue|big} ball."), 0)
+    steps = list(surelock.decode(stories, [[5, stories.mask_id], prompt], DecodeSettings(gen_length=0)))
+    (found,) = steps[0].shares
+    assert (found.sequence, found.position) == (1, len(stories.encode("Tom had a")))
+    assert found.shares.sum() == pytest.approx(1) and len(found.shares) == 3
+    best = [" red", " blue", " big"][int(found.shares.argmax())]
+    tokens = steps[-1].tokens[1, -len(prompt) :].tolist()
+    assert stories.decode(tokens) == f"Tom had a{best} ball."
+
+
+def test_what_a_person_writes_decides(stories: surelock.LanguageModel) -> None:
+    prompt = stories.encode("He saw a __ there.", blanks=[["blue house", "red dog"]])
+    start = len(stories.encode("He saw a"))
+    red = stories.encode("a red")[-1]
+    steps = surelock.decode(stories, [prompt], DecodeSettings(gen_length=0), events=[Event(0, "write", start, red)])
+    *_, last = steps
+    assert stories.decode(last.tokens[0].tolist()) == "He saw a red dog there."
+    free = surelock.decode(
+        stories, [prompt], DecodeSettings(gen_length=0), events=[Event(0, "write", start, stories.encode("a big")[-1])]
+    )
+    *_, last = free
+    assert not last.masked.any() and last.shares == ()
+
+
+def test_a_trace_holds_the_lists_and_their_shares(stories: surelock.LanguageModel) -> None:
+    lane = alone(Decoder(settings=DecodeSettings(gen_length=4)))
+    document = json.loads(json.dumps(record_run(stories, TEXT, [lane])))
+    check_document(document)
+    (listed,) = document["header"]["lists"]
+    first = document["records"][0]["shares"][0]
+    assert first[0] == listed["at"] and len(first) == 1 + len(listed["words"])
+    assert sum(first[1:]) == pytest.approx(1, abs=1e-3)
+    assert np.isfinite(surelock.commit_error(stories, document).error).all()
+
+
+def test_the_command_fills_a_blank_from_a_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["decode", "Tom had a __{red|blue|light green} ball.", "--gen-length", "0"]) == 0
+    assert capsys.readouterr().out.strip() in [f"Tom had a {word} ball." for word in WORDS]
+    assert main(["decode", "Tom had a __{red} ball.", "--gen-length", "0"]) == 2
+    assert "prompt has a blank whose list must hold 2 to 64 different words" in capsys.readouterr().err
