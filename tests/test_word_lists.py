@@ -79,7 +79,7 @@ def test_lists_that_no_prompt_can_have_are_refused(stories: surelock.LanguageMod
     for words in (((7,), (4096,)), ((7,), (-1,)), ((7,), (mask,)), ((7,), (4096, 8)), ((7,), (10**30, 8))):
         listed = WordList(1, words)
         wrong = Listed([5, *[mask] * listed.size, 6], [listed], mask)
-        with pytest.raises(ValueError, match="prompt 1 has a list that holds the mask, or ids that are no tokens"):
+        with pytest.raises(ValueError, match="prompt 2 has a list that holds the mask, or ids that are no tokens"):
             surelock.decode(stories, [[5, mask], wrong], DecodeSettings(gen_length=0))
     several = Listed([5, mask, mask], [WordList(1, ((7,), (7, 8)))], mask)
     with pytest.raises(ValueError, match="prompt 1 has 3 tokens, which with gen_length 5000 is more than the 1024"):
