@@ -102,11 +102,12 @@ def test_what_is_filled_is_the_end_that_stands() -> None:
     assert steps[-1].tokens[0, len(PROMPT) :].tolist() == [WORD, WORD, *[TURN] * 6]
 
 
-def test_an_end_before_which_a_word_is_missing_ends_nothing() -> None:
-    events = (Event(0, "write", len(PROMPT) + 6, END),)
-    _, steps, _ = through([8], events=events)
-    assert len(steps) == 6
-    assert [int(step.masked.sum()) for step in steps] == [6, 5, 4, 3, 2, 0]
+@pytest.mark.parametrize(("written", "masks"), [([], [6, 5, 4, 3, 2, 0]), ([5], [5, 4, 3, 2, 0])])
+def test_an_end_before_which_a_word_is_missing_ends_nothing(written: list[int], masks: list[int]) -> None:
+    """Wherever it is missing: `written` are positions that have their word from the first step on."""
+    words = [Event(0, "write", len(PROMPT) + position, WORD) for position in written]
+    _, steps, _ = through([8], events=(*words, Event(0, "write", len(PROMPT) + 6, END)))
+    assert [int(step.masked.sum()) for step in steps] == masks
 
 
 def test_an_end_in_the_prompt_or_before_given_words_ends_nothing() -> None:

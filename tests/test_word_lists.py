@@ -103,10 +103,12 @@ def test_lists_of_a_trace_or_a_request_that_cannot_be_are_refused(plain: Any, sa
         from_plain_lists([5, 1, 1], plain, 1)
 
 
+@pytest.mark.parametrize("text", [TEXT, "Lily saw __{it|a little bird} in the park."])
 def test_words_of_several_numbers_of_tokens_compete_by_their_mean_log_probability(
-    stories: surelock.LanguageModel,
+    stories: surelock.LanguageModel, text: str
 ) -> None:
-    prompt = prompt_of(stories, TEXT)
+    """By their sum "it" would win over "a little bird", which is likelier a token."""
+    prompt = prompt_of(stories, text)
     (listed,) = prompt.lists
     means = {}
     for word in listed.words:
@@ -123,6 +125,18 @@ def test_words_of_several_numbers_of_tokens_compete_by_their_mean_log_probabilit
     assert settled(stories, made, 8) is made
     plain = stories.encode("Tom")
     assert settled(stories, plain, 8) is plain
+
+
+def test_lists_behind_a_settled_one_move_with_their_masks(stories: surelock.LanguageModel) -> None:
+    words = "__{red|blue|light green}"
+    prompt = prompt_of(stories, f"Tom had a {words} ball, a {words} hat and a {words} toy.")
+    made = settled(stories, prompt, 0)
+    assert isinstance(made, Listed)
+    assert [listed.size for listed in prompt.lists] == [2, 2, 2] and [listed.size for listed in made.lists] == [1, 1, 1]
+    ids: list[int] = list(made)
+    for listed in made.lists:
+        ids[listed.span] = listed.words[0]
+    assert stories.decode(ids) == "Tom had a red ball, a red hat and a red toy."
 
 
 POLICIES = [surelock.LowConfidence(), surelock.Random(), surelock.Threshold(0.2), surelock.Remask(begins=0.5)]

@@ -73,6 +73,20 @@ def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(page:
     assert box is not None and box["y"] + box["height"] == pytest.approx(844, abs=2) and box["width"] == 390
 
 
+def test_a_blank_from_a_list_shows_its_words_with_their_shares(page: Page, app: App) -> None:
+    """Words of the number of tokens that won; they share all of the blank."""
+    visit(page, app.url, prompt="Tom had a __{red|blue|light green} ball.")
+    run_to_end(page)
+    cell = page.evaluate("surelock.stage.trace.header.lists[0].at")
+    page.mouse.click(*steady(page, f"({CENTRE})([1, {cell}])"))
+    chips = page.get_by_role("group", name="Words of the list").locator(".sl-chip")
+    expect(chips).to_have_count(2)
+    texts = chips.all_inner_texts()
+    assert [text.split()[0] for text in texts] == ["red", "blue"]
+    assert abs(sum(float(text.split()[-2]) for text in texts) - 100) <= 1
+    assert serious(page, ".sl-touch-box") == []
+
+
 def test_an_embedded_page_shows_shares_and_says_why_no_word_can_be_chosen(page: Page, app: App) -> None:
     arrive(page, f"{app.url}/?embed&race=steps&step=60")
     page.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 60)")
