@@ -56,7 +56,10 @@ class _Command(Parser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2."""
+    """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2.
+
+    A command returns its exit status, or what is printed last as JSON.
+    """
     try:
         start()
         words = sys.argv[1:] if argv is None else argv
@@ -76,6 +79,8 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(f"surelock: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
+    if isinstance(result, int):
+        return result
     if result is not None:
         print(json.dumps(result), flush=True)
     return 0

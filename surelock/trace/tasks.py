@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from surelock.decoding.choices import Decoder, to_flat
@@ -69,6 +69,13 @@ def _tokens(lm: LanguageModel, prompt: Prompt, how: dict[str, bool]) -> list[int
         return lm.encode(prompt.text, **how)
     except ValueError as error:
         raise ValueError(f"prompt 0: {error}") from error
+
+
+def joint_decoder(batch: Sequence[Task]) -> Decoder:
+    """Return the decoder of a batch of tasks whose decoders differ in their seeds alone."""
+    decoder = batch[0].decoder
+    seeds = tuple(task.decoder.settings.seed_of(0) for task in batch)
+    return replace(decoder, settings=replace(decoder.settings, seed=seeds))
 
 
 def batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
