@@ -24,11 +24,13 @@ COMMANDS = {
     "decode": ("continue prompts with any decoder", "trace.cli:add_decode_arguments"),
     "record": ("record a race of decoders as a trace or a page that replays it", "record:add_arguments"),
     "flops": ("algorithmic FLOPs of the baseline for a network's shape", "decoding.flops:add_flops_arguments"),
+    "pays": ("whether SureLock, budget and dual cache are faster here than every row", "bench.pays:add_arguments"),
     "bench": {
         "decode": ("time a decoder beside the baseline", "bench.decode:add_arguments"),
         "llada": ("time SureLock, the baseline and LLaDA's own loop", "research.bench.llada:add_arguments"),
         "gpu": ("a step of LLaDA-8B's shape on a GPU, predicted and measured", "research.bench.gpu:add_arguments"),
-        "counts": ("what a step asks of a GPU, counted without one", "research.bench.counts:add_arguments"),
+        "pays": ("what `surelock pays` says beside `bench decode`", "research.bench.pays:add_arguments"),
+        "counts": ("what a step asks of a GPU, counted without one", "bench.counts:add_arguments"),
     },
     "experiment": ("one of the experiments, resumable", "research.cli:add_arguments"),
     "train": ("train a small model in the LLaDA layout", "research.training:add_train_arguments"),
@@ -56,7 +58,10 @@ class _Command(Parser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2."""
+    """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2.
+
+    A command returns its exit status, or what is printed last as JSON.
+    """
     try:
         start()
         words = sys.argv[1:] if argv is None else argv
@@ -76,6 +81,8 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(f"surelock: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
+    if isinstance(result, int):
+        return result
     if result is not None:
         print(json.dumps(result), flush=True)
     return 0
