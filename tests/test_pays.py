@@ -193,8 +193,13 @@ def test_it_is_compared_with_bench_decode_at_equal_settings(
     monkeypatch.setattr(beside, "SETTINGS", ((8, 1),))
     flags = ["--device", "cpu", "--threads", "1", "--repeats", "1", "--seconds", "2"]
     assert main(["bench", "pays", *flags]) == 0
-    found = last_json(capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    found = last_json(out)
     assert [each["rule"] for each in found["settings"]] == ["surelock", "budget", "dual_cache"]
     for each in found["settings"]:
         assert each["off"] == pytest.approx(each["pays"] / each["bench"] - 1)
+        for side in ("pays", "bench"):
+            every, rule = each[f"{side}_step_seconds"]
+            assert 1e-5 < rule < 1 and each[side] == pytest.approx(every / rule)
+        assert f"8 tokens, batch 1, {each['rule']}: pays {each['pays']:.3f} times as fast" in err
     assert found["worst"] == max(abs(each["off"]) for each in found["settings"])
