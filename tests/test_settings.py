@@ -12,6 +12,7 @@ import pytest
 from surelock import (
     BlockCache,
     BudgetRule,
+    Correct,
     Decoder,
     DecodeSettings,
     DelayedCache,
@@ -22,6 +23,7 @@ from surelock import (
     Event,
     Everything,
     Klass,
+    LocalLeap,
     LanguageModel,
     LockByAge,
     LockRule,
@@ -90,6 +92,10 @@ REFUSED: list[tuple[type, str, list[Any]]] = [
     (EarlyFinish, "answer", [-1, *NOT_WHOLE]),
     (Remask, "taken_back", [0, *NOT_WHOLE]),
     (Remask, "begins", [-0.1, 1.1, *NOT_NUMBERS]),
+    *((LocalLeap, name, [-0.1, 1.1, *NOT_NUMBERS]) for name in ("p", "near")),
+    (LocalLeap, "radius", [-1, *NOT_WHOLE]),
+    *((Correct, name, [-0.1, 1.1, *NOT_NUMBERS]) for name in ("p", "doubt", "share")),
+    (Correct, "times", [-1, 101, *NOT_WHOLE]),
     (EntropyCache, "recent", [-1, *NOT_WHOLE]),
     (EntropyCache, "threshold", [-0.1, *NOT_NUMBERS]),
 ]  # fmt: skip

@@ -31,6 +31,9 @@ DECODERS = {
     "remask": Decoder(
         settings=surelock.DecodeSettings(**LENGTH), compute=surelock.LockByAge(2), unmask=surelock.Remask()
     ),
+    "correct": Decoder(
+        settings=surelock.DecodeSettings(**LENGTH), compute=surelock.LockByAge(2), unmask=surelock.Correct(doubt=0.2)
+    ),
     "guided": Decoder(
         settings=surelock.DecodeSettings(**LENGTH, cfg_scale=0.5, temperature=0.8),
         compute=surelock.LockRule() & surelock.SelectRule(0.8),

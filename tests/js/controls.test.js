@@ -21,7 +21,7 @@ test("the button that ends a run says what it does, and that it has been pressed
   assert.deepEqual(told({ phase: "paused", waits: "more", place: 2 }), ["Cancel", false]);
 });
 
-test("where Run computes is said as it is: a typed rule runs in this browser, whatever is chosen", (t) => {
+test("where Run computes is said as it is: typed rules run in this browser, some policies on the server", (t) => {
   onPage(t);
   globalThis.matchMedia = () => ({ matches: false });
   page.set({ sources: ["server"], source: "server", typed: false });
@@ -33,6 +33,10 @@ test("where Run computes is said as it is: a typed rule runs in this browser, wh
   assert.deepEqual(told(), ["browser", true]);
   page.set({ typed: false, source: "browser" });
   assert.deepEqual(told(), ["browser", false]);
+  page.set({ served: "All near a sure one" });
+  assert.deepEqual(told(), ["server", true]);
+  assert.equal(choice.title, "“All near a sure one” runs on the server");
+  page.set({ served: "", source: "server" });
 });
 
 test("a place in the queue is a sentence with how long it takes, and none where it begins", () => {
