@@ -17,6 +17,7 @@ from surelock.trace.race import Beginning, race
 from surelock.trace.recorder import Recorder, make_header
 
 LENGTH = {"gen_length": 16, "seed": 3}
+NERVOUS = surelock.UnlockRule(period=1, epsilon_unlock=0.0, min_interval=0, cooldown=0)  # unlocks in every step
 DECODERS = {
     "every": Decoder(settings=surelock.DecodeSettings(**LENGTH)),
     "lock": Decoder(settings=surelock.DecodeSettings(**LENGTH, temperature=0.8), compute=surelock.LockRule()),
@@ -33,6 +34,15 @@ DECODERS = {
     ),
     "correct": Decoder(
         settings=surelock.DecodeSettings(**LENGTH), compute=surelock.LockByAge(2), unmask=surelock.Correct(doubt=0.2)
+    ),
+    "unlock": Decoder(  # a snapshot lies between a step that unlocks and the next, which forgets
+        settings=surelock.DecodeSettings(**LENGTH),
+        compute=surelock.LockRule(epsilon=1.0, unlock=NERVOUS),
+    ),
+    "another rule": Decoder(  # from the middle on
+        settings=surelock.DecodeSettings(**LENGTH),
+        compute=surelock.Everything(),
+        events=(Event(4, "rule", compute=surelock.LockByAge(1)),),
     ),
     "guided": Decoder(
         settings=surelock.DecodeSettings(**LENGTH, cfg_scale=0.5, temperature=0.8),
@@ -76,7 +86,7 @@ def test_a_run_begins_anywhere(stories: Any, stories_in_torch: Any, engine: str,
     events = touches(rounds)
     assert events
     for event in events:
-        child = replace(lane, id="child", decoder=replace(lane.decoder, events=(event,)))
+        child = replace(lane, id="child", decoder=replace(lane.decoder, events=(*lane.decoder.events, event)))
         whole, all_rounds = recorded(lm, prompt, child)
         for items in filter(None, all_rounds):
             whole.take(items)

@@ -4,9 +4,10 @@
     while (plan := run.plan()) is not None:        # line 5: one denoising step
         step = run.take(engine.read(memory, plan))
 
-`Run.plan` is lines 6 to 8. An engine computes the plan, lines 9 to 15 and 18 to 19: in torch `Network.run` and
-`Block.forward` (`surelock/model/network.py`). `Run.take` is lines 16 to 24, of which the rule decides lines 20 to 23:
-`lock_candidates` and `converged` below are `LockRule`'s. A run uses no network, device or clock.
+`Run.plan` is lines 6 to 8. An engine computes the plan, lines 9 to 15, and what lines 18 and 19 store: in torch by
+`Network.run` and `Block.forward` (`surelock/model/network.py`), where line 11 writes keys and values into the cache.
+`Run.take` is lines 16 to 25, of which the rule decides lines 20 to 23: `lock_candidates` and `converged` below are
+`LockRule`'s. A run uses no network, device or clock.
 
 What is not of the paper is called by name, and lies elsewhere: events and what a policy takes back (`interventions`),
 banned tokens (`bans`), block-causal networks (`block_causal`), blocks, blanks and early ends (`state`).
@@ -59,7 +60,7 @@ class Run:
         self.policy = policy
         self.observe = observe or top_k > 0
         self.top_k = top_k
-        # Lines 1 to 4: nothing is locked or cached, no posterior is known, the prompt is given and the rest masked.
+        # Lines 1 to 3: nothing is locked or cached, no posterior is known, the prompt is given and the rest masked.
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
         self.schedule = Schedule(self.canvas, settings, policy.early, policy.quotas, network.block_size)
         self.state = State(self.canvas, self.schedule)
@@ -115,7 +116,7 @@ class Run:
         if self.blocks is not None:
             self.blocks.begin_step()
         present = state.alive & ~state.rests
-        active = np.flatnonzero(~state.locked & present)  # line 6: A_t. All other slots are L_t
+        active = np.flatnonzero(~state.locked & present)  # line 6: A_t. Locked slots are L_t
         slots = self.compute.rows(state, active)  # SureLock computes A_t, other rules choose among it
         uncached = np.flatnonzero(state.settles | (present & (state.computed_at < 0)))
         if len(uncached) or len(due):
@@ -172,7 +173,7 @@ class Run:
 
     # --- lines 9 to 15 are the engine's: layers, keys and values, posteriors ------------------------------------------
 
-    # --- lines 16 to 24: what is written, what locks? -----------------------------------------------------------------
+    # --- lines 16 to 25: what is written, what locks? -----------------------------------------------------------------
 
     def take(self, reading: Reading) -> Step:
         """Finish the planned step with the engine's reading.
@@ -234,7 +235,7 @@ class Run:
         return unmasked
 
 
-# --- lines 17 to 23, of one sequence: `LockRule` and other rules that lock call these ---------------------------------
+# --- lines 20 to 23: `LockRule` and other rules that lock call these --------------------------------------------------
 
 
 def lock_candidates(state: State, reading: Reading, visible_steps: int) -> list[Slots]:
@@ -253,7 +254,7 @@ def lock_candidates(state: State, reading: Reading, visible_steps: int) -> list[
 
 
 def converged(kl: NDArray, confidence: NDArray, epsilon: float, m: float | None) -> Flags:
-    """Return F_t among the candidates Z_t of a sequence, bool in their shape (lines 18 to 23).
+    """Return F_t among the candidates Z_t of a sequence, bool in their shape (lines 21 and 23).
 
     kl: float64, nats, D_t of each candidate. confidence: float64, the largest probability of each.
     epsilon: the largest KL that locks, in nats.

@@ -1,9 +1,9 @@
 """Compute rules: which rows does a step compute? Every rule runs on the same packed forward and the same cache.
 
-A rule is a small frozen dataclass with two methods. `rows(state, active)` is called before the forward pass. It chooses
-from the active slots: those that are neither locked nor resting, in sequences that have not ended. `after(state,
-reading)` is called once the step has committed its tokens. It names the slots that lock or unlock. The rules that lock
-are in `locking.py`.
+A rule is a small frozen dataclass with three methods. `rows(state, active)` is called before the forward pass. It
+chooses from the active slots: those that are neither locked nor resting, in sequences that have not ended.
+`watches(state, slots)` names the computed rows whose posterior the rule needs. `after(state, reading)` is called once
+the step has committed its tokens. It names the slots that lock or unlock. The rules that lock are in `locking.py`.
 
 The run overrides a rule twice. The first step computes every row, since nothing is cached yet. The last step of a block
 also computes the positions of the block that are still masked, since it must commit them.

@@ -1,4 +1,4 @@
-"""When does a position lock? Algorithm 1, lines 17-24, the appendix' optional unlocking, and a control.
+"""When does a position lock? Algorithm 1, lines 20 to 23, the appendix' optional unlocking, and a control.
 
 Decisions are made in numpy, from the KL and the uncertainty of each row, for each sequence by itself.
 """
@@ -70,7 +70,7 @@ class LockingRule(ComputeRule):
 
 @frozen(kw_only=True)
 class LockRule(LockingRule):
-    """SureLock: lock a position once its posterior has converged (Algorithm 1, lines 18-24).
+    """SureLock: lock a position once its posterior has converged (Algorithm 1, lines 18 to 25).
 
     epsilon: the largest step-wise KL, in nats, at which a position locks; below 0 nothing locks.
     percentile: m of the confidence gate, 0 to 100: only the m % of the candidates with the least uncertainty may lock

@@ -200,7 +200,7 @@ def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, bl
 
 
 class State:
-    """The state of Algorithm 1 (lines 1-3) for a batch. Arrays have one value for each slot, [total].
+    """The state of Algorithm 1 (lines 1 to 3) for a batch. Arrays have one value for each slot, [total].
 
     step: the present step, 0-based.
     tokens, masked, split: those of the canvas.

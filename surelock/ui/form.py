@@ -29,9 +29,7 @@ EXAMPLES = {
         "Jack had a toy robot. One day, the robot",
         "It was Tom's birthday. His dad gave him a",
         "The sun was shining and the birds were singing. Lucy",
-        "Tom found a __ in the garden. He was very ___ and ran to show it to his mom.",
         "Lily saw a __ in the park. She was very __ and began to sing.",
-        "One day, Anna saw a ___ in the park. She wanted to ____ it, but it was too ___.",
     ],
     "": [
         "Explain to a child why the sky is blue.",

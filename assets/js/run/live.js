@@ -107,7 +107,7 @@ export function begin({ root, source, fill, refuses }) {
 
 export function connect({ element, trigger }) {
   const root = element.querySelector(".sl-stage");
-  const sources = root.dataset.sources.split(" "); // see surelock/ui/stage.py
+  const sources = root.dataset.sources.split(" "); // see surelock/ui/layout.py
   page.set({ sources, source: sources[0] });
   setTimeout(() => page.set({ arrived: page.now.arrived ?? {} }), PATIENCE_MS);
   const server = new ServerDoor(beside(""));
