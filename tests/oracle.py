@@ -396,8 +396,8 @@ class LocalLeap:
 
 @dataclass
 class Correct:
-    """T2M: fills as Threshold does; after a step it masks the tokens that the step made less likely than `doubt`, few at
-    a time, and few times each.
+    """T2M: fills as Threshold does; after a step it masks the tokens that the step made less likely than `doubt`, few
+    at a time, and few times each.
     """
 
     p: float = 0.7
@@ -413,7 +413,14 @@ class Replay:
     commits: Sequence[tuple[int, int, int]] = ()
 
 
-EARLY = (Threshold, Klass, EntropyBound, EarlyFinish, LocalLeap, Correct)  # these end a block as soon as nothing of it is masked
+EARLY = (
+    Threshold,
+    Klass,
+    EntropyBound,
+    EarlyFinish,
+    LocalLeap,
+    Correct,
+)  # these end a block as soon as nothing of it is masked
 
 
 # --- what a person does to the run ------------------------------------------------------------------------------------

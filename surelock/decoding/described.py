@@ -17,8 +17,8 @@ def describe() -> Json:
 
     {"settings": {name: setting}, "compute": {kind: {"label", "sentence", "locks", "settings"}}, "unmask": {kind:
     {"label", "sentence", "settings"}}}. A setting holds the fields of `Setting` and its default; a group also holds
-    "settings". A choice from outside the package has "was", its kind in traces of version 4. What no browser has, as these,
-    has "server".
+    "settings". A choice from outside the package has "was", its kind in traces of version 4. What no browser has, as
+    these, has "server".
     """
     policies = {LowConfidence.kind: LowConfidence} | UNMASK  # the default first, wherever it stands in the table
     return {

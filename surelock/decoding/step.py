@@ -42,8 +42,8 @@ class Choice:
 
     rows: Flags  # [R] bool, the candidates. The engine returns a token and its score for each
     scores: str | None = None  # "confidence", "entropy" (negative, nats) or "margin" (p1 - p2); None: no tokens
-    #: Further numbers of each: "entropy", as above; "gap", of the two largest logits; or "input", the probability of the
-    #: token that stands there.
+    #: Further numbers of each: "entropy", as above; "gap", of the two largest logits; or "input", the probability of
+    #: the token that stands there.
     measures: tuple[str, ...] = ()
     quotas: list[int] | None = None  # how many of each sequence are committed, the best by score; None: any may be
     banned: Sequence[int] = ()  # tokens that no candidate may become

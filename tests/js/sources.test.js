@@ -58,10 +58,10 @@ test("a page without a server says in a sentence which policy of a link it lacks
   described.unmask.near = { label: "Near", sentence: "", settings: {}, server: true };
   const link = (kind) => `lanes=${JSON.stringify([{ compute: { kind: "everything" }, unmask: { kind } }])}`;
   const lacks = readLink(link("near"), "stories");
-  assert.deepEqual([lacks.lanes, lacks.said], [
-    null,
-    "Not all of this link could be followed: “Near” is computed on a server, and here is none.",
-  ]);
+  assert.deepEqual(
+    [lacks.lanes, lacks.said],
+    [null, "Not all of this link could be followed: “Near” is computed on a server, and here is none."],
+  );
   assert.match(readLink(link("odd"), "stories").said, /who races cannot be read \(left as it is\)\.$/);
   delete described.compute.everything;
   delete described.unmask.near;
