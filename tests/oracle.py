@@ -1018,7 +1018,7 @@ class Run:
         for i in due:
             for least in (policy.p, policy.near):
                 self.compare("leap", scores[i], least)
-            beside = min((abs(i - anchor) for anchor in anchors), default=self.n) <= policy.radius
+            beside = min((abs(i - anchor) for anchor in anchors), default=math.inf) <= policy.radius
             if scores[i] >= (policy.near if beside else policy.p):
                 found.append(i)
                 self.meet("written near an anchor", i not in anchors)
