@@ -52,6 +52,7 @@ ODD_LANES: list[dict[str, Any]] = [
     {"compute": {"kind": "age", "steps": "inf"}},
     {"compute": {"kind": "__proto__"}},
     {"compute": {"kind": "both", "lock": {"kind": "both"}, "select": None}},
+    {"unmask": None},
     {"unmask": {"kind": "replay"}},
     {"unmask": {"kind": "threshold", "threshold": 7}},
     {"unmask": {"kind": "threshold", "p": 0.7}},

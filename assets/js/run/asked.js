@@ -46,7 +46,8 @@ function choice(table, plain) {
 }
 
 /** {compute, unmask} of a lane, whole; of a pair two rules. Throws a RangeError, one sentence. */
-export function choicesOf({ compute, unmask = { kind: "low_confidence" } }) {
+export function choicesOf({ compute, unmask: policy }) {
+  const unmask = policy ?? { kind: "low_confidence" };
   const label = serverChoice({ compute: compute ?? {}, unmask });
   if (label) throw new NeedsServer(`“${label}” is computed on a server, and here is none`);
   const { kind, lock, select } = compute ?? {};

@@ -32,10 +32,10 @@ const listed = (values, settings = {}) =>
 export const rulesOf = (compute) => (compute.kind === "both" ? [compute.lock, compute.select] : [compute]);
 
 /** What a rule or a policy is called that no browser has, among all that a lane has or comes to have; undefined if none. */
-export function serverChoice({ compute, unmask = {}, events = [] }) {
+export function serverChoice({ compute, unmask, events = [] }) {
   const computes = [compute, ...events.map((event) => event.compute)].filter(Boolean);
-  const rules = computes.flatMap(rulesOf).map(({ kind }) => described.compute[kind]);
-  return [...rules, described.unmask[unmask.kind]].find((told) => told?.server)?.label;
+  const rules = computes.flatMap(rulesOf).map((rule) => described.compute[rule?.kind]); // a damaged pair lacks one
+  return [...rules, described.unmask[unmask?.kind]].find((told) => told?.server)?.label;
 }
 
 /** [[kind, description or {}, settings], ...] of a lane's choices, its policy last. */
