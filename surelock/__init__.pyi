@@ -19,10 +19,12 @@ from .decoding.loop import generate as generate
 from .decoding.settings import DecodeSettings as DecodeSettings
 from .decoding.step import Step as Step
 from .decoding.stream import stream as stream
+from .decoding.unmasking import Correct as Correct
 from .decoding.unmasking import EarlyFinish as EarlyFinish
 from .decoding.unmasking import Entropy as Entropy
 from .decoding.unmasking import EntropyBound as EntropyBound
 from .decoding.unmasking import Klass as Klass
+from .decoding.unmasking import LocalLeap as LocalLeap
 from .decoding.unmasking import LowConfidence as LowConfidence
 from .decoding.unmasking import Margin as Margin
 from .decoding.unmasking import Random as Random

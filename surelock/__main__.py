@@ -25,11 +25,13 @@ COMMANDS = {
     "decode": ("continue prompts with any decoder", "trace.cli:add_decode_arguments"),
     "record": ("record a race of decoders as a trace or a page that replays it", "record:add_arguments"),
     "flops": ("algorithmic FLOPs of the baseline for a network's shape", "decoding.flops:add_flops_arguments"),
+    "pays": ("whether SureLock, budget and dual cache are faster here than every row", "bench.pays:add_arguments"),
     "bench": {
         "decode": ("time a decoder beside the baseline", "bench.decode:add_arguments"),
         "llada": ("time SureLock, the baseline and LLaDA's own loop", "research.bench.llada:add_arguments"),
         "gpu": ("a step of LLaDA-8B's shape on a GPU, predicted and measured", "research.bench.gpu:add_arguments"),
-        "counts": ("what a step asks of a GPU, counted without one", "research.bench.counts:add_arguments"),
+        "pays": ("what `surelock pays` says beside `bench decode`", "research.bench.pays:add_arguments"),
+        "counts": ("what a step asks of a GPU, counted without one", "bench.counts:add_arguments"),
     },
     "experiment": ("one of the experiments, resumable", "research.cli:add_arguments"),
     "train": ("train a small model in the LLaDA layout", "research.training:add_train_arguments"),
@@ -69,7 +71,8 @@ class _Command(Parser):
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit status.
 
-    An error that the user can correct is one sentence, with status 2; `--debug` puts its traceback before it.
+    An error that the user can correct is one sentence, with status 2; `--debug` puts its traceback before it. A command
+    returns its exit status, or what is printed last as JSON.
     """
     arguments = argparse.Namespace(debug=False)
     try:
@@ -95,6 +98,8 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(f"surelock: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
+    if isinstance(result, int):
+        return result
     if result is not None:
         print(json.dumps(result), flush=True)
     return 0

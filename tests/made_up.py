@@ -15,5 +15,6 @@ def made_up(plan: Plan, rng: np.random.Generator, vocab_size: int) -> Reading:
     tokens = rng.choice([token for token in range(vocab_size) if token not in plan.choice.banned], candidates)
     top = np.full((count, plan.top_k), 2), np.full((count, plan.top_k), 0.1)
     score = rng.random(candidates)
-    measures = {name: (3 if name == "gap" else -3) * rng.random(candidates) for name in plan.choice.measures}
+    most = {"entropy": -3, "gap": 3, "input": 1}
+    measures = {name: most[name] * rng.random(candidates) for name in plan.choice.measures}
     return Reading(plan.slots, plan.probed, confidence, kl, tokens, score, *top, measures)

@@ -384,13 +384,43 @@ class Remask:
 
 
 @dataclass
+class LocalLeap:
+    """All candidates of a probability of at least p, and within `radius` positions of one of these from `near` on; at
+    least one.
+    """
+
+    p: float = 0.9
+    near: float = 0.75
+    radius: int = 4
+
+
+@dataclass
+class Correct:
+    """T2M: fills as Threshold does; after a step it masks the tokens that the step made less likely than `doubt`, few
+    at a time, and few times each.
+    """
+
+    p: float = 0.7
+    doubt: float = 0.5
+    share: float = 0.25
+    times: int = 5
+
+
+@dataclass
 class Replay:
     """(step, position from the first mask on, token) triples: teacher forcing."""
 
     commits: Sequence[tuple[int, int, int]] = ()
 
 
-EARLY = (Threshold, Klass, EntropyBound, EarlyFinish)  # these end a block as soon as nothing of it is masked
+EARLY = (
+    Threshold,
+    Klass,
+    EntropyBound,
+    EarlyFinish,
+    LocalLeap,
+    Correct,
+)  # these end a block as soon as nothing of it is masked
 
 
 # --- what a person does to the run ------------------------------------------------------------------------------------
@@ -532,6 +562,10 @@ class Run:
         self.locked_at, self.unlocked_at, self.probed_at = {}, {}, {}  # position -> step
         self.written_at: dict[int, int] = {}  # the step of what stands there, if it was not given
         self.drawn_at: dict[int, float] = {}  # the probability of what a step committed, when it did
+        self.doubted: set[int] = set()  # T2M: what the last step found unlikely
+        self.times: dict[int, int] = {}  # T2M: how often a position of the block was masked again
+        self.checks = 0  # T2M: steps of the block that began without a mask
+        self.goes_on = False  # T2M: whether the block is not over, though nothing of it may be masked
         self.entropies: dict[int, float] | None = None  # of the last step's commits; None if no rule asked
         self.spans, self.masks_of, self.steps_of = self.schedule()
         self.blocks = len(self.spans)
@@ -571,7 +605,8 @@ class Run:
         spare, room = (plan.steps or sum(masks)) - len(spans), sum(masks) - len(spans)
         for number in range(1, len(spans) + 1):
             due = number + (spare * (sum(masks[:number]) - number) // room if room else 0)
-            steps.append(self.laps * (due - given))
+            laps = 2 + plan.policy.times if isinstance(plan.policy, Correct) else self.laps
+            steps.append(laps * (due - given))
             given = due
         return spans, masks, steps
 
@@ -636,21 +671,55 @@ class Run:
         self.settled = {j for j in self.settled if self.network.sees(j, self.n) <= i}
 
     def take_back(self) -> set[int]:
+        """What the policy masks again before the step: nothing that is locked or that an event wrote."""
+        taken = self.least_sure() if isinstance(self.plan.policy, Remask) else self.doubted_still()
+        for i in taken:
+            self.mask(i)
+            self.stored.pop(i, None)
+            self.last_kl[i], self.last_confidence[i] = math.inf, 0.0
+        return taken
+
+    def doubted_still(self) -> set[int]:
+        """T2M: what the last step doubted, unless it was locked, masked or written over since."""
+        found = {i for i in self.doubted if i in self.drawn_at and i not in self.locked}
+        for i in found:
+            self.times[i] = self.times.get(i, 0) + 1
+        return found
+
+    def doubts(self, full: bool, commits: set[int], computed: set[int], log_p: Tensor) -> None:
+        """T2M, once the step has committed: which of the block's older tokens it makes unlikely, the worst of them, and
+        whether the block goes on. full: the step began without a mask.
+        """
+        policy, self.doubted, self.goes_on = self.plan.policy, set(), False
+        if not isinstance(policy, Correct) or self.last_of_block():
+            return
+        self.checks += full
+        older = [i for i in self.spans[self.block] if i in self.drawn_at and i not in commits | self.locked]
+        p = {i: float(log_p[i].exp()[self.tokens[i]]) for i in older if i in computed}
+        for each in p.values():
+            self.compare("doubt", each, policy.doubt)
+        worn = {i for i in p if self.times.get(i, 0) >= policy.times}
+        unlikely = sorted([i for i in p if p[i] < policy.doubt and i not in worn], key=lambda i: (p[i], i))
+        most = max(1, int(policy.share * len(p)))
+        if most < len(unlikely):
+            self.compare("doubted", p[unlikely[most - 1]], p[unlikely[most]])
+        self.doubted = set(unlikely[:most])
+        self.meet("only the worst are doubted", most < len(unlikely))
+        self.meet("doubted often enough", any(p[i] < policy.doubt for i in worn))
+        self.meet("a full block is looked at again", full)
+        self.goes_on = bool(self.doubted) or not (full or self.checks >= 16)
+
+    def least_sure(self) -> set[int]:
         """ReMDM: of the block's tokens the least probable when they were drawn, unless they are locked."""
-        policy, taken = self.plan.policy, set()
-        if self.finished or not isinstance(policy, Remask) or self.lap()[0] != "rewrites" or self.last_of_block():
-            return taken
+        policy = self.plan.policy
+        if self.finished or self.lap()[0] != "rewrites" or self.last_of_block():
+            return set()
         drawn = {i: self.drawn_at[i] for i in self.spans[self.block] if i in self.drawn_at and i not in self.locked}
         self.meet("a locked one stays", any(i in self.locked for i in self.spans[self.block]))
         order = sorted(drawn, key=lambda i: (drawn[i], i))
         if len(order) > policy.taken_back:
             self.compare("taken back", *(drawn[i] for i in order[policy.taken_back - 1 : policy.taken_back + 1]))
-        for i in order[: policy.taken_back]:
-            self.mask(i)
-            self.stored.pop(i, None)
-            self.last_kl[i], self.last_confidence[i] = math.inf, 0.0
-            taken.add(i)
-        return taken
+        return set(order[: policy.taken_back])
 
     def lap(self) -> tuple[str, int]:
         """What the step of the block does, "writes" or "rewrites", and its number among those that write."""
@@ -947,7 +1016,9 @@ class Run:
         share = policy.taken_back if does == "rewrites" else base + (number < remainder)
         if self.last_of_block():
             return ranking
-        if isinstance(policy, Threshold):
+        if isinstance(policy, LocalLeap):
+            return self.near_anchors(due, scores) or self.best(ranking, scores, late, 1)
+        if isinstance(policy, Threshold | Correct):
             for i in due:
                 self.compare("p", scores[i], policy.p)
             return [i for i in due if scores[i] > policy.p] or self.best(ranking, scores, late, 1)
@@ -970,6 +1041,19 @@ class Run:
         self.owed = max(0, quota - len(ranking))  # what selection, or an event, left unmet carries over
         self.meet("quota not met", self.owed > 0)
         return self.best(ranking, scores, late, quota)
+
+    def near_anchors(self, due: list[int], scores: dict[int, float]) -> list[int]:
+        """LocalLeap: the candidates that are sure enough where they stand."""
+        policy, found = self.plan.policy, []
+        anchors = [i for i in due if scores[i] >= policy.p]
+        for i in due:
+            for least in (policy.p, policy.near):
+                self.compare("leap", scores[i], least)
+            beside = min((abs(i - anchor) for anchor in anchors), default=math.inf) <= policy.radius
+            if scores[i] >= (policy.near if beside else policy.p):
+                found.append(i)
+                self.meet("written near an anchor", i not in anchors)
+        return found
 
     def best(self, ranking: list[int], scores: dict[int, float], late: set[int], count: int) -> list[int]:
         if 0 < count < len(ranking) and (ranking[count - 1] in late) == (ranking[count] in late):
@@ -1064,6 +1148,7 @@ class Run:
             regret = np.where(np.isnan(regret), regret, 0.0)
         by_policy = not isinstance(self.plan.policy, Replay)
         self.meet("committed before the block", by_policy and any(i < self.block_start() for i in commits))
+        self.doubts(not self.may_be_committed(), set(commits), computed, log_p)
         self.masked -= set(commits)
         for i, token in commits.items():
             self.tokens[i], self.written_at[i] = token, t
@@ -1123,11 +1208,12 @@ class Run:
     def advance(self) -> None:
         self.step_in_block += 1
         while not self.finished:
-            done_early = isinstance(self.plan.policy, EARLY) and not self.may_be_committed()
+            done_early = isinstance(self.plan.policy, EARLY) and not self.may_be_committed() and not self.goes_on
             if not done_early and self.step_in_block < self.steps_of[self.block]:
                 break
             self.meet("block ended early", self.step_in_block < self.steps_of[self.block])
             self.block, self.step_in_block, self.owed = self.block + 1, 0, 0
+            self.checks, self.goes_on = 0, False
 
     def record(
         self, t, commits, remasked, back, written, locks, freed, computed, probed, rests, kl, confidence

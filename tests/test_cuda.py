@@ -15,6 +15,7 @@ from test_training import options, write_corpora
 
 import surelock
 from surelock import DecodeSettings, Everything, LockRule, SelectRule
+from surelock.bench.counts import plan_of
 from surelock.config import LLADA_8B
 from surelock.decoding.algorithm import Run
 from surelock.decoding.decoder import Decoder
@@ -24,7 +25,6 @@ from surelock.engines.cuda_graph import CapturedGraph
 from surelock.engines.torch import TorchEngine
 from surelock.model import machine
 from surelock.quality import commit_error
-from surelock.research.bench.counts import plan_of
 from surelock.research.bench.gpu import kernels_of
 from surelock.research.training import Trainer
 

@@ -13,6 +13,7 @@ import surelock
 from surelock import (
     BlockCache,
     BudgetRule,
+    Correct,
     DecodeSettings,
     DelayedCache,
     EarlyFinish,
@@ -23,6 +24,7 @@ from surelock import (
     Everything,
     Klass,
     LanguageModel,
+    LocalLeap,
     LockByAge,
     LockRule,
     LowConfidence,
@@ -75,6 +77,11 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"block_length": 4, "temperature": 0.5},
         {"compute": LockByAge(3) & EntropyCache(2, 2.0), "unmask": EarlyFinish(2.0, 1.2, 0.8)},
     ),
+    "near": (
+        {"block_length": 6, "temperature": 0.5},
+        {"compute": LockRule(epsilon=5e-2), "unmask": LocalLeap(0.3, 0.1, 2)},
+    ),
+    "corrected": ({"block_length": 6}, {"compute": LockByAge(4), "unmask": Correct(0.3, 0.2)}),
     "patient": ({}, {"compute": LockRule(epsilon=5e-2, percentile=None, visible_steps=3)}),
     "replayed": (
         {"block_length": 4},

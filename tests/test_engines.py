@@ -185,11 +185,11 @@ def test_a_rule_sees_the_likeliest_token_of_what_it_watches(
 
 @pytest.mark.parametrize("size", [0, 1, 2])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("policy", ["Remask", "EarlyFinish", "Entropy", "Margin", "EntropyBound"])
+@pytest.mark.parametrize("policy", ["Remask", "EarlyFinish", "Entropy", "Margin", "EntropyBound", "Correct"])
 def test_engines_commit_the_same_tokens(engines, policy: str, temperature: float, size: int) -> None:
     """Policies that choose before they draw, several commits a step, n-grams that may not repeat, uneven prompts."""
     compute = [("LockRule", {"epsilon": 0.05}), ("BudgetRule", {"share": 0.4}), ("EntropyCache", {"recent": 4})][size]
-    given = {"EntropyBound": {"gamma": 0.5}, "EarlyFinish": {"first": 1.2, "middle": 0.8}}
+    given = {"EntropyBound": {"gamma": 0.5}, "EarlyFinish": {"first": 1.2, "middle": 0.8}, "Correct": {"doubt": 0.2}}
     unmask = policy, given.get(policy, {})
     for seed, block in product(range(3), (24, 8)):
         settings = {"gen_length": 24, "steps": 9, "block_length": block, "temperature": temperature, "seed": seed}

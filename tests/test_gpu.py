@@ -20,6 +20,7 @@ from torch import Tensor
 import surelock
 from surelock import DecodeSettings, LockRule, Replay
 from surelock.__main__ import _parser, main
+from surelock.bench import counts
 from surelock.config import LLADA_8B
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.recommended import recommended
@@ -27,7 +28,6 @@ from surelock.engines import attention, break_even, cuda_graph, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.inputs import pack, unpack
 from surelock.model import network
-from surelock.research.bench import counts
 from surelock.research.bench.schedule import OPENING, RECORDED, RecordedLocks, record, stretch
 
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]

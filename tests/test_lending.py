@@ -23,6 +23,7 @@ from test_oracle import ADDED, MODELS, Case, agree, make_model
 
 import surelock
 from surelock import DecodeSettings, Everything, LockRule
+from surelock.bench.counts import meta_engine, plan_of
 from surelock.config import LLADA_8B
 from surelock.decoding.algorithm import Run
 from surelock.decoding.decoder import Decoder
@@ -34,7 +35,6 @@ from surelock.engines.lending import Lender
 from surelock.engines.torch import TorchEngine
 from surelock.model import machine
 from surelock.model.network import empty_network
-from surelock.research.bench.counts import meta_engine, plan_of
 from surelock.research.bench.schedule import stretch
 
 CHOSEN = DecodeSettings(gen_length=24)

@@ -21,11 +21,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_another_lesson_is_one_file(folder: Path) -> None:
     lesson = json.loads((folder / "2-work.json").read_text("utf-8"))
-    lesson |= {"name": "another", "number": 9, "title": "Another one"}
+    lesson |= {"name": "another", "number": 10, "title": "Another one"}
     del lesson["claim"]  # a lesson may have none
-    (folder / "9-another.json").write_text(json.dumps(lesson), encoding="utf-8")
+    (folder / "10-another.json").write_text(json.dumps(lesson), encoding="utf-8")
     found = read_lessons(folder)
-    assert [each["number"] for each in found["lessons"]] == [1, 2, 3, 4, 5, 6, 7, 8, 9] and found["problems"] == []
+    assert [each["number"] for each in found["lessons"]] == [*range(1, 11)] and found["problems"] == []
 
 
 def damaged(lesson: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def test_a_damaged_lesson_is_a_sentence(folder: Path, where: str, value: Any, na
     with pytest.raises(LessonError, match=rf"^The lesson 2-work\.json is damaged at {named}: [^\n]{{1,201}}\.$"):
         read_lesson(path)
     found = read_lessons(folder)
-    assert len(found["lessons"]) == 7 and len(found["problems"]) == 1
+    assert len(found["lessons"]) == 8 and len(found["problems"]) == 1
 
 
 def test_what_is_no_lesson_is_told(folder: Path) -> None:

@@ -31,7 +31,7 @@ LOCKING = ("LockRule", "LockByAge")
 CHOOSING = ("SelectRule", "BudgetRule", "BlockCache", "DelayedCache", "EntropyCache")
 POLICIES = (
     "Random", "LowConfidence", "Entropy", "Margin", "Threshold", "Klass", "EntropyBound", "EarlyFinish", "Remask",
-    "Replay",
+    "LocalLeap", "Correct", "Replay",
 )  # fmt: skip
 EVENTS = ("mask", "write", "unlock", "lock", "rule")
 TOGETHER = {("unlock", "mask"), ("unlock", "write"), ("write", "lock")}  # what can be done to a position before a step
@@ -489,8 +489,15 @@ def unmasks(draw: st.DrawFn, replays: list[list[tuple[int, int, int]]], policies
             "answer": st.sampled_from([0, 0, 1, 4]),
         },
         "Remask": {"taken_back": st.integers(1, 4), "begins": st.sampled_from([0.875, 0.5, 0.75, 0.0, 1.0])},
+        "LocalLeap": {
+            "p": st.floats(0.2, 0.95), "near": st.floats(0.02, 0.4), "radius": st.sampled_from([4, 1, 2, 0, 16]),
+        },
+        "Correct": {
+            "p": st.floats(0.05, 0.95), "doubt": st.floats(0.02, 0.6), "share": st.sampled_from([0.25, 0.0, 0.5, 1.0]),
+            "times": st.sampled_from([2, 1, 0, 5]),
+        },
         "Replay": {"replay": st.just(replays)},
-    }
+    }  # fmt: skip
     return name, draw(st.fixed_dictionaries(values.get(name, {})))
 
 
@@ -584,6 +591,7 @@ def cases(
     models: dict[str, Any] = MODELS,
     pair: tuple[str | None, str | None] | None = None,
     canvases: bool = False,
+    policies: Sequence[str] = POLICIES,
 ) -> Case:
     """Hypothesis draws the structure, so that it shrinks; prompts and replayed tokens come from one drawn seed."""
     model, rng = draw(st.sampled_from(sorted(models))), np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -639,7 +647,7 @@ def cases(
     case.wishes = [wish for wish in case.wishes if wish.kind != "rule" or (ordered and rules[wish.step] is wish)]
     full = any(name in ("SelectRule", "BudgetRule") for named in case.rules for name, _ in named)
     replays = [random_replay(rng, case, b, vocab, full) for b in range(len(lengths))]
-    case.unmask = draw(unmasks(replays, POLICIES if ordered else ("Random", "Replay")))
+    case.unmask = draw(unmasks(replays, policies if ordered else ("Random", "Replay")))
     if case.unmask[0] == "Replay":  # it writes every token
         values["stop_at_end"] = False
     if case.unmask[0] == "Remask":  # it has twice the steps
@@ -654,6 +662,8 @@ MET = (  # of the oracle's own account of a run
     "write: locked", "mask: before the block", "mask: in the block", "mask: locked", "later masks rest",
     "finished blocks rest", "a locked row settles", "a locked one stays", "finished early",
     "rows wait behind a sure commit", "stopped at its end", "filled behind an end", "an end may be taken back",
+    "rows wait behind a sure commit", "written near an anchor", "only the worst are doubted", "doubted often enough",
+    "a full block is looked at again",
 )  # fmt: skip
 
 
@@ -749,6 +759,36 @@ def test_library_equals_the_oracle_over_random_cases(
     most = 0.05 if canvases else 0.02  # rows of a canvas that is all masks are alike at first
     assert tally.discarded < most * tally.cases
     assert sum(not times for times in tally.met.values()) <= unmet, "the cases no longer reach everything they should"
+
+
+@pytest.mark.parametrize("policy", ["LocalLeap", "Correct"])
+def test_a_policy_without_a_browser_equals_the_oracle_over_200_random_cases(
+    models: dict[str, Model], capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """Under every rule and every pair of rules, with events, guidance and temperatures; near-ties are discarded."""
+    tally = Tally()
+
+    def check(case: Case) -> None:
+        tally.cases += 1
+        monkeypatch.setattr(posterior, "_BY_TOKEN", {"cpu"} if sum(map(len, case.prompts)) % 2 else set())
+        told = run_oracle(models[case.model], case)
+        if told.smallest_gap < TOLERANCE:
+            tally.discarded += 1
+            return
+        compare(models[case.model], case, told)
+        tally.met.update(told.met.union(*(trace.met for trace in told.traces)))
+
+    for number, pair in enumerate(RULES):
+        drawn = cases(MODELS | ADDED, pair, policies=(policy,))
+        run = settings(
+            max_examples=-(-210 // len(RULES)), deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        )(given(drawn)(check))
+        seed(number)(run)()
+    with capsys.disabled():
+        print(f"\n{policy}: {tally.cases} cases, {tally.discarded} near a tie and discarded; {dict(tally.met)}")
+    assert tally.cases - tally.discarded >= 200
+    own = {"LocalLeap": ["written near an anchor"], "Correct": [each for each in MET if "doubted" in each]}
+    assert all(tally.met[each] > 0 for each in own[policy]), "the cases no longer reach everything they should"
 
 
 # --- fixed cases ------------------------------------------------------------------------------------------------------

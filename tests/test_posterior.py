@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from surelock.bench import counts
 from surelock.decoding.noise import Draws
 from surelock.decoding.step import Choice, Plan, Reading
 from surelock.engines import posterior
@@ -16,7 +17,6 @@ from surelock.engines.inputs import upload
 from surelock.engines.posterior import Reader
 from surelock.engines.read_plan import chunk_rows, even
 from surelock.engines.stopwatch import Stopwatch
-from surelock.research.bench import counts
 
 VOCAB = 4096
 CPU = torch.device("cpu")

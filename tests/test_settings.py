@@ -15,6 +15,7 @@ import surelock
 from surelock import (
     BlockCache,
     BudgetRule,
+    Correct,
     Decoder,
     DecodeSettings,
     DelayedCache,
@@ -26,6 +27,7 @@ from surelock import (
     Everything,
     Klass,
     LanguageModel,
+    LocalLeap,
     LockByAge,
     LockRule,
     LowConfidence,
@@ -93,6 +95,10 @@ REFUSED: list[tuple[type, str, list[Any]]] = [
     (EarlyFinish, "answer", [-1, *NOT_WHOLE]),
     (Remask, "taken_back", [0, *NOT_WHOLE]),
     (Remask, "begins", [-0.1, 1.1, *NOT_NUMBERS]),
+    *((LocalLeap, name, [-0.1, 1.1, *NOT_NUMBERS]) for name in ("p", "near")),
+    (LocalLeap, "radius", [-1, *NOT_WHOLE]),
+    *((Correct, name, [-0.1, 1.1, *NOT_NUMBERS]) for name in ("p", "doubt", "share")),
+    (Correct, "times", [-1, 101, *NOT_WHOLE]),
     (EntropyCache, "recent", [-1, *NOT_WHOLE]),
     (EntropyCache, "threshold", [-0.1, *NOT_NUMBERS]),
 ]  # fmt: skip

@@ -32,6 +32,9 @@ DECODERS = {
     "remask": Decoder(
         settings=surelock.DecodeSettings(**LENGTH), compute=surelock.LockByAge(2), unmask=surelock.Remask()
     ),
+    "correct": Decoder(
+        settings=surelock.DecodeSettings(**LENGTH), compute=surelock.LockByAge(2), unmask=surelock.Correct(doubt=0.2)
+    ),
     "unlock": Decoder(  # a snapshot lies between a step that unlocks and the next, which forgets
         settings=surelock.DecodeSettings(**LENGTH),
         compute=surelock.LockRule(epsilon=1.0, unlock=NERVOUS),

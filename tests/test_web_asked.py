@@ -6,6 +6,7 @@ from typing import Any
 from test_javascript import needs_node, node
 
 from surelock.decoding.described import describe, presets_for
+from surelock.decoding.rules import UNMASK
 from surelock.decoding.settings import DecodeSettings, to_plain
 from surelock.ui.request import read_job, read_lanes, read_shared
 from surelock.ui.wording import in_words
@@ -51,8 +52,10 @@ ODD_LANES: list[dict[str, Any]] = [
     {"compute": {"kind": "age", "steps": "inf"}},
     {"compute": {"kind": "__proto__"}},
     {"compute": {"kind": "both", "lock": {"kind": "both"}, "select": None}},
+    {"unmask": None},
     {"unmask": {"kind": "replay"}},
     {"unmask": {"kind": "threshold", "threshold": 7}},
+    {"unmask": {"kind": "threshold", "p": 0.7}},
     {"settings": {"gen_length": 16}},
     {"settings": {"gen_length": 16, "steps": 10**9}},
     {"settings": {"gen_length": 16, "block_length": 0}},
@@ -89,3 +92,12 @@ def test_a_form_is_read_as_the_server_reads_it(stories: Any) -> None:
     forms = [FORM | {"lanes": LANES} | change for change in CHANGES]
     for form, found in zip(forms, read_in_node(forms), strict=True):
         assert found == json.loads(json.dumps(in_python(stories, form))), form
+
+
+@needs_node
+def test_what_no_browser_has_is_refused_in_a_sentence_where_no_server_is() -> None:
+    lanes = [BRANCH | {"unmask": {"kind": kind}} for kind, policy in UNMASK.items() if policy.server_only]
+    assert len(lanes) == 2
+    forms = [{"model": "stories", "prompt": "A", "prompt_tokens": [5, 6], "lanes": [lane]} for lane in lanes]
+    labels = [UNMASK[lane["unmask"]["kind"]].label for lane in lanes]
+    assert read_in_node(forms) == [f"“{label}” is computed on a server, and here is none" for label in labels]

@@ -82,7 +82,9 @@ def alone(case: Case) -> list[Case]:
     """Each sequence of a case's batch, by a policy that browsers have."""
     seed = case.settings.get("seed", 0)
     seeds = seed if isinstance(seed, list) else [seed + b for b in range(len(case.prompts))]
-    unmask = None if case.unmask and case.unmask[0] == "Replay" else case.unmask
+    unmask = case.unmask
+    if unmask and (unmask[0] == "Replay" or getattr(surelock, unmask[0]).server_only):
+        unmask = None
     wishes = [[replace(wish, sequence=0) for wish in case.wishes if wish.sequence == b] for b in range(len(seeds))]
     lists = [[own] for own in case.lists] or [[] for _ in seeds]
     parts = zip(case.prompts, seeds, wishes, lists, strict=True)

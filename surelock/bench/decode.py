@@ -5,7 +5,7 @@ Both samplers run in each repeat, so the ratio of a repeat compares times that w
 
 import argparse
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -47,24 +47,24 @@ def run(arguments: argparse.Namespace) -> Figures:
     return {"benchmark": "decode", **head, **bench.result()}
 
 
-class Lockstep:
-    """Runs baseline and locked sampler step by step; they take turns in going first.
+class Turns:
+    """Runs several decoders step by step; they take turns in going first.
 
-    locked: the decoder with locks. The baseline is the same decoder with every row computed.
+    decoders: by name, of equal settings but for what a step computes.
     """
 
-    def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
-        self.lm, self.prompts = lm, prompts
-        self.decoders = {"baseline": replace(locked, compute=Everything()), "locked": locked}
-        self.steps: dict[str, list[Step]] = {}  # for each sampler, those of the last repeat
-        self.seconds: dict[str, list[list[float]]] = defaultdict(list)  # for each sampler [repeats][steps]
-        decode(lm, prompts, **locked.keywords())  # refused before anything is allocated
+    def __init__(self, lm: LanguageModel, prompts: list[list[int]], decoders: Mapping[str, Decoder]) -> None:
+        self.lm, self.prompts, self.decoders = lm, prompts, decoders
+        self.steps: dict[str, list[Step]] = {}  # by name, those of the last repeat
+        self.seconds: dict[str, list[list[float]]] = defaultdict(list)  # by name [repeats][steps]
+        for decoder in decoders.values():  # refused before anything is allocated
+            decode(lm, prompts, **decoder.keywords())
 
     def repeat(self) -> None:
         runs = {name: decode(self.lm, self.prompts, **each.keywords()) for name, each in self.decoders.items()}
         seconds: dict[str, list[float]] = defaultdict(list)
         steps: dict[str, list[Step]] = {name: [] for name in runs}
-        most = self.decoders["locked"].steps_of()
+        most = max(decoder.steps_of() for decoder in self.decoders.values())
         for t in tqdm(range(most), unit="step", leave=False, disable=None):
             for name in sorted(runs, reverse=t % 2 == 0):
                 took, step = timed(self.lm.device, lambda run=runs[name]: next(run, None))
@@ -74,6 +74,16 @@ class Lockstep:
         self.steps = steps
         for name, values in seconds.items():
             self.seconds[name].append(values)
+
+
+class Lockstep(Turns):
+    """Runs baseline and locked sampler in turn.
+
+    locked: the decoder with locks. The baseline is the same decoder with every row computed.
+    """
+
+    def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
+        super().__init__(lm, prompts, {"baseline": replace(locked, compute=Everything()), "locked": locked})
 
     def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
         """Return figures of some repeats; times are medians over them. tokens: how many a run commits."""

@@ -28,10 +28,16 @@ OPENINGS = (
 
 def add_subject_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of every benchmark that decodes with one model, or with a shape without weights."""
+    add_size_flags(parser)
+    what = "runs of each; fewer than 3 tell no ratio (default: %(default)s)"
+    parser.add_argument("--repeats", type=int, default=3, help=what)
+
+
+def add_size_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a model or a shape, of the batch and the threads."""
     add_model_flags(parser)
     add = parser.add_argument
     add("--batch", type=int, default=1, help="sequences decoded together (default: %(default)s)")
-    add("--repeats", type=int, default=3, help="runs of each; fewer than 3 tell no ratio (default: %(default)s)")
     add("--threads", type=int, help="CPU threads (default: torch's)")
     add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
     add("--random-weights", action="store_true", help="required with --shape: its weights are random")
@@ -45,7 +51,7 @@ def subject(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
     for flags that cannot be met.
     """
     for name in ("repeats", "batch", "prompt_length"):
-        if not 1 <= (value := getattr(arguments, name)) <= MOST:
+        if not 1 <= (value := getattr(arguments, name, 1)) <= MOST:
             raise ValueError(f"--{name.replace('_', '-')} must be from 1 to {MOST}, not {value}")
     shape, device, dtype = arguments.shape, find_device(arguments.device), read_dtype(arguments.dtype)
     if arguments.random_weights != (shape is not None):

@@ -241,7 +241,7 @@ class Run:
             slots, tokens = ask(state.step, policy.commits, candidates)
             scores = score[np.searchsorted(choosers, slots)] if policy.scores else np.nan
             state.commit(slots, tokens, scores)
-            schedule.advance(b, len(slots))
+            schedule.advance(b, len(slots), goes_on=policy.after(state, b))
             unmasked.append(slots)
         unmasked = np.concatenate(unmasked)
         for values in state.measures.values():

@@ -17,7 +17,8 @@ def describe() -> Json:
 
     {"settings": {name: setting}, "compute": {kind: {"label", "sentence", "locks", "settings"}}, "unmask": {kind:
     {"label", "sentence", "settings"}}}. A setting holds the fields of `Setting` and its default; a group also holds
-    "settings". A choice from outside the package has "was", its kind in traces of version 4.
+    "settings". A choice from outside the package has "was", its kind in traces of version 4. What no browser has, as
+    these, has "server".
     """
     policies = {LowConfidence.kind: LowConfidence} | UNMASK  # the default first, wherever it stands in the table
     return {
@@ -40,7 +41,12 @@ def presets_for(generation: Fields) -> list[Json]:
 
 def _choice(kind: type[ComputeRule] | type[UnmaskPolicy]) -> Json:
     plain = {"label": kind.label, "sentence": kind.sentence, "settings": _settings(kind)}
-    return plain if kind_of(kind) == kind.kind else plain | {"was": kind.kind}
+    is_outside = kind_of(kind) != kind.kind
+    if is_outside:
+        plain["was"] = kind.kind
+    if is_outside or getattr(kind, "server_only", False):
+        plain["server"] = True
+    return plain
 
 
 def _settings(kind: type) -> Json:

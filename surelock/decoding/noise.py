@@ -46,13 +46,13 @@ class Draws:
 
 
 def draws(canvas: Canvas, schedule: Schedule, settings: DecodeSettings, step: int, slots: Whole, scored: bool) -> Draws:
-    """Return the random numbers of masked slots [C], ascending, in or before the present blocks."""
+    """Return the random numbers of slots [C], ascending, in or before the present blocks."""
     keys, lengths, streams, rows = [], [], [slots[:0]], [slots[:0]]
     for b, part in enumerate(canvas.split(slots)):
-        masked, begin = slots[part], int(canvas.generated_from[b])
+        own, begin = slots[part], int(canvas.generated_from[b])
         start, stop = int(schedule.starts[b]), int(schedule.stops[b])
-        cut = int(np.searchsorted(masked, start))
-        parts = (masked[:cut] - begin, start - begin, (1,)), (masked[cut:] - start, stop - start, ())
+        cut = int(np.searchsorted(own, start))
+        parts = (own[:cut] - begin, start - begin, (1,)), (own[cut:] - start, stop - start, ())
         for row, length, more in parts:
             if len(row):
                 streams.append(np.full(len(row), len(keys)))

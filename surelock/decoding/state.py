@@ -149,17 +149,21 @@ class Schedule:
         self._block[b] = len(self._blocks[b])
         self._finish(b)
 
-    def advance(self, b: int, committed: int) -> None:
-        """Go on to the next step of sequence b. It owes the commits that this one could not make."""
+    def advance(self, b: int, committed: int, goes_on: bool = False) -> None:
+        """Go on to the next step of sequence b. It owes the commits that this one could not make.
+
+        goes_on: whether the block does not end early.
+        """
         blocks = self._blocks[b]
         owed = max(0, int(self.quota[b]) - committed)
         self.steps_in_block[b] += 1
         while (at := int(self._block[b])) < len(blocks):
-            done_early = self._early and not self._canvas.masked[blocks[0].start : blocks[at].stop].any()
+            done_early = self._early and not (goes_on or self._canvas.masked[blocks[0].start : blocks[at].stop].any())
             if self.steps_in_block[b] < len(blocks[at].quotas) and not done_early:
                 break
             self._block[b] += 1
             self.steps_in_block[b] = owed = 0
+            goes_on = False
         self.running[b] = at < len(blocks)
         if not self.running[b]:
             self._finish(b)

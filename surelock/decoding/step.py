@@ -42,7 +42,9 @@ class Choice:
 
     rows: Flags  # [R] bool, the candidates. The engine returns a token and its score for each
     scores: str | None = None  # "confidence", "entropy" (negative, nats) or "margin" (p1 - p2); None: no tokens
-    measures: tuple[str, ...] = ()  # further numbers of each: "entropy", as above, or "gap", of the two largest logits
+    #: Further numbers of each: "entropy", as above; "gap", of the two largest logits; or "input", the probability of
+    #: the token that stands there.
+    measures: tuple[str, ...] = ()
     quotas: list[int] | None = None  # how many of each sequence are committed, the best by score; None: any may be
     banned: Sequence[int] = ()  # tokens that no candidate may become
     barred: Whole = field(default_factory=lambda: NO_PAIRS)  # [2, K]: candidate numbers, ascending, and their tokens

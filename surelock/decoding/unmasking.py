@@ -3,7 +3,7 @@
 A policy is a small frozen dataclass. It says by what a candidate is scored, which candidates are committed, and what is
 masked again before a step. The candidate token of a position does not depend on the policy. The last step of a block
 commits every position of the block that is still masked, whatever the policy says. So `steps` is an upper bound; a
-policy with `early` usually ends before it. Only `Remask` needs more.
+policy with `early` usually ends before it. Only `Remask` and `Correct` need more.
 """
 
 import math
@@ -22,11 +22,12 @@ from surelock.values import Whole, frozen
 
 #: (step, position from the first mask on, token): what a replay commits.
 Commit = tuple[int, int, int]
+_CHECKS = 16  # steps of a block that begin without a mask, at most: `Correct`
 
 
 @dataclass(slots=True)
 class Candidates:
-    """The masked positions of one sequence that the step computed and `chooses` names, in order of position."""
+    """The positions of one sequence that the step computed and `chooses` names, in order."""
 
     state: State
     b: int
@@ -50,6 +51,7 @@ class UnmaskPolicy(Described):
     early: whether a block ends once none of its positions is masked, before its steps are over.
     by_posterior: whether it commits the best by posterior, as many as the schedule asks for, whatever their tokens.
     measures: further numbers that it needs of each candidate, see `Choice.measures`.
+    server_only: whether only Python has it, and no browser.
     """
 
     __slots__ = ()
@@ -60,6 +62,7 @@ class UnmaskPolicy(Described):
     early: ClassVar[bool] = False
     by_posterior: ClassVar[bool] = False
     measures: ClassVar[tuple[str, ...]] = ()
+    server_only: ClassVar[bool] = False
 
     def quotas(self, masks: int, steps: int) -> list[int]:
         """Return the number of commits of each step of a block with so many masks and so many of the run's steps.
@@ -93,6 +96,13 @@ class UnmaskPolicy(Described):
         closing = candidates.state.schedule.closing[candidates.b]
         taken = np.union1d(self.take(candidates), candidates.ranked if closing else NONE)
         return candidates.slots[taken], candidates.tokens[taken]
+
+    def after(self, state: State, b: int) -> bool:
+        """Update the policy's own arrays after the commits of sequence b.
+
+        Returns whether an `early` policy goes on with a block of which nothing is masked. Default: no.
+        """
+        return False
 
 
 @frozen
@@ -356,6 +366,142 @@ class Remask(UnmaskPolicy):
 
     def _begins(self, steps: int) -> int:
         return math.floor(self.begins * steps + 1e-9)
+
+
+@frozen
+class LocalLeap(UnmaskPolicy):
+    """Commit every sure candidate, and less sure ones near a sure one (LocalLeap, arXiv 2510.07081).
+
+    A candidate of at least the confidence p is an anchor. Within `radius` positions of an anchor a candidate is
+    committed from the confidence `near` on, elsewhere from p on; at least the most confident one is. As in the code of
+    DAWN, `get_transfer_index_localleap`, of which the defaults are. Deviation: that does not bound the steps.
+    """
+
+    kind = "local_leap"
+    label = "All near a sure one"
+    sentence = "Writes all positions at once that are certain, and near them the less certain ones (LocalLeap)."
+    early = True
+    server_only = True
+
+    p: float = setting(
+        "number", 0.9, "Anchor", "What is at least as certain as this is written, and makes its neighbours easier.",
+        low=0, high=1, offered=(0.05, 1, 0.01), flat="leap_from",
+    )  # fmt: skip
+    near: float = setting(
+        "number", 0.75, "Near an anchor", "From this certainty on a neighbour of an anchor is written.",
+        low=0, high=1, offered=(0.05, 1, 0.01), flat="leap_near",
+    )  # fmt: skip
+    radius: int = setting(
+        "whole", 4, "Radius", "How many positions to either side of an anchor are its neighbours.",
+        low=0, offered=(0, 16, 1), flat="leap_radius",
+    )  # fmt: skip
+
+    def take(self, candidates: Candidates) -> Whole:
+        slots, score, due = candidates.slots, candidates.score, ~candidates.late
+        anchors = slots[due & (score >= self.p)]
+        distance = np.abs(slots[:, None] - anchors)
+        is_near = (distance <= self.radius).any(axis=1)
+        least = np.where(is_near, self.near, self.p)
+        taken = np.flatnonzero(due & (score >= least))
+        return taken if len(taken) else candidates.ranked[:1]
+
+
+class _Revisions:
+    """What `Correct` remembers of each slot.
+
+    doubted: bool, whether the last step found its token unlikely, and few enough others less likely.
+    times: int64, how often it was masked again.
+    checks: int64, at the first slot of a block, the block's steps that began without a mask.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.doubted = np.zeros(total, dtype=bool)
+        self.times, self.checks = np.zeros((2, total), dtype=np.int64)
+
+
+@frozen
+class Correct(UnmaskPolicy):
+    """Fill by threshold, and mask again what has become unlikely (Targeted Remasking, arXiv 2604.18738, `low_prob`).
+
+    A step commits as `Threshold` does. Of the tokens of the block that it had as input, those to which its posterior
+    gives less than `doubt` are masked again before the next step: the least likely first, at most `share` of them all
+    or one, and none more than `times` times. A block whose masks are written goes on until a step that began so takes
+    nothing back, or for sixteen such steps.
+
+    Ours: a block of S steps takes at most (2 + times) S, the last of which takes nothing back; where S is the block's
+    masks and at least 16 that is no bound. Nothing is taken back that is given or locked, that the step did not
+    compute, or that an event wrote.
+    """
+
+    kind = "correct"
+    label = "Take back what has become unlikely"
+    sentence = "Writes all positions at once that are certain enough, and takes back what has become unlikely (T2M)."
+    early = True
+    measures = ("input",)
+    server_only = True
+
+    p: float = setting(
+        "number", 0.7, "Threshold", "All positions that are more certain than this are written together.",
+        low=0, high=1, offered=(0.05, 1, 0.01), flat="correct_from",
+    )  # fmt: skip
+    doubt: float = setting(
+        "number", 0.5, "Doubt", "A written token that is less probable than this is taken back.",
+        low=0, high=1, offered=(0, 1, 0.01), flat="correct_below",
+    )  # fmt: skip
+    share: float = setting(
+        "number", 0.25, "At most", "Share of a block's written tokens that a step takes back at most; one in any case.",
+        low=0, high=1, offered=(0, 1, 0.05), flat="correct_share",
+    )  # fmt: skip
+    times: int = setting(
+        "whole", 5, "Times", "How often a position is taken back at most.",
+        low=0, high=100, offered=(0, 10, 1), flat="correct_times",
+    )  # fmt: skip
+
+    def quotas(self, masks: int, steps: int) -> list[int]:
+        further = (1 + self.times) * steps
+        return [*UnmaskPolicy.quotas(self, masks, steps), *[0] * further]
+
+    def takes_back(self, state: State, b: int) -> Slots:
+        memory = state.memory(_Revisions)
+        slots = np.flatnonzero(memory.doubted & _is_rewritable(state, b))  # an event may have come in between
+        memory.times[slots] += 1
+        return slots
+
+    def chooses(self, state: State, slots: Slots) -> Flags:
+        rewritable = [_is_rewritable(state, b) for b in range(state.canvas.batch)]
+        return (state.open | np.any(rewritable, axis=0))[slots]
+
+    def take(self, candidates: Candidates) -> Whole:
+        is_sure = (candidates.score > self.p) & ~candidates.late
+        above = int(is_sure[candidates.ranked].sum())
+        return candidates.ranked[: max(1, above)]
+
+    def after(self, state: State, b: int) -> bool:
+        memory, part = state.memory(_Revisions), state.canvas.parts[b]
+        memory.doubted[part] = False
+        if state.schedule.closing[b]:
+            return False
+        likely = state.measures["input"]
+        was_written = _is_rewritable(state, b) & ~state.open & ~np.isnan(likely)
+        slots = np.flatnonzero(was_written)
+        most = max(1, int(self.share * len(slots)))
+        may = (likely[slots] < self.doubt) & (memory.times[slots] < self.times)
+        slots = slots[may]
+        order = np.argsort(likely[slots], kind="stable")
+        doubted = slots[order[:most]]
+        memory.doubted[doubted] = True
+        start = state.schedule.starts[b]
+        began_full = not state.open[part].any()
+        memory.checks[start] += began_full
+        is_checked = began_full or memory.checks[start] == _CHECKS
+        return len(doubted) > 0 or not is_checked
+
+
+def _is_rewritable(state: State, b: int) -> Flags:
+    """Which slots [total] of the present block of sequence b hold a step's token that is not locked."""
+    found = ~(state.locked | np.isnan(state.score))
+    found[: state.schedule.starts[b]] = found[state.schedule.stops[b] :] = False
+    return found
 
 
 @frozen

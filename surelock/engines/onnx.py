@@ -309,7 +309,8 @@ class OnnxEngine:
         plan, reading, rows = chunk.plan, chunk.reading, chunk.rows
         chosen = np.flatnonzero(plan.choice.read[rows])
         score, first = plan.choice.scores if plan.choice.scores in ("entropy", "margin") else "own", 0
-        scored = chosen if plan.choice.measures or score != "own" else NO_ROWS
+        named = [name for name in plan.choice.measures if name != "input"]
+        scored = chosen if named or score != "own" else NO_ROWS
         inputs: dict[str, NDArray] = {"chosen": chosen, "scored": scored}
         if len(chosen):
             first = int(plan.choice.rows[: rows[chosen[0]]].sum())
@@ -318,14 +319,19 @@ class OnnxEngine:
             inputs["chosen"] = NO_ROWS
         elif len(chosen):
             inputs["bias"] = _bias(plan, candidates, chunk.logits.shape[1])
-        outputs = ["confidence", "total", "token", score, *plan.choice.measures]
+        outputs = ["confidence", "total", "token", score, *named]
         followed = plan.compares[rows], plan.watches[rows] & ~plan.probed[rows]
         confidence, total, tokens, scores, *measures = self._follow(chunk, *followed, outputs, inputs)
         reading.confidence[rows] = confidence[:, 0]
         reading.finite &= bool(np.isfinite(total).all())
         reading.score[candidates] = scores
-        for name, values in zip(plan.choice.measures, measures, strict=True):
+        for name, values in zip(named, measures, strict=True):
             reading.measures[name][candidates] = values
+        if "input" in plan.choice.measures:
+            logits = chunk.logits[chosen]
+            standing = logits[np.arange(len(chosen)), plan.tokens[rows[chosen]]]
+            share = np.exp(standing - logits.max(axis=1))  # of the largest probability
+            reading.measures["input"][candidates] = confidence[chosen, 0] * share
         if plan.choice.quotas is None:
             reading.tokens[candidates] = tokens
 

@@ -88,7 +88,7 @@ def spans(vocab_size: int) -> tuple[int, int]:
 
 
 #: Scores and measures [C] of posteriors p [C, V] at temperature 1, see `Choice`. Any other name is the probability of
-#: the candidate token.
+#: a token: the candidate, or the one that stands there.
 _SCORES: dict[str, Callable[[Tensor], Tensor]] = {
     "entropy": lambda p: torch.special.entr(p).sum(dim=-1).neg_(),
     "margin": lambda p: -p.topk(2, dim=-1).values.diff(dim=-1)[:, 0],
@@ -291,7 +291,7 @@ class Reader:
             chosen, score = _choose(z, p, which, found.read_plan.in_chunk("banned", chunk), found.tensors, plan)
             values["tokens"][which], values["score"][which] = chosen, score
             for name in plan.choice.measures:
-                values[name][which] = _SCORES[name](p[found.tensors["chosen"][which]])
+                values[name][which] = _measured(name, p, which, found.tensors)
         if plan.top_k:
             with self._watch.excluded():
                 rows, (probs, ids) = plan.read[chunk], p.topk(plan.top_k, dim=-1)
@@ -312,6 +312,14 @@ class Reader:
         if kept.start < kept.stop:
             rows, slots = (tensors[f"{group}{name}"][kept] for name in ("kept", "kept_slots"))
             self._kept[slots] = raw[rows]
+
+
+def _measured(name: str, p: Tensor, which: slice, tensors: Mapping[str, Tensor]) -> Tensor:
+    """A measure [c] of a chunk's candidates, see `Choice`. which: their numbers among the C."""
+    posteriors = p[tensors["chosen"][which]]
+    if name == "input":
+        return posteriors.gather(1, tensors["inputs"][which][:, None])[:, 0]
+    return _SCORES[name](posteriors)
 
 
 def _choose(

@@ -24,6 +24,7 @@ class ReadPlan:
 
     arrays: for the device, int64 but for `uniform`. Rows count from the first of their chunk.
         chosen [C]: the rows that may be committed.
+        inputs [C]: the tokens that stand there, only where they are measured.
         banned_at, banned: tokens that candidates must not become; candidates count from the first of their chunk.
         compared, compared_slots: the rows that have a KL from a kept posterior, and their slots.
         uniform [C, W]: float64, the random numbers of `choose_by_span`, only where it is used.
@@ -55,6 +56,8 @@ def plan_reading(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Re
     at, banned = plan.choice.barred if len(chosen) else plan.choice.barred[:, :0]
     places = {"chosen": chosen, "banned": chosen[at]}
     arrays: dict[str, NDArray] = {"chosen": chosen - first[chosen], "banned": banned}
+    if "input" in plan.choice.measures:
+        arrays["inputs"] = plan.tokens[rows[chosen]]
     arrays["banned_at"] = at - np.searchsorted(chosen, first[chosen[at]])
     masks = {"observed ": (~plan.compares, ~plan.watches)} if plan.observe else {}
     masks[""] = plan.compares, plan.watches

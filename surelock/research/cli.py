@@ -19,6 +19,7 @@ from surelock.research.frontier import FRONTIER
 from surelock.research.judge import Judge
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
+from surelock.research.parallel import PARALLEL
 from surelock.research.prompts import FILES, HELD, parse_data
 from surelock.research.runner import Cell, Record, file_of, finished, key_of, launched, merge, run_cells, those_named
 from surelock.research.sampler import SAMPLER
@@ -38,6 +39,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "unlock": paper.UNLOCK,
     "frontier": FRONTIER,
     "taking_back": TAKING_BACK,
+    "parallel": PARALLEL,
     "fill": FILL,
     "sampler": SAMPLER,
 }

@@ -17,7 +17,11 @@ from surelock.values import Json
 OPENINGS = ASSETS / "results" / "openings.txt"
 
 #: Files of sources that the repository holds. Samplers are compared on openings that nothing else reads.
-HELD = {"openings": OPENINGS, "sampler_openings": ASSETS / "results" / "openings_sampler.txt"}
+HELD = {
+    "openings": OPENINGS,
+    "sampler_openings": ASSETS / "results" / "openings_sampler.txt",
+    "pairs": ASSETS / "results" / "pairs.txt",
+}
 
 #: The file of a source that needs one; both MT-Bench sources read the same.
 FILES = {
@@ -97,6 +101,12 @@ def _openings(lm: LanguageModel, path: Path) -> list[Prompt]:
     return _texts(lm, path.read_text(encoding="utf-8").splitlines())
 
 
+def _pairs(lm: LanguageModel, path: Path) -> list[Prompt]:
+    """Sentences with two masks for one name."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [Prompt(line, lm.encode(line, blanks=True)) for line in lines]
+
+
 def _sentences(lm: LanguageModel, path: Path) -> list[Prompt]:
     """Of each story the first sentence of 12 to 40 tokens behind its first one."""
     found = []
@@ -135,6 +145,7 @@ def _texts(lm: LanguageModel, texts: Iterable[str], chat: bool = False) -> list[
 _SOURCES: dict[str, Callable[..., list[Prompt]]] = {
     "openings": _openings,
     "sampler_openings": _openings,
+    "pairs": _pairs,
     "sentences": _sentences,
     "wikitext": _wikitext,
     "mt_bench": _mt_bench,

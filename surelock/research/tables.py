@@ -257,6 +257,11 @@ TABLES: dict[str, Callable[[], str]] = {
         {"steps": "{steps}", "policy": "`{policy}`", "less": "{less}", "rows": "{rows:.2f}", "faults": plain("faults")}
         | {"repeats": plain("repeats", 3), "bits, own bound": plain("bits", 3), "bits, judge": plain("judge_bits", 3)},
     ),
+    "parallel": Table(
+        "parallel",
+        {"way": "{way}", "together, by the posterior": "{together_chance:.1%}", "of all runs": "{together:.1%}"}
+        | {"the same name, by the posterior": "{same_chance:.1%} ({same_error:.1%})", "in the runs": "{same:.1%}"},
+    ),
     "fill": Table(
         "fill",
         {"blank": "{blank}"}

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,14 @@ from surelock.engines.flags import add_model_flags, add_weights_flag
 from surelock.files import check_place
 from surelock.loading import load_by
 from surelock.model.language_model import LanguageModel
+from surelock.trace.check import BATCH, DIFFERENT, check_flags, run_check
 from surelock.trace.csv_table import CsvTable
 from surelock.trace.outputs import Holding, Output, check_apart, lacking, names_of, target_file
 from surelock.trace.parquet_table import ParquetTable, parts_of
 from surelock.trace.prompts import Prompt, read_prompts, say_underscores
 from surelock.trace.results import Results
 from surelock.trace.table import split_step
-from surelock.trace.tasks import Decoded, Task, batches, task_of
+from surelock.trace.tasks import Decoded, Task, batches, joint_decoder, task_of
 from surelock.trace.trace_folder import TraceFolder
 from surelock.trace.watch import Watch
 from surelock.values import Json
@@ -40,7 +41,9 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("prompt", metavar="PROMPT", nargs="*", help="texts to continue; __ in one is a blank of two tokens")
     add("--prompts", metavar="FILE", help=".txt, one a line, or .jsonl with prompt, id, settings; - is stdin")
-    add("--batch", type=int, default=1, metavar="N", help="prompts decoded together (default: %(default)s)")
+    add("--batch", type=int, metavar="N", help=f"prompts decoded together (default: 1, with --check {BATCH})")
+    check = "say whether prompts get the same tokens alone, in a batch, in another order, twice at once, by each engine"
+    add("--check", action="store_true", help=f"{check}; exit status {DIFFERENT} if one does not")
     results = "a .jsonl, a line a prompt as it ends; prompts that it holds are not decoded again; - is stdout"
     add("--out", metavar="FILE", help=results)
     add("--table", type=Path, metavar="FILE", help="a .csv or .parquet with a row a step and position")
@@ -57,10 +60,15 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run_decode)
 
 
-def run_decode(arguments: argparse.Namespace) -> None:
-    """Decode every prompt. Raises ValueError for what cannot be decoded or kept, before the first one is."""
-    if arguments.batch < 1:
+def run_decode(arguments: argparse.Namespace) -> int:
+    """Decode every prompt, and return the exit status.
+
+    Raises ValueError for what cannot be decoded or kept, before the first one is.
+    """
+    if arguments.batch is not None and arguments.batch < 1:
         raise ValueError(f"--batch must be at least 1, not {arguments.batch}")
+    if arguments.check:
+        check_flags(arguments)
     _check_places(arguments)
     _check_watch(arguments)
     prompts = read_prompts(arguments.prompt, arguments.prompts)
@@ -76,11 +84,14 @@ def run_decode(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--chat: {lm.name} has no chat template, leave it out")
     how = {"chat": arguments.chat, "blanks": not arguments.no_blanks}
     tasks = [task_of(lm, prompt, number, given, how) for number, prompt in enumerate(prompts)]
+    if arguments.check:
+        return run_check(lm, tasks, arguments)
     if results:
         for task in tasks:
             results.check(task.prompt.name, task.head)
     kept = _keep(results, outputs, tasks)
     _Run(lm, outputs, results, arguments).decode(tasks, kept)
+    return 0
 
 
 def _check_places(arguments: argparse.Namespace) -> None:
@@ -163,7 +174,7 @@ class _Run:
         self, lm: LanguageModel, outputs: Sequence[Output], results: Results | None, arguments: argparse.Namespace
     ) -> None:
         self._lm, self._outputs, self._results = lm, outputs, results
-        self._size = arguments.batch
+        self._size = arguments.batch or 1
         self._watches, self._beside = arguments.watch, arguments.beside
         self._as_lines = arguments.out is not None or arguments.json
         self._as_text = arguments.out is None
@@ -250,9 +261,8 @@ def _decoded(
     left: what is left to do, as the progress bar says it.
     followed: takes the steps and yields them, such as `Watch.follow`.
     """
-    settings = batch[0].decoder.settings
-    seeds = tuple(task.decoder.settings.seed_of(0) for task in batch)
-    decoder = replace(batch[0].decoder, settings=replace(settings, seed=seeds))
+    decoder = joint_decoder(batch)
+    settings = decoder.settings
     guided = settings.cfg_scale > 0
     decoded = [Decoded(task, TotalsCounter(lm.config, lm.ends, guided=guided)) for task in batch]
     sizes = [len(task.tokens) + settings.gen_length for task in batch]

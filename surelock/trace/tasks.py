@@ -72,6 +72,13 @@ def _tokens(lm: LanguageModel, prompt: Prompt, how: dict[str, bool], gen_length:
         raise ValueError(f"prompt 1: {error}") from error
 
 
+def joint_decoder(batch: Sequence[Task]) -> Decoder:
+    """Return the decoder of a batch of tasks whose decoders differ in their seeds alone."""
+    decoder = batch[0].decoder
+    seeds = tuple(task.decoder.settings.seed_of(0) for task in batch)
+    return replace(decoder, settings=replace(decoder.settings, seed=seeds))
+
+
 def batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
     """Yield batches of tasks whose decoders differ in their seeds alone."""
     kinds: dict[str, list[Task]] = {}

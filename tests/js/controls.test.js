@@ -2,11 +2,14 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { stopButton } from "../../assets/js/form/controls.js";
+import { paysLine, paysText } from "../../assets/js/form/pays.js";
 import { fieldOf } from "../../assets/js/form/refusal.js";
 import { where } from "../../assets/js/form/where.js";
 import { page } from "../../assets/js/run/state.js";
 import { about, waitingText, warningOf } from "../../assets/js/run/wording.js";
+import { Trace } from "../../assets/js/trace/trace.js";
 import { onPage } from "./page.js";
+import { decoder as decoderOf, raceOf } from "./small.js";
 
 const idle = { phase: "idle", pending: null, waits: null, place: 0 };
 
@@ -21,7 +24,7 @@ test("the button that ends a run says what it does, and that it has been pressed
   assert.deepEqual(told({ phase: "paused", waits: "more", place: 2 }), ["Cancel", false]);
 });
 
-test("where Run computes is said as it is: a typed rule runs in this browser, whatever is chosen", (t) => {
+test("where Run computes is said as it is: typed rules run in this browser, some policies on the server", (t) => {
   onPage(t);
   globalThis.matchMedia = () => ({ matches: false });
   page.set({ sources: ["server"], source: "server", typed: false });
@@ -33,6 +36,38 @@ test("where Run computes is said as it is: a typed rule runs in this browser, wh
   assert.deepEqual(told(), ["browser", true]);
   page.set({ typed: false, source: "browser" });
   assert.deepEqual(told(), ["browser", false]);
+  page.set({ served: "All near a sure one" });
+  assert.deepEqual(told(), ["server", true]);
+  assert.equal(choice.title, "“All near a sure one” runs on the server");
+  page.set({ served: "", source: "server" });
+});
+
+/** A run of 32 steps: a lane of every row, and others whose steps take so many seconds. */
+const timedRun = (seconds, { together = true } = {}) => {
+  const lanes = Object.entries({ every: 1, ...seconds }).map(([id, took]) => {
+    const kind = id === "every" ? "everything" : "age";
+    const written = (step) => (step < 2 ? [[2 + step, 20]] : []);
+    const list = Array.from({ length: 32 }, (_, step) => ({ seconds: took, unmasked: written(step) }));
+    return [decoderOf(id, id, { kind }), list];
+  });
+  const made = raceOf(lanes);
+  if (!together) made.header.timed_together = [];
+  return Trace.parse(made);
+};
+
+test("whether it pays here is a quiet line from what the last run has shown", (t) => {
+  assert.equal(
+    paysText(timedRun({ a: 0.5, b: 2, c: 1 })),
+    "In the last run (2 tokens), beside every row: “a” 2.0 times as fast, “b” 0.5 times as fast, “c” no faster and no slower.",
+  );
+  assert.equal(paysText(timedRun({ a: 0.5 }, { together: false })), "", "times of two races are not compared");
+  assert.equal(paysText(timedRun({})), "");
+  onPage(t);
+  const line = paysLine();
+  assert.equal(line.textContent, "");
+  page.set({ ended: timedRun({ a: 0.5 }) });
+  assert.match(line.textContent, /“a” 2.0 times as fast/);
+  page.set({ ended: null });
 });
 
 test("a place in the queue is a sentence with how long it takes, and none where it begins", () => {

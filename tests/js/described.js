@@ -38,6 +38,7 @@ export const DESCRIBED = {
   unmask: {
     low_confidence: { label: "the surest", sentence: "Writes the surest.", settings: {} },
     random: { label: "anything", sentence: "Writes anything.", settings: {} },
+    near: { label: "near ones", sentence: "Writes near ones.", settings: {}, server: true },
   },
 };
 

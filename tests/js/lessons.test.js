@@ -4,7 +4,7 @@ import test from "node:test";
 import { ANSWERS, answer, because, besides, holds, inWords } from "../../assets/js/lessons/grading.js";
 import { misfit, named, stepOf } from "../../assets/js/lessons/steps.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, raceOf, read } from "./small.js";
+import { base64, decoder, raceOf, read } from "./small.js";
 
 const lessons = readdirSync(new URL("../../assets/lessons/", import.meta.url))
   .filter((file) => /^\d/.test(file))
@@ -256,6 +256,38 @@ test("of blanks: which is begun first, and which hold something else in another 
     assert.match(because(trace, { is: "differing_blank", lanes: ["a", "b"] }), /hold “a” and “a a” in “a”, “[ab]” and/);
   }
   assert.deepEqual([stepOf(-1, 9), stepOf(0, 9)], [-1, 0]);
+});
+
+test("of two blanks of one name: who writes it twice, and how likely that was by what was recorded", () => {
+  const filled = (...steps) => steps.map((step) => ({ unmasked: step }));
+  const same = filled([[1, 20]], [[3, 20]], [[4, 21]]);
+  const other = filled([[1, 20]], [[3, 21]], [[4, 21]]);
+  const top = (p) => ({
+    at: [0, 6],
+    ids: Array(6).fill([20, 21, 22, 23, 24]).flat(),
+    p: base64(...Array(6).fill(p).flat()),
+  });
+  const likely = { ...same[0], top: top([102, 51, 0, 0, 0]) };
+  const cases = [
+    [same, other, "a"],
+    [other, same, "b"],
+    [same, same, "both"],
+    [other, other, "none"],
+  ];
+  const made = (one, two) =>
+    Trace.parse(
+      raceOf([laneOf("a", one), laneOf("b", two)], {
+        length: 6,
+        prompt: [10, 1, 11, 1, 12],
+        pieces: { 20: " a", 21: " b" },
+      }),
+    );
+  for (const [one, two, found] of cases)
+    assert.equal(answer(made(one, two), { is: "same_twice", lanes: ["a", "b"] }), found);
+  const trace = made([likely, ...same.slice(1)], other);
+  assert.ok(Math.abs(answer(trace, { is: "same_chance", lane: "a" }) - (0.16 + 0.04)) < 1e-9);
+  assert.ok(Number.isNaN(answer(trace, { is: "same_chance", lane: "b" })), "nothing is recorded there");
+  assert.match(because(trace, { is: "same_chance", lane: "a" }), /“a” 40 % and 40 %, “b” 20 % and 20 %/);
 });
 
 test("the gauges are not said to show errors: they count", () => {

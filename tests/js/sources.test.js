@@ -3,8 +3,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Allowance, Snapshots } from "../../assets/js/decode/snapshots.js";
+import { readLink } from "../../assets/js/run/link.js";
 import { Sources } from "../../assets/js/run/sources.js";
 import { page } from "../../assets/js/run/state.js";
+import { described } from "../../assets/js/trace/described.js";
 
 /** A source that a test speaks for. */
 function source(name) {
@@ -49,6 +51,38 @@ test("a link is computed in the browser, a branch where its run was, or here whe
   server.asked[2].hear([{ lost: "The connection was lost." }]);
   assert.equal(browser.asked.length, 3, "a model that it has not");
   assert.equal(heard.at(-1).lost, "The connection was lost.");
+});
+
+test("a page without a server says in a sentence which policy of a link it lacks", () => {
+  described.compute.everything = { label: "Every token", sentence: "", settings: {} };
+  described.unmask.near = { label: "Near", sentence: "", settings: {}, server: true };
+  const link = (kind) => `lanes=${JSON.stringify([{ compute: { kind: "everything" }, unmask: { kind } }])}`;
+  const lacks = readLink(link("near"), "stories");
+  assert.deepEqual(
+    [lacks.lanes, lacks.said],
+    [null, "Not all of this link could be followed: “Near” is computed on a server, and here is none."],
+  );
+  assert.match(readLink(link("odd"), "stories").said, /who races cannot be read \(left as it is\)\.$/);
+  delete described.compute.everything;
+  delete described.unmask.near;
+});
+
+test("what no browser has is computed on the server, also a link's and where the browser is chosen", () => {
+  described.unmask.near = { label: "Near", sentence: "", settings: {}, server: true };
+  page.set({ sources: ["server", "browser"], source: "browser" });
+  const [server, browser] = [source("server"), source("browser")];
+  const sources = new Sources(server, browser);
+  const served = [{ compute: { kind: "everything" }, unmask: { kind: "near" } }];
+  sources.start({ model: "stories", lanes, link: true }, () => {});
+  sources.start({ model: "stories", lanes: [...lanes, ...served], link: true }, () => {});
+  sources.start({ model: "stories", lanes: served }, () => {});
+  const heard = [];
+  sources.start({ model: "stories", lanes: served, prompt_tokens: [5] }, (messages) => heard.push(...messages));
+  server.asked[2].hear([{ lost: "The connection was lost." }]);
+  assert.deepEqual([server.asked.length, browser.asked.length], [3, 1]);
+  assert.equal(heard.at(-1).lost, "The connection was lost.", "no browser computes it instead");
+  page.set({ source: "server" });
+  delete described.unmask.near;
 });
 
 /** Snapshots of a made-up run: a dense step, then steps of one row. */

@@ -4,7 +4,7 @@ import test from "node:test";
 import { sameText } from "../../assets/js/dom.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, every, joined, lasting, raceOf, record, shown, small } from "./small.js";
+import { decoder, every, joined, lasting, pairs, raceOf, record, shown, small } from "./small.js";
 
 const trace = readTrace(small());
 const [, locks] = trace.lanes;
@@ -27,6 +27,18 @@ test("by the clock a lane that has ended is beside all of the reference, before 
   raced.race.byClock = false;
   assert.deepEqual(told("b", 1), { ...end, flopsShare: 60 / 200, against: 2 });
   assert.deepEqual(told("b", 2), end);
+});
+
+test("a lane that looks again at what it wrote ends with a step that wrote nothing, and not before", () => {
+  const steps = [{ unmasked: pairs(2, 12, 3, 13) }, {}, { taken_back: [3], unmasked: pairs(3, 14) }, {}];
+  const lane = (kind, count) => {
+    const own = every("a", steps.slice(0, count), { unmask: { kind, times: 5 } });
+    return Trace.parse(raceOf([own])).lanes[0];
+  };
+  const ends = (kind) => [1, 2, 3, 4].map((count) => lane(kind, count).endsAt(count - 1));
+  assert.deepEqual(ends("correct"), [false, true, false, true]);
+  assert.deepEqual(ends("threshold"), [true, true, true, true]);
+  assert.deepEqual([lane("correct", 4).most, lane("remask", 4).most, lane("threshold", 4).most], [28, 8, 4]);
 });
 
 test("what two texts share is counted in words", () => {

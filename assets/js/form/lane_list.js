@@ -10,8 +10,12 @@ import { checkbox, choice, field, row } from "./fields.js";
 const OWN = "own";
 /** Rules that only choose can stand beside one that locks. */
 const choosers = () => Object.entries(described.compute).filter(([kind, { locks }]) => !locks && kind !== "everything");
-/** A typed rule only where the browser decodes. */
-const offered = ([kind]) => kind !== "own" || page.now.sources.includes("browser");
+/** What only a browser computes, and what only a server does, where there is one. */
+const offered = ([kind, { server }]) => {
+  const needed = kind === "own" ? "browser" : server && "server";
+  return !needed || page.now.sources.includes(needed);
+};
+const called = ({ label, server }) => (server ? `${label} (on the server)` : label);
 const defaults = (settings) =>
   Object.fromEntries(Object.entries(settings).map(([name, setting]) => [name, setting.default]));
 const defaultsOf = (table, kind) => ({ kind, ...defaults(table[kind].settings) });
@@ -88,7 +92,7 @@ export class LaneList {
     const kinds = (table) =>
       Object.entries(table)
         .filter((each) => offered(each) || each[0] === rule.kind)
-        .map(([kind, { label }]) => [kind, label]);
+        .map(([kind, told]) => [kind, called(told)]);
     const sets = (name) => (kind) => this.#set(lane, lane, name, defaultsOf(described[name], kind));
     const rows = [
       nameField(this.form.nameOf(lane), (name) => {
@@ -99,7 +103,8 @@ export class LaneList {
       ...this.#settings(lane, rule, described.compute[rule.kind]),
     ];
     if (described.compute[rule.kind].locks) {
-      const others = [["", "all that is not locked"], ...choosers().map(([kind, { label }]) => [kind, label])];
+      const choosable = choosers().filter(offered);
+      const others = [["", "all that is not locked"], ...choosable.map(([kind, told]) => [kind, called(told)])];
       const set = (kind) => {
         const both = kind && { kind: "both", lock: rule, select: defaultsOf(described.compute, kind) };
         this.#set(lane, lane, "compute", both || rule);

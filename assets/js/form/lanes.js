@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { codesIn } from "../run/address.js";
 import { page, say } from "../run/state.js";
 import { MISSING, Part } from "../stage/part.js";
-import { described, namesApart, presetName, ruleName, rulesOf, unnumbered } from "../trace/described.js";
+import { described, namesApart, presetName, ruleName, rulesOf, serverChoice, unnumbered } from "../trace/described.js";
 import { codesOf, putCodes } from "../trace/typed.js";
 
 const FORM_MS = 60; // the other fields of the same answer
@@ -31,7 +31,7 @@ class Lanes {
     if (arrived) putCodes(lanes, codesIn(location.hash));
     Object.assign(this, { lanes, presets });
     for (const lane of lanes) this.#recognize(lane);
-    page.set({ presets, examples, knows, typed: codesOf(lanes).length > 0 });
+    page.set({ presets, examples, knows, ...this.#needs() });
     if (arrived) setTimeout(() => page.set({ arrived }), FORM_MS);
     const named = namesApart(lanes.map((lane) => this.nameOf(lane)));
     if (lanes.some(({ name }, i) => name !== named[i])) this.send();
@@ -45,8 +45,13 @@ class Lanes {
     const { examples, knows } = page.now;
     this.sent = JSON.stringify({ lanes: this.lanes, presets: this.presets, examples, knows });
     this.props.value = this.sent;
-    page.set({ typed: codesOf(this.lanes).length > 0 });
+    page.set(this.#needs());
     this.shown.made?.draw();
+  }
+
+  /** What of the lanes only a browser computes, and what only the server. */
+  #needs() {
+    return { typed: codesOf(this.lanes).length > 0, served: this.lanes.map(serverChoice).find(Boolean) ?? "" };
   }
 
   preset(id) {

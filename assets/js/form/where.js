@@ -13,11 +13,14 @@ export function where() {
   page.follow(["sources"], ({ sources }) => {
     choice.replaceChildren(...sources.map((name) => h("option", { value: name }, "")));
   });
-  const shown = ["sources", "source", "place", "model", "typed", "decodes"];
-  page.follow(shown, ({ sources, source: chosen, place, model, typed, decodes }) => {
-    const source = typed && sources.length > 1 ? "browser" : chosen; // a typed rule runs there alone
+  const shown = ["sources", "source", "place", "model", "typed", "served", "decodes"];
+  page.follow(shown, ({ sources, source: chosen, place, model, typed, served, decodes }) => {
+    const [needed, why] = served
+      ? ["server", `“${served}” runs on the server`]
+      : [typed && "browser", "A rule of your own runs in this browser"];
+    const source = needed && sources.length > 1 ? needed : chosen;
     choice.disabled = source !== chosen;
-    choice.title = choice.disabled ? "A rule of your own runs in this browser" : "";
+    choice.title = choice.disabled ? why : "";
     const means = { browser: "at once", server: place ? `${place} before you` : "shared" };
     for (const option of choice.children) setText(option, `${WHERE[option.value]} · ${means[option.value]}`);
     choice.value = source;

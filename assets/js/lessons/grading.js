@@ -116,6 +116,35 @@ function fillings(trace, { lanes }) {
   return `The blanks hold ${sentences.join(", ")}.`;
 }
 
+/** Which lanes' two blanks hold the same: the id of the only one, "both" or "none". */
+function sameTwice(trace, { lanes }) {
+  const [first, second] = blanksOf(trace);
+  const same = lanes.filter((lane) => filling(trace, lane, first) === filling(trace, lane, second));
+  if (same.length > 1) return "both";
+  return same[0]?.id ?? "none";
+}
+
+/** [[id, p, q], ...] of the tokens that are likely in both of two one-token blanks before anything is written there. */
+function sharedNames(trace, { lane }) {
+  const [first, second] = blanksOf(trace).map(([p]) => lane.top(p, 0) ?? []);
+  const others = new Map(second);
+  return first.filter(([id]) => others.has(id)).map(([id, p]) => [id, p, others.get(id)]);
+}
+
+/** The chance that two blanks get the same token, drawn at once: the sum of products; NaN where nothing is recorded. */
+function sameChance(trace, { lane }) {
+  const names = sharedNames(trace, { lane });
+  return names.length ? names.reduce((sum, [, p, q]) => sum + p * q, 0) : Number.NaN;
+}
+
+function likelyNames(trace, { lane }) {
+  const names = sharedNames(trace, { lane });
+  const said = names.map(([id, p, q]) => `“${trace.pieces.text([id]).trim()}” ${percent(p)} and ${percent(q)}`);
+  return names.length
+    ? `The likeliest of both blanks are ${among(said)}: multiply, and add up.`
+    : "Nothing is recorded.";
+}
+
 const flops = (lane) => lane.steps.at(-1).totalFlops;
 
 const flopsSaved = (trace, { lane }) => 1 - flops(lane) / flops(trace.reference);
@@ -230,6 +259,8 @@ export const ANSWERS = {
       `They were begun in the steps ${among(blanksOf(trace).map((blank) => begun(lane, blank) + 1))}.`,
   },
   differing_blank: { answer: differingBlank, because: fillings },
+  same_twice: { answer: sameTwice, because: fillings },
+  same_chance: { answer: sameChance, because: likelyNames },
   cost_spread: { answer: costSpread, because: (_, { lanes }) => costsOf(lanes) },
 };
 

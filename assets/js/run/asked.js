@@ -2,7 +2,7 @@
 // are the library's, and the refusals are those of surelock/ui/request.py in the words of the page.
 
 import { EMPTY, isEmpty } from "../trace/blanks.js";
-import { described } from "../trace/described.js";
+import { described, serverChoice } from "../trace/described.js";
 
 const MOST_CHARACTERS = 20_000;
 const NOT_ASKED = /, or None for [^,;]*|, or one per sequence/g;
@@ -10,6 +10,9 @@ const NOT_ASKED = /, or None for [^,;]*|, or one per sequence/g;
 const written = (count) => count.toLocaleString("en");
 
 const shown = (value) => (typeof value === "string" ? `'${value}'` : String(value ?? "None"));
+
+/** A rule or a policy that no browser has. Its message is one sentence. */
+export class NeedsServer extends RangeError {}
 
 /** A setting's value in its own type. Throws a RangeError, one sentence, when it is none that fits. */
 export function checked({ kind, label, range, low = -Infinity, high = Infinity, none }, given) {
@@ -43,7 +46,10 @@ function choice(table, plain) {
 }
 
 /** {compute, unmask} of a lane, whole; of a pair two rules. Throws a RangeError, one sentence. */
-export function choicesOf({ compute, unmask = { kind: "low_confidence" } }) {
+export function choicesOf({ compute, unmask: policy }) {
+  const unmask = policy ?? { kind: "low_confidence" };
+  const label = serverChoice({ compute: compute ?? {}, unmask });
+  if (label) throw new NeedsServer(`“${label}” is computed on a server, and here is none`);
   const { kind, lock, select } = compute ?? {};
   const rule = (plain) => choice(described.compute, plain);
   return {

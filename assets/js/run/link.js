@@ -2,7 +2,7 @@
 
 import { described } from "../trace/described.js";
 import { MOST_LANES } from "../trace/states.js";
-import { checked, choicesOf } from "./asked.js";
+import { checked, choicesOf, NeedsServer } from "./asked.js";
 
 const numberOr = (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : text);
 const fromText = ({ kind }, text) => (kind === "flag" ? text === "true" : numberOr(text));
@@ -26,7 +26,7 @@ export function readLink(settings, model) {
       return f(query.get(name));
     } catch (error) {
       if (!(error instanceof RangeError || error instanceof SyntaxError || error instanceof TypeError)) throw error;
-      problems.push(`${called} cannot be read (left as it is)`);
+      problems.push(error instanceof NeedsServer ? error.message : `${called} cannot be read (left as it is)`);
       return null;
     }
   };

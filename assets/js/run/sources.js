@@ -1,5 +1,6 @@
 // Where runs are computed, where the page has two sources of them: each by the one that is chosen in the settings.
 
+import { serverChoice } from "../trace/described.js";
 import { codesOf } from "../trace/typed.js";
 import { page } from "./state.js";
 
@@ -17,8 +18,9 @@ export class Sources {
     return page.now.source === "browser" && this.browser.decodes(model) ? this.browser : this.server;
   }
 
-  /** A typed rule runs in the browser, whatever is chosen. */
+  /** Some policies run on the server, and a typed rule in the browser, whatever is chosen. */
   #startedBy({ model, lanes, from, link }) {
+    if (lanes.some(serverChoice)) return this.server;
     if (from && this.#of.has(from.run)) return this.#of.get(from.run); // both lanes come from one engine
     if (link && page.now.sources.includes("browser") && this.browser.decodes(model)) return this.browser;
     const typed = codesOf(lanes).length > 0 && page.now.sources.includes("browser") && this.browser.decodes(model);
@@ -28,7 +30,8 @@ export class Sources {
   /** link: whether a link asks for it, which no queue delays where the browser has the model. */
   start({ link = false, ...request }, hear) {
     const source = this.#startedBy({ ...request, link });
-    const here = page.now.sources.includes("browser") && this.browser.decodes(request.model);
+    const decodes = page.now.sources.includes("browser") && this.browser.decodes(request.model);
+    const here = decodes && !request.lanes.some(serverChoice);
     if (source === this.server && request.prompt_tokens && here) return this.#startEither(request, hear);
     return this.#startAt(source, request, hear);
   }

@@ -54,7 +54,7 @@ class State {
  * whether its words are many tokens each. tooLong: a sentence where no answer fits beside it, or "". refused: {text, field: the
  * name of the one that it is about, or null} of the run that was asked for last, else null. decoder: whether this browser has its decoder at hand. examples, knows: openings for that
  * model, and what it knows, in words. presets: rules that a lane can have. typed: whether a lane of the form has a rule of its
- * own. arrived: {said}, once the form holds what the page's load event brought. form: whether the sidebar is open.
+ * own. served: the name of what a lane has that no browser has, or "". arrived: {said}, once the form holds what the page's load event brought. form: whether the sidebar is open.
  *
  * decodes(model): whether a browser can compute it. live: who starts, pauses and stops a run, see Running. player: who moves the
  * cursor, see Timeline. All once they are there.
@@ -105,6 +105,7 @@ export const page = new State({
   knows: "",
   presets: [],
   typed: false,
+  served: "",
   arrived: null,
   form: false,
   decodes: () => false,

@@ -1,7 +1,7 @@
 // What the settings, rules and policies are called: the library's own descriptions, which the page brings along.
 
 const place = globalThis.document?.getElementById("sl-settings");
-/** {settings, compute: {kind: {label, sentence, settings}}, unmask: {kind: ...}}, as surelock/decoding/described.py says. */
+/** {settings, compute: {kind: {label, sentence, settings, server}}, unmask: {kind: ...}}, as surelock/decoding/described.py says. */
 export const described = place ? JSON.parse(place.textContent) : { settings: {}, compute: {}, unmask: {} };
 
 // A rule from outside is found, but not listed, by the kind that it has in traces of version 4.
@@ -30,6 +30,13 @@ const listed = (values, settings = {}) =>
 
 /** The rules in a compute choice: one, or the two of a pair. */
 export const rulesOf = (compute) => (compute.kind === "both" ? [compute.lock, compute.select] : [compute]);
+
+/** What a rule or a policy is called that no browser has, among all that a lane has or comes to have; undefined if none. */
+export function serverChoice({ compute, unmask, events = [] }) {
+  const computes = [compute, ...events.map((event) => event.compute)].filter(Boolean);
+  const rules = computes.flatMap(rulesOf).map((rule) => described.compute[rule?.kind]); // a damaged pair lacks one
+  return [...rules, described.unmask[unmask?.kind]].find((told) => told?.server)?.label;
+}
 
 /** [[kind, description or {}, settings], ...] of a lane's choices, its policy last. */
 function choices({ compute, unmask }) {

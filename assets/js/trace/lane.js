@@ -142,20 +142,21 @@ export class Lane {
     return rule.epsilon === "inf" ? Infinity : (rule.epsilon ?? NaN);
   }
 
-  /** Whether its policy takes tokens back: in as many steps more, also when nothing is masked. */
-  get takesBack() {
-    return this.decoder.unmask.kind === "remask";
-  }
-
-  /** The most steps that this lane is asked for. */
+  /** The most steps that this lane is asked for; of a policy that takes tokens back there are more than `steps`. */
   get most() {
-    return (this.decoder.settings.steps ?? this.masks) * (this.takesBack ? 2 : 1);
+    const { settings, unmask } = this.decoder;
+    const steps = settings.steps ?? this.masks;
+    if (unmask.kind === "remask") return 2 * steps;
+    return unmask.kind === "correct" ? (2 + unmask.times) * steps : steps;
   }
 
-  /** Whether nothing comes after step t: it was the last that this lane is asked for, or left nothing masked. */
+  /** Whether nothing comes after step t: it was the last that this lane is asked for, or left nothing masked and is not
+   * looked at again by a policy that takes tokens back. */
   endsAt(t) {
-    const full = t + 1 >= this.count && t >= 0 && !this.takesBack && !this.masked.includes(1);
-    return full || t + 1 >= this.most;
+    if (t + 1 >= this.most) return true;
+    const { kind } = this.decoder.unmask;
+    const full = t + 1 >= this.count && t >= 0 && kind !== "remask" && !this.masked.includes(1);
+    return full && (kind !== "correct" || !this.steps[t].unmasked.length);
   }
 
   /** Step clamped to what exists; -1 before the first record. */

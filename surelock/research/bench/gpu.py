@@ -23,6 +23,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from surelock.bench.counts import PROMPT, SIZES, count_step, meta_engine, plan_of
+from surelock.bench.gpu_model import predicted
 from surelock.bench.random_weights import SHAPES, random_model
 from surelock.bench.subject import prompts_for, setup_of
 from surelock.bench.timing import Figures
@@ -40,8 +42,6 @@ from surelock.engines.posterior import kl_divergence
 from surelock.engines.torch import TorchEngine
 from surelock.loading import find_device
 from surelock.model.language_model import LanguageModel
-from surelock.research.bench.counts import PROMPT, SIZES, count_step, meta_engine, plan_of
-from surelock.research.bench.prediction import predicted
 from surelock.research.bench.schedule import stretch
 
 #: Ways to launch a step: the engine's `graphs` and `fused`. It launches "compiled" by itself.

@@ -27,6 +27,7 @@ from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from surelock.bench.counts import PROMPT
 from surelock.bench.random_weights import random_model
 from surelock.bench.subject import add_subject_flags, prompts_for, setup_of, subject
 from surelock.bench.timing import Figures, load_of_cores, summary, timed
@@ -40,7 +41,6 @@ from surelock.model.checkpoint import row_counts
 from surelock.model.families import QWEN_KEYS, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
-from surelock.research.bench.counts import PROMPT
 from surelock.research.bench.gpu import size_of
 from surelock.research.bench.schedule import stretch
 from surelock.research.lab import weights_of

@@ -1,0 +1,80 @@
+"""`bench pays`: whether `surelock pays` is right, beside `bench decode`, at three settings on one machine.
+
+Run it on a quiet machine: both measure times, one after the other.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from surelock.bench import decode, pays
+from surelock.bench.timing import Figures
+from surelock.engines.flags import add_model_flags
+
+#: (generated, batch) of the settings.
+SETTINGS = ((64, 1), (256, 1), (128, 4))
+RULES = {"surelock": "lock", "budget": "budget", "dual_cache": "block_cache"}
+WITHIN = 0.1  # by which a speed-up may be off
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_flags(parser)
+    add = parser.add_argument
+    add("--threads", type=int, help="CPU threads (default: torch's)")
+    add("--repeats", type=int, default=3, help="runs of each in `bench decode` (default: %(default)s)")
+    add("--seconds", type=float, default=60, help="of `pays`, at each setting (default: %(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Figures:
+    """Measure the speed-ups of each setting in both ways, print a line for each, and return how much they differ."""
+    settings = []
+    for gen_length, batch in SETTINGS:
+        given = _flags(arguments) | {"gen_length": gen_length, "batch": batch}
+        said = pays.run(_parsed(pays.add_arguments, given | {"seconds": arguments.seconds}))
+        blocks = {"block_length": said["block_length"], "repeats": arguments.repeats}
+        same = given | blocks | {"unmask": "low_confidence"}
+        for name, kind in RULES.items():
+            found = decode.run(_parsed(decode.add_arguments, same | {"compute": kind}))
+            where = {"gen_length": gen_length, "batch": batch, "rule": name}
+            settings.append(where | _beside(said, found, name))
+            print(_line(settings[-1]), file=sys.stderr, flush=True)
+    worst = max(abs(each["off"]) for each in settings)
+    return {"benchmark": "pays", "settings": settings, "worst": worst, "is_right": worst <= WITHIN}
+
+
+def _beside(said: Figures, found: Figures, name: str) -> Figures:
+    """The mean seconds of a step with every row and by the rule, and the speed-up, of both."""
+    rule = said["rules"][name]
+    by_pays = [said["every_row_step_seconds"], rule["step_seconds"]]
+    tokens_a_step = found["tokens"] / found["steps"]
+    by_bench = [tokens_a_step / found[f"{each}_tps"] for each in ("baseline", "locked")]
+    measured = by_bench[0] / by_bench[1]
+    seconds = {"pays_step_seconds": by_pays, "bench_step_seconds": by_bench}
+    return {"pays": rule["speedup"], "bench": measured, "off": rule["speedup"] / measured - 1, **seconds}
+
+
+def _line(setting: Figures) -> str:
+    sides = []
+    for side in ("pays", "bench"):
+        every, rule = (f"{1e3 * seconds:.3g}" for seconds in setting[f"{side}_step_seconds"])
+        sides.append(f"{side} {setting[side]:.3f} times as fast ({every} and {rule} ms a step)")
+    where = f"{setting['gen_length']} tokens, batch {setting['batch']}, {setting['rule']}"
+    return f"{where}: {', '.join(sides)}; off by {setting['off']:+.1%}"
+
+
+def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
+    names = ("model", "tokenizer", "device", "dtype", "engine", "threads")
+    return {name: getattr(arguments, name) for name in names}
+
+
+def _parsed(add: Callable[[argparse.ArgumentParser], None], given: dict[str, Any]) -> argparse.Namespace:
+    """The arguments of a command, given by name. Those that are None have their defaults."""
+    parser = argparse.ArgumentParser()
+    add(parser)
+    words = []
+    for name, value in given.items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return parser.parse_args(words)

@@ -1,0 +1,168 @@
+"""Ours: writing in parallel has a price with a known answer. Two masks stand for one name."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from surelock.decoding.compute import Everything
+from surelock.decoding.decoder import Decoder
+from surelock.decoding.loop import decode
+from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.unmasking import LowConfidence, Threshold
+from surelock.model.language_model import LanguageModel
+from surelock.research.experiment import Experiment
+from surelock.research.lab import Lab
+from surelock.research.runner import Cell, Record
+from surelock.values import frozen
+
+THRESHOLDS = (0.05, 0.1, 0.2, 0.4)
+_BATCH = 50  # runs at a time
+_NAMES = 128  # tokens that are tried as a name at a time
+
+#: By way, the probability above which both draws are committed together. Else the likelier draw is committed alone.
+BOUNDS: dict[str, float] = {"1 step": -1.0, **{f"above {p:g}": p for p in THRESHOLDS}, "2 steps": 1.0}
+
+
+@frozen(eq=False)
+class Names:
+    """What the network says of two masks, the first token of V and the second.
+
+    first, second: [V] float64, the probability of a token at each while both are masked.
+    second_after, first_after: [V] float64, the probability of a token once the same token stands at the other mask.
+    """
+
+    first: NDArray
+    second: NDArray
+    first_after: NDArray
+    second_after: NDArray
+
+    def chances(self, bound: float) -> tuple[float, float]:
+        """Return the chances that both masks are committed together, and that they get the same token.
+
+        bound: see `BOUNDS`. Both tokens are drawn at temperature 1.
+        """
+        sure_first, sure_second = self.first > bound, self.second > bound
+        together = self.first[sure_first].sum() * self.second[sure_second].sum()
+        both = sure_first & sure_second
+        same = float(self.first[both] @ self.second[both])
+        same += float(self._first_alone(bound) @ self.second_after)
+        same += float(self._second_alone(bound) @ self.first_after)
+        return min(1.0, float(together)), min(1.0, same)
+
+    def _first_alone(self, bound: float) -> NDArray:
+        """[V], the chance that a token is drawn for the first mask and committed alone: the second draw is at most as
+        likely, and one of them not above the bound.
+        """
+        order = np.sort(self.second)
+        mass = np.concatenate(([0.0], np.cumsum(order)))
+        below = mass[np.searchsorted(order, np.minimum(self.first, bound), side="right")]
+        return self.first * below
+
+    def _second_alone(self, bound: float) -> NDArray:
+        """[V], the same for the second mask: the first draw is less likely, or it alone is not above the bound."""
+        order = np.sort(self.first)
+        mass = np.concatenate(([0.0], np.cumsum(order)))
+        less = mass[np.searchsorted(order, self.second, side="left")]
+        unsure = mass[np.searchsorted(order, bound, side="right")]
+        return self.second * np.where(self.second > bound, unsure, less)
+
+
+@torch.inference_mode()
+def names_of(lm: LanguageModel, canvas: Sequence[int]) -> Names:
+    """Return what the network says of the two masks of a canvas. Raises ValueError for other than two."""
+    masks = [place for place, token in enumerate(canvas) if token == lm.mask_id]
+    if len(masks) != 2:
+        raise ValueError(f"a sentence must have two masks, not {len(masks)}")
+    tokens = torch.tensor(canvas, device=lm.device)
+    first, second = _probabilities(lm, tokens[None], masks)[0]
+    after = np.zeros((2, lm.config.vocab_size))
+    for start in range(0, lm.config.vocab_size, _NAMES):
+        names = torch.arange(start, min(start + _NAMES, lm.config.vocab_size), device=lm.device)
+        for place in range(2):
+            named = tokens.repeat(len(names), 1)
+            named[:, masks[place]] = names
+            other = _probabilities(lm, named, [masks[1 - place]])[:, 0]
+            after[1 - place, start : start + len(names)] = other[np.arange(len(names)), names.numpy(force=True)]
+    return Names(first, second, *after)
+
+
+def _probabilities(lm: LanguageModel, tokens: torch.Tensor, places: Sequence[int]) -> NDArray:
+    """[B, P, V] float64, at some places. The mask is never drawn."""
+    logits = lm.network(tokens)[:, list(places)].double()
+    logits[..., lm.mask_id] = -torch.inf
+    return logits.softmax(dim=-1).numpy(force=True)
+
+
+def decoder_of(bound: float, seeds: Sequence[int]) -> Decoder:
+    """Return the decoder of a way."""
+    one_by_one = bound >= 1
+    settings = DecodeSettings(gen_length=0, steps=1 if bound < 0 else 2, temperature=1.0, seed=list(seeds))
+    policy = LowConfidence() if bound < 0 or one_by_one else Threshold(bound)
+    return Decoder(settings=settings, compute=Everything(), unmask=policy)
+
+
+def _measure(lab: Lab, cell: Cell) -> Record:
+    """By way: the chances by the posterior, and of each run whether it did so."""
+    (prompt,) = lab.prompts(cell)
+    names = names_of(lab.lm, prompt.ids)
+    found: Record = {"squares": float(names.first @ names.first)}
+    for way, bound in BOUNDS.items():
+        together, same = names.chances(bound)
+        runs: dict[str, list[int]] = {"together": [], "same": []}
+        for start in range(0, cell["runs"], _BATCH):
+            seeds = range(cell["seed"] + start, cell["seed"] + min(start + _BATCH, cell["runs"]))
+            canvases = [prompt.ids] * len(seeds)
+            for name, values in _runs(lab.lm, canvases, decoder_of(bound, seeds)).items():
+                runs[name] += values
+        found[way] = {"chance_together": together, "chance_same": same, **runs}
+    return found
+
+
+def _runs(lm: LanguageModel, canvases: list[list[int]], decoder: Decoder) -> dict[str, list[int]]:
+    """Of each run: whether the first step wrote both masks, and whether both got one token."""
+    masks = np.flatnonzero(np.array(canvases[0]) == lm.mask_id)
+    steps = list(decode(lm, canvases, **decoder.keywords()))
+    together = ~steps[0].masked[:, masks].any(axis=1)
+    written = steps[-1].tokens[:, masks]
+    same = written[:, 0] == written[:, 1]
+    return {"together": together.astype(int).tolist(), "same": same.astype(int).tolist()}
+
+
+def _table(records: list[Record]) -> pd.DataFrame:
+    """A row for each way: means over sentences."""
+    results, rows = [record["result"] for record in records], []
+    for way in BOUNDS:
+        own = [result[way] for result in results]
+        figures: Record = {"way": way, "sentences": len(own), "runs": sum(len(each["same"]) for each in own)}
+        figures["squares"] = float(np.mean([result["squares"] for result in results]))
+        for name in ("together", "same"):
+            chances = np.round([each[f"chance_{name}"] for each in own], 9)  # sums of probabilities
+            shares = np.array([np.mean(each[name]) for each in own])
+            counts = np.array([len(each[name]) for each in own])
+            error = float(np.sqrt((chances * (1 - chances) / counts).sum()) / len(own))
+            figures |= {f"{name}_chance": float(chances.mean()), name: float(shares.mean()), f"{name}_error": error}
+        rows.append(figures)
+    return pd.DataFrame(rows)
+
+
+def _cells(sentences: int, runs: int) -> list[Cell]:
+    return [{"source": "pairs", "prompts": 1, "skip": i, "seed": 0, "runs": runs} for i in range(sentences)]
+
+
+PARALLEL = Experiment(
+    title="Writing in parallel has a price with a known answer",
+    note="""\
+Two masks of a sentence stand for one name. Their tokens are drawn at temperature 1. way: in 1 step both are committed
+together; in 2 steps the likelier draw is committed first; `above p` is `Threshold(p)`: together if both draws are
+likelier than p, else the likelier one first. together: the share of runs whose first step commits both; same: of those
+in which both places get one token. _chance: the same by the posterior, exactly, from the two masks' posteriors and,
+where one is committed first, from the posterior of the other beside every token. In 1 step it is the sum of the
+products of both masks' probabilities; squares: the sum of the first mask's squares. _error: the standard error that so
+many runs have by these chances. All are means over sentences.""",
+    grids={"stories": _cells(4, 200), "quick": _cells(1, 20)},
+    measure=_measure,
+    table=_table,
+)
