@@ -140,6 +140,7 @@ def test_a_run_that_ends_before_the_other_prints_no_more_lines(capsys: pytest.Ca
     [
         (["--beside", "everything"], "--beside is drawn by --watch: give both"),
         (["--watch", "--batch", "2"], "--watch draws one prompt at a time: leave out --batch 2"),
+        (["--watch", "--check"], "--watch draws one run and --check compares several"),
         (["--watch", "--out", "-"], "--watch draws where --out - writes: give --out a file"),
         (["--watch", "--beside", "everythin"], "--beside must be one of"),
     ],

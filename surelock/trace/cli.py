@@ -123,7 +123,9 @@ def _check_watch(arguments: argparse.Namespace) -> None:
         if not arguments.watch:
             raise ValueError("--beside is drawn by --watch: give both")
         preset_of(arguments.beside, "--beside")
-    if arguments.watch and arguments.batch > 1:
+    if arguments.watch and arguments.check:
+        raise ValueError("--watch draws one run and --check compares several: leave one of them out")
+    if arguments.watch and (arguments.batch or 1) > 1:
         raise ValueError(f"--watch draws one prompt at a time: leave out --batch {arguments.batch}")
     if arguments.watch and arguments.out == "-":
         raise ValueError("--watch draws where --out - writes: give --out a file")
