@@ -497,3 +497,15 @@ def test_whatever_a_run_depends_on_is_refused_when_it_differs(tmp_path, stories)
         inner[path[-1]] = "another"
         with pytest.raises(ValueError, match=f"has prompt a with {path[-1]} "):
             results.check("prompt a", other)
+
+
+def test_another_rule_is_named_before_its_settings(tmp_path, stories) -> None:
+    from surelock.trace.tasks import task_of
+
+    (prompt,) = surelock.trace.prompts.read_prompts(["A dog"], None)
+    how = {"chat": False, "blanks": True}
+    lock, budget = (task_of(stories, prompt, 0, {"compute": kind}, how).head for kind in ("lock", "budget"))
+    file = tmp_path / "out.jsonl"
+    file.write_text(json.dumps(lock) + "\n", "utf-8")
+    with pytest.raises(ValueError, match="with kind 'lock', and now it is 'budget'"):
+        Results(file).check("prompt 1", budget)

@@ -44,7 +44,7 @@ from surelock.decoding.decoder import plain_choice, read_compute, read_decoder, 
 from surelock.decoding.flags import given_settings
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE, UNMASK
-from surelock.decoding.settings import described, to_plain
+from surelock.decoding.settings import described, setting, to_plain
 from surelock.decoding.spelling import flat_settings
 from surelock.decoding.state import check_blocks
 from surelock.harness.arguments import read_arguments, read_request
@@ -470,3 +470,10 @@ def test_a_wrong_argument_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         surelock.generate(stories, "Tom", **passed)
+
+
+def test_a_setting_of_no_kind_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="a setting must be one of whole, number, seeds, flag, code, group, not 'real'"
+    ):
+        surelock.setting("real", 0.9, "Floor", "The least confidence.")

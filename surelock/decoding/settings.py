@@ -211,7 +211,12 @@ TYPES |= {"flag": Flag, "code": Code, "group": Group}
 
 
 def setting(kind: str, default: Any, label: str, help: str, **more: Any) -> Any:
-    """Return a dataclass field with its description. kind: of TYPES. more: further arguments of the type."""
+    """Return a dataclass field with its description. kind: of TYPES. more: further arguments of the type.
+
+    Raises ValueError for another kind.
+    """
+    if kind not in TYPES:
+        raise ValueError(f"a setting must be one of {', '.join(TYPES)}, not {shown(kind)}")
     return field(default=default, metadata={_KEY: TYPES[kind](label=label, help=help, **more)})
 
 

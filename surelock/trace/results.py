@@ -55,7 +55,8 @@ class Results:
             if old == new:
                 continue
             while isinstance(old, dict) and isinstance(new, dict):
-                name = next(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+                names = ("kind", *new, *old)  # another rule is named before its settings
+                name = next(key for key in names if old.get(key) != new.get(key))
                 old, new = old.get(name), new.get(name)
             change = f"{name} {shown(old)}, and now it is {shown(new)}"
             raise ValueError(f"--out: {self.file} has {where} with {change}: choose another file")
