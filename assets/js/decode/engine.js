@@ -12,15 +12,25 @@ const LEAST_ROWS = 32; // each chunk reads the whole head: with fewer rows a lar
 
 /** What of ONNX Runtime Web an engine needs: its tensors and its sessions. */
 class Runtime {
+  #last = Promise.resolve(); // the latest call of a session
+
   constructor(ort) {
     this.ort = ort;
   }
 
-  /** A session of a graph, and of the files by name where its weights lie. */
-  session(graph, files) {
+  /** A session of a graph, and of the files by name where its weights lie. A second call of ONNX Runtime that begins
+   * before the first is over spoils its inputs, so calls of all sessions take turns. */
+  async session(graph, files) {
     const externalData = Object.entries(files).map(([path, data]) => ({ path, data }));
     const options = { executionProviders: ["wasm"], logSeverityLevel: 3, enableMemPattern: false, externalData };
-    return this.ort.InferenceSession.create(graph, options);
+    const session = await this.ort.InferenceSession.create(graph, options);
+    return { run: (feeds, outputs) => this.#inTurn(() => session.run(feeds, outputs)) };
+  }
+
+  #inTurn(call) {
+    const result = this.#last.then(call);
+    this.#last = result.catch(() => {});
+    return result;
   }
 
   whole(values) {

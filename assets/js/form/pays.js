@@ -21,7 +21,7 @@ export function paysText({ lanes, n, promptLength }) {
 
 /** The line of the settings that says so, once a run has ended. */
 export function paysLine() {
-  const line = h("p.sl-writes.sl-pays");
+  const line = h("p.sl-pays");
   page.follow(["ended"], ({ ended }) => setText(line, ended ? paysText(ended) : ""));
   return line;
 }
