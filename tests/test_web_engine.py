@@ -35,7 +35,8 @@ def decoders(gen_length: int, **more: Any) -> dict[str, Decoder]:
     """One for every rule and every policy that the page offers, as the tests of `decode` have them for 12 positions."""
     found = {}
     for name, (changes, choices) in RUNS.items():
-        if isinstance(choices.get("unmask"), Replay) or "events" in choices:
+        policy = choices.get("unmask")
+        if isinstance(policy, Replay) or getattr(policy, "server_only", False) or "events" in choices:
             continue
         steps = {"steps": changes["steps"] * gen_length // 12} if "steps" in changes else {}
         settings = surelock.DecodeSettings(**{**changes, **steps, "gen_length": gen_length, "seed": 3, **more})
