@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = ("test_form.py", "test_calls.py", "test_door.py", "browser/test_page.py", "browser/test_connection.py")
+FILES = ("test_form.py", "test_calls.py", "test_run_routes.py", "browser/test_page.py", "browser/test_connection.py")
 
 
 @pytest.mark.long
