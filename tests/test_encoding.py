@@ -175,5 +175,5 @@ def test_a_prompt_that_is_no_text_is_one_sentence(stories: surelock.LanguageMode
         with pytest.raises(ValueError, match=r"^a prompt must be a text, not") as found:
             lm.encode(odd, chat=chat)
         assert str(found.value).endswith("several turns are not supported") == isinstance(odd, list | tuple)
-    with pytest.raises(ValueError, match=r"^prompts? (0 )?must be"):
+    with pytest.raises(ValueError, match=r"^prompts? (1 )?must be"):
         surelock.decode(lm, [odd])

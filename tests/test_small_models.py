@@ -37,7 +37,7 @@ def test_the_adapter_under_lladas_loop_writes_what_decode_writes(tmp_path: Path,
     lm = surelock.load(tmp_path / "model", engine=engine, device="cpu", **KINDS[kind](tmp_path / "model"))
     prompt, settings = lm.encode("A dog"), surelock.DecodeSettings(gen_length=12, steps=6, block_length=6)
     for rule in (surelock.Everything(), surelock.LockRule(epsilon=0.1), surelock.BlockCache()):
-        *_, last = surelock.decode(lm, [prompt], settings, compute=rule)
+        *_, last = surelock.decode(lm, [prompt], settings, compute=rule, unmask=surelock.LowConfidence())
         assert llada_loop(surelock.adapter(lm, rule, settings), prompt, settings, lm.mask_id) == last.tokens[0].tolist()
     with pytest.raises(ValueError, match=r"layers of another kind|is block-causal"):
         browser_parts(surelock.load(tmp_path / "model", engine="onnx", tokenizer=""), tmp_path / "model")

@@ -48,7 +48,7 @@ class Lane:
         try:
             decoder = Decoder.from_plain(values)
         except ValueError as error:
-            unknown = kinds_of(values) - (COMPUTE.keys() | TYPED.keys() | UNMASK.keys() | {Replay.kind})
+            unknown = _kinds_in(values) - (COMPUTE.keys() | TYPED.keys() | UNMASK.keys() | {Replay.kind})
             if not unknown:
                 raise
             raise ValueError(f"{error}; {_how(min(unknown))}") from error
@@ -61,7 +61,7 @@ def _how(kind: str) -> str:
     return _HOW.format(place.partition(":")[0], place)
 
 
-def kinds_of(lane: Fields) -> set[str]:
+def _kinds_in(lane: Fields) -> set[str]:
     """Return the kinds of the rules and the policy in the plain form of a lane, its events included."""
     choices = [lane.get("compute"), lane.get("unmask")]
     events = lane.get("events")
@@ -77,7 +77,7 @@ def is_from_outside(lane: Fields) -> bool:
     """Whether the plain form of a lane has a rule or a policy that is not the package's, known or not."""
     tables = COMPUTE | TYPED | UNMASK
     own = {kind for kind, each in tables.items() if each.__module__.startswith("surelock.")}
-    return not kinds_of(lane) <= own
+    return not _kinds_in(lane) <= own
 
 
 def check_field(lanes: Sequence[Lane]) -> None:
