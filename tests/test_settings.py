@@ -44,7 +44,7 @@ from surelock.decoding.decoder import plain_choice, read_compute, read_decoder, 
 from surelock.decoding.flags import given_settings
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE, UNMASK
-from surelock.decoding.settings import described, setting, to_plain
+from surelock.decoding.settings import described, to_plain
 from surelock.decoding.spelling import flat_settings
 from surelock.decoding.state import check_blocks
 from surelock.harness.arguments import read_arguments, read_request
