@@ -82,6 +82,14 @@ def test_what_is_left_and_how_long_it_takes_is_said_also_to_a_file(flops, broken
     assert re.fullmatch(rf"surelock: cell 1 of {left} \(.*\) took \S+ s, about \d+ s are left", told[1])
 
 
+def test_a_cell_without_a_name_of_the_others_is_measured_and_said(tmp_path, capsys):
+    cells = [{"prompts": 2, "rule": "by age"}, {"prompts": 2, "skip": "lock"}]
+    runner.run_cells(cells, lambda cell: {}, tmp_path, {})
+    told = capsys.readouterr().err.splitlines()
+    assert told[1].startswith("surelock: cell 1 of 2 (rule by age) took ")
+    assert told[2].startswith("surelock: cell 2 of 2 (skip lock) took ")
+
+
 def test_cells_are_selected_by_name(tmp_path, capsys):
     assert quick("flops", tmp_path, "--cell", "epsilon=0.05") == 0
     cells = [json.loads(line)["cell"] for line in (tmp_path / "flops" / "cells.jsonl").read_text().splitlines()]

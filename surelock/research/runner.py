@@ -166,7 +166,7 @@ def run_cells(
         append(file, {"setup": setup, "cell": cell, "result": result, "seconds": round(now - started, 1)})
         if not sys.stderr.isatty():  # where no bar is shown
             left = (now - begun) / number * (len(mine) - number)
-            what = ", ".join(f"{name} {cell[name]}" for name in _varied(cells))
+            what = ", ".join(f"{name} {cell[name]}" for name in _varied(cells) if name in cell)
             _say(f"cell {number} of {len(mine)} ({what}) took {now - started:.1f} s, about {left:.0f} s are left")
 
 
@@ -187,8 +187,9 @@ def _times(mine: Sequence[Cell], done: Sequence[Record]) -> str:
 
 
 def _varied(cells: Sequence[Cell]) -> list[str]:
-    """The names whose values differ among cells."""
-    return [name for name in cells[0] if any(cell.get(name) != cells[0][name] for cell in cells)]
+    """The names whose values differ among cells. A cell need not have every name."""
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    return [name for name in names if any(cell.get(name) != cells[0].get(name) for cell in cells)]
 
 
 def append(file: Path, record: Record) -> None:
