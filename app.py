@@ -9,7 +9,9 @@ try:
     start("network", "page")  # before Gradio reads the environment
 except ValueError as error:
     Parser(prog="app.py").error(str(error))
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it quietly while the page is still being built, too
+signal.signal(
+    signal.SIGINT, signal.SIG_DFL
+)  # Ctrl-C ends it quietly while the page is still being built, too
 
 if find_spec("spaces"):  # a ZeroGPU Space: it must come before CUDA starts
     import spaces  # noqa: F401  # pyright: ignore

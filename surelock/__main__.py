@@ -20,17 +20,41 @@ from surelock.environment import check_environment
 #: Each command: its help, and the function that adds its arguments and sets `run`. Only the module of the given command
 #: is imported.
 COMMANDS = {
-    "page": ("serve the page; so does no command at all, also with flags of the page", "ui.launch:add_page_arguments"),
-    "site": ("write the page without a server: a folder of files, or one file", "ui.site:add_site_arguments"),
+    "page": (
+        "serve the page; so does no command at all, also with flags of the page",
+        "ui.launch:add_page_arguments",
+    ),
+    "site": (
+        "write the page without a server: a folder of files, or one file",
+        "ui.site:add_site_arguments",
+    ),
     "decode": ("continue prompts with any decoder", "trace.cli:add_decode_arguments"),
-    "record": ("record a race of decoders as a trace or a page that replays it", "record:add_arguments"),
-    "flops": ("algorithmic FLOPs of the baseline for a network's shape", "decoding.flops:add_flops_arguments"),
-    "pays": ("whether SureLock, budget and dual cache are faster here than every row", "bench.pays:add_arguments"),
+    "record": (
+        "record a race of decoders as a trace or a page that replays it",
+        "record:add_arguments",
+    ),
+    "flops": (
+        "algorithmic FLOPs of the baseline for a network's shape",
+        "decoding.flops:add_flops_arguments",
+    ),
+    "pays": (
+        "whether SureLock, budget and dual cache are faster here than every row",
+        "bench.pays:add_arguments",
+    ),
     "bench": {
         "decode": ("time a decoder beside the baseline", "bench.decode:add_arguments"),
-        "llada": ("time SureLock, the baseline and LLaDA's own loop", "research.bench.llada:add_arguments"),
-        "gpu": ("a step of LLaDA-8B's shape on a GPU, predicted and measured", "research.bench.gpu:add_arguments"),
-        "pays": ("what `surelock pays` says beside `bench decode`", "research.bench.pays:add_arguments"),
+        "llada": (
+            "time SureLock, the baseline and LLaDA's own loop",
+            "research.bench.llada:add_arguments",
+        ),
+        "gpu": (
+            "a step of LLaDA-8B's shape on a GPU, predicted and measured",
+            "research.bench.gpu:add_arguments",
+        ),
+        "pays": (
+            "what `surelock pays` says beside `bench decode`",
+            "research.bench.pays:add_arguments",
+        ),
         "counts": ("what a step asks of a GPU, counted without one", "bench.counts:add_arguments"),
     },
     "experiment": ("one of the experiments, resumable", "research.cli:add_arguments"),
@@ -61,7 +85,9 @@ class _Command(Parser):
             module, function = home.split(":")
             if not _is_installed(home):
                 where = f"run `python -m {self.prog}` in a clone of the repository"
-                self.exit(2, f"surelock: `{self.prog}` is research, which is not installed: {where}\n")
+                self.exit(
+                    2, f"surelock: `{self.prog}` is research, which is not installed: {where}\n"
+                )
             if module.startswith("ui."):  # before Gradio reads the environment
                 check_environment("network", "page")
             getattr(import_module(f"surelock.{module}"), function)(self)
@@ -79,7 +105,9 @@ def main(argv: list[str] | None = None) -> int:
         start()
         words = sys.argv[1:] if argv is None else argv
         if not words:
-            print("surelock: serving the page (surelock --help lists the commands)", file=sys.stderr)
+            print(
+                "surelock: serving the page (surelock --help lists the commands)", file=sys.stderr
+            )
         if not words or (words[0].startswith("-") and words[0] not in _OF_NO_COMMAND):
             words = ["page", *words]
         arguments = _parser().parse_args(words)
@@ -91,7 +119,9 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.debug:
             traceback.print_exception(error)
         said: object = error
-        if isinstance(error, OSError) and error.filename:  # without the number that Python puts first
+        if (
+            isinstance(error, OSError) and error.filename
+        ):  # without the number that Python puts first
             said = f"{error.strerror}: {error.filename!r}"
         print(f"surelock: {said}", file=sys.stderr)
         return 2
@@ -108,7 +138,8 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     """The parser of all commands. Its help leaves out those that are not installed; they still say what they are."""
     parser = _Command(
-        prog="surelock", description="Decoding of masked diffusion language models, with and without locks."
+        prog="surelock",
+        description="Decoding of masked diffusion language models, with and without locks.",
     )
     parser.add_argument("--version", action="version", version=f"surelock {surelock.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -127,7 +158,9 @@ def _add(commands: Any, name: str, about: str, home: str) -> None:
     """Add a command. Without a help it is not listed."""
     listed = {"help": about} if _is_installed(home) else {}
     command = commands.add_parser(name, home=home, **listed)
-    command.add_argument("--debug", action="store_true", help="print the traceback of an error, too")
+    command.add_argument(
+        "--debug", action="store_true", help="print the traceback of an error, too"
+    )
 
 
 if __name__ == "__main__":

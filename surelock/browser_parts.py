@@ -44,9 +44,13 @@ def browser_parts(lm: LanguageModel, directory: Path) -> Json:
     if not isinstance(lm.engine, OnnxEngine):
         raise ValueError(f"{lm.name} is computed by {lm.engine.name}: a browser cannot decode it")
     if lm.config.block_size is not None:
-        raise ValueError(f"{lm.name} is block-causal, and the runs of a browser have no such blocks")
+        raise ValueError(
+            f"{lm.name} is block-causal, and the runs of a browser have no such blocks"
+        )
     if lm.config.layer_norm or lm.config.conv_layers:
-        raise ValueError(f"{lm.name} has layers of another kind than the runs of a browser count and keep")
+        raise ValueError(
+            f"{lm.name} has layers of another kind than the runs of a browser count and keep"
+        )
     made = graphs(lm.config, lm.engine.tensors)
     entries = (
         entry.value
@@ -59,7 +63,9 @@ def browser_parts(lm: LanguageModel, directory: Path) -> Json:
     check_tokenizer(lm.name, read_json(directory / TOKENIZER[0]))
     return {
         "shape": asdict(lm.shape) | {"ends": list(lm.ends)},
-        "graphs": {name: b64encode(graph.SerializeToString()).decode() for name, graph in made.items()},
+        "graphs": {
+            name: b64encode(graph.SerializeToString()).decode() for name, graph in made.items()
+        },
         "weights": weights,
         "files": {name: _fingerprint(directory / name) for name in (*weights, *TOKENIZER)},
         "runtime": _fingerprint(RUNTIME),

@@ -32,15 +32,30 @@ class NetworkConfig:
     layer_norm: bool = False  # whether norms are LayerNorms with a bias, not RMS norms
     gelu: bool = False  # whether the feed-forward is GELU(x W + b) W + b, not SwiGLU
     head_bias: bool = False  # whether the head has a bias
-    conv_layers: tuple[int, ...] = ()  # layers that convolve a row with its two neighbours, and do not attend
-    unused: int = 0  # rows that the file of the embedding has behind the vocabulary, and that are not read
+    conv_layers: tuple[
+        int, ...
+    ] = ()  # layers that convolve a row with its two neighbours, and do not attend
+    unused: int = (
+        0  # rows that the file of the embedding has behind the vocabulary, and that are not read
+    )
 
     def __post_init__(self) -> None:
-        sizes = ["vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "head_size", "d_ff", "max_length"]
+        sizes = [
+            "vocab_size",
+            "d_model",
+            "n_layers",
+            "n_heads",
+            "n_kv_heads",
+            "head_size",
+            "d_ff",
+            "max_length",
+        ]
         for name in sizes if self.block_size is None else [*sizes, "block_size"]:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
-                raise ValueError(f"{name} must be a whole number from 1 to {MOST}, not {value!r:.40}")
+                raise ValueError(
+                    f"{name} must be a whole number from 1 to {MOST}, not {value!r:.40}"
+                )
         if self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_kv_heads ({self.n_kv_heads}) must divide n_heads ({self.n_heads})")
         if self.head_size % 2:
@@ -58,7 +73,9 @@ class Shape:
     network: NetworkConfig
     mask_id: int
     pad_id: int
-    ends: tuple[int, ...] = ()  # the ids that end a text. The first is EOS, which fills the rest of a text
+    ends: tuple[
+        int, ...
+    ] = ()  # the ids that end a text. The first is EOS, which fills the rest of a text
 
 
 #: The published shape of LLaDA-8B (Base, Instruct, 1.5): for FLOPs and for benchmarks with random weights.

@@ -40,7 +40,10 @@ def module_path(*left_out: str) -> list[str]:
     The folder of this package comes first, whatever it is.
     """
     refused = {*_current_folder(), *map(os.path.realpath, left_out), _HOME}
-    return [_HOME, *(os.path.abspath(entry) for entry in sys.path if os.path.realpath(entry) not in refused)]
+    return [
+        _HOME,
+        *(os.path.abspath(entry) for entry in sys.path if os.path.realpath(entry) not in refused),
+    ]
 
 
 def _current_folder() -> set[str]:

@@ -22,7 +22,8 @@ from surelock.errors import shown
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 _LAST_PORT = 65535
-_YES, _NO = ("1", "true"), ("0", "false")
+_YES = ("1", "true")
+_NO = ("0", "false")
 
 #: Returns what a value must be; "" if it is that.
 Check = Callable[[str], str]
@@ -74,7 +75,11 @@ def _folder(text: str) -> str:
     """A folder that can be written, or made in one that can."""
     folder = Path(text).absolute()
     there = next(each for each in (folder, *folder.parents) if each.exists())
-    return "" if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else "must be a folder that can be written"
+    return (
+        ""
+        if there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+        else "must be a folder that can be written"
+    )
 
 
 def _temporary(text: str) -> str:
@@ -109,7 +114,8 @@ def _log(text: str) -> str:
 def _proxy(text: str) -> str:
     scheme, mark, rest = text.partition("://")
     if not mark:
-        scheme, rest = "http", text
+        scheme = "http"
+        rest = text
     socks = scheme.lower().startswith("socks")
     if scheme.lower() not in _PROXY_SCHEMES:
         instead = f"{'socks5' if socks else 'http'}://{rest or 'proxy.example:3128'}"
@@ -127,7 +133,11 @@ def _proxy(text: str) -> str:
 def _direct(text: str) -> str:
     """Names that are asked without a proxy. httpx reads no brackets and no range of IPv6."""
     wrong = [name for name in _names(text) if not _is_direct(name)]
-    return f"must be names and addresses with commas between, without brackets, unlike {wrong[0]}" if wrong else ""
+    return (
+        f"must be names and addresses with commas between, without brackets, unlike {wrong[0]}"
+        if wrong
+        else ""
+    )
 
 
 def _is_direct(name: str) -> bool:
@@ -170,23 +180,59 @@ class Variable:
 #: Variables of others. The flags of the page have variables, too: see `read_environment`.
 VARIABLES = (
     Variable("GRADIO_SERVER_NAME", "the address to listen on; `--host` overrides it", _host),
-    Variable("GRADIO_SERVER_PORT", "the first port to try; `--port` overrides it", _whole(1, _LAST_PORT)),
+    Variable(
+        "GRADIO_SERVER_PORT", "the first port to try; `--port` overrides it", _whole(1, _LAST_PORT)
+    ),
     Variable("GRADIO_NUM_PORTS", "how many ports are tried", _whole(1)),
-    Variable("GRADIO_ROOT_PATH", "the path under which a proxy shows the page, or its whole address", _root),
-    Variable("GRADIO_TEMP_DIR", "where Gradio makes files", _folder, otherwise=lambda: f"{gettempdir()}/gradio"),
+    Variable(
+        "GRADIO_ROOT_PATH",
+        "the path under which a proxy shows the page, or its whole address",
+        _root,
+    ),
+    Variable(
+        "GRADIO_TEMP_DIR",
+        "where Gradio makes files",
+        _folder,
+        otherwise=lambda: f"{gettempdir()}/gradio",
+    ),
     Variable("GRADIO_SHARE", "`true` opens a public link, as `--share` does"),
-    Variable("GRADIO_DEFAULT_CONCURRENCY_LIMIT", "of Gradio's own queue, which no run waits in", _limit),
+    Variable(
+        "GRADIO_DEFAULT_CONCURRENCY_LIMIT", "of Gradio's own queue, which no run waits in", _limit
+    ),
     Variable("GRADIO_ANALYTICS_MAX_EVENTS", "of Gradio's own analytics, which is off", _whole(1)),
-    Variable("GRADIO_ANALYTICS_CACHE_FREQUENCY", "of Gradio's own analytics, which is off", _whole(1)),
-    Variable("GRADIO_NODE_NUM_PORTS", "of a server by Node, which the page does not use", _whole(1)),
+    Variable(
+        "GRADIO_ANALYTICS_CACHE_FREQUENCY", "of Gradio's own analytics, which is off", _whole(1)
+    ),
+    Variable(
+        "GRADIO_NODE_NUM_PORTS", "of a server by Node, which the page does not use", _whole(1)
+    ),
     Variable("GRADIO_DEBUG", "must be 0: Gradio would wait before a model is loaded", _whole(0, 0)),
-    Variable("GRADIO_NUM_WORKERS", "must be 0: Gradio's further processes would answer without a gate", _whole(0, 0)),
+    Variable(
+        "GRADIO_NUM_WORKERS",
+        "must be 0: Gradio's further processes would answer without a gate",
+        _whole(0, 0),
+    ),
     Variable("GRADIO_WATCH_DIRS", "is refused: Gradio would run files that change", _nothing),
     Variable("WEB_CONCURRENCY", "how many processes a platform suggests; there is one", _whole(1)),
     Variable("FORWARDED_ALLOW_IPS", "the proxies whose `X-Forwarded-For` is believed (uvicorn)"),
-    Variable("HTTP_PROXY", "the proxy of plain requests; this machine is never asked through it", _proxy, "network"),
-    Variable("HTTPS_PROXY", "the proxy of the hub's; this machine is never asked through it", _proxy, "network"),
-    Variable("ALL_PROXY", "the proxy of all others; this machine is never asked through it", _proxy, "network"),
+    Variable(
+        "HTTP_PROXY",
+        "the proxy of plain requests; this machine is never asked through it",
+        _proxy,
+        "network",
+    ),
+    Variable(
+        "HTTPS_PROXY",
+        "the proxy of the hub's; this machine is never asked through it",
+        _proxy,
+        "network",
+    ),
+    Variable(
+        "ALL_PROXY",
+        "the proxy of all others; this machine is never asked through it",
+        _proxy,
+        "network",
+    ),
     Variable("NO_PROXY", "what is asked without a proxy, beside this machine", _direct, "network"),
     Variable("SSL_CERT_FILE", "certificates to trust", _certificates, "network"),
     Variable("SSL_CERT_DIR", "a folder of certificates to trust", _there, "network"),
@@ -194,8 +240,12 @@ VARIABLES = (
     Variable("HF_HOME", "where downloads of the hub are kept", of="network"),
     Variable("HF_HUB_ETAG_TIMEOUT", "seconds, of the hub", _whole(1), "start"),
     Variable("HF_HUB_DOWNLOAD_TIMEOUT", "seconds, of the hub", _whole(1), "start"),
-    Variable("TQDM_MININTERVAL", "seconds between two states of a bar of progress", _seconds, "start"),
-    Variable("TMPDIR", "where temporary files are made", _temporary, "start", otherwise=lambda: "/tmp"),
+    Variable(
+        "TQDM_MININTERVAL", "seconds between two states of a bar of progress", _seconds, "start"
+    ),
+    Variable(
+        "TMPDIR", "where temporary files are made", _temporary, "start", otherwise=lambda: "/tmp"
+    ),
     Variable("CC", "the C compiler, which a GPU's kernels need", of="start"),
     Variable("SPACE_HOST", "the name of a Space", of="platform"),
     Variable("SPACE_ID", "the owner and name of a Space", of="platform"),
@@ -222,7 +272,10 @@ def check_environment(*readers: str) -> None:
     Raises ValueError, one sentence that names the variable and what would be right.
     """
     for variable in VARIABLES:
-        for name in (variable.name, *([variable.name.lower()] if variable.name.endswith("_PROXY") else [])):
+        for name in (
+            variable.name,
+            *([variable.name.lower()] if variable.name.endswith("_PROXY") else []),
+        ):
             text = os.environ.get(name, "").strip() or variable.otherwise()
             if text and variable.of in readers and (right := variable.check(text)):
                 raise ValueError(f"{name} {right}, not {shown(text)}")
@@ -234,12 +287,22 @@ def _check_paths() -> None:
     encoding = sys.getfilesystemencoding()
     if is_utf8(encoding):
         return
-    texts = [*sys.argv[1:], str(Path.cwd()), str(Path(__file__).resolve()), os.path.expanduser("~"), gettempdir()]
+    texts = [
+        *sys.argv[1:],
+        str(Path.cwd()),
+        str(Path(__file__).resolve()),
+        os.path.expanduser("~"),
+        gettempdir(),
+    ]
     for text in texts:
         if not text.isascii():
-            named = [name for name in ("PYTHONUTF8", "LC_ALL", "LC_CTYPE", "LANG") if name in os.environ]
+            named = [
+                name for name in ("PYTHONUTF8", "LC_ALL", "LC_CTYPE", "LANG") if name in os.environ
+            ]
             settings = ", ".join(f"{name}={os.environ[name]}" for name in named) or "the locale"
-            raise ValueError(f"{settings} makes Python read {text!a} as {encoding}: set PYTHONUTF8=1")
+            raise ValueError(
+                f"{settings} makes Python read {text!a} as {encoding}: set PYTHONUTF8=1"
+            )
 
 
 def is_utf8(encoding: str) -> bool:
@@ -254,7 +317,11 @@ def spare_loopback(*hosts: str) -> None:
     from urllib.request import getproxies  # takes a while
 
     proxies = getproxies()
-    told = {f"{scheme}_proxy": proxies[scheme].strip() for scheme in ("http", "https", "all") if scheme in proxies}
+    told = {
+        f"{scheme}_proxy": proxies[scheme].strip()
+        for scheme in ("http", "https", "all")
+        if scheme in proxies
+    }
     if not told:
         return
     spared = dict.fromkeys([*_names(proxies.get("no", "")), *LOOPBACK, *filter(None, hosts)])
@@ -294,7 +361,11 @@ def _value(action: argparse.Action, text: str) -> Any:
         if text.lower() not in (*_YES, *_NO):
             raise ValueError("must be 1 or 0")
         return text.lower() in _YES
-    return [_one(action, word) for word in re.split(r"[\s,]+", text) if word] if action.nargs else _one(action, text)
+    return (
+        [_one(action, word) for word in re.split(r"[\s,]+", text) if word]
+        if action.nargs
+        else _one(action, text)
+    )
 
 
 def _one(action: argparse.Action, word: str) -> Any:
@@ -305,4 +376,6 @@ def _one(action: argparse.Action, word: str) -> Any:
     try:
         return action.type(word)
     except ValueError:
-        raise ValueError("must be a whole number" if action.type is int else "must be a number") from None
+        raise ValueError(
+            "must be a whole number" if action.type is int else "must be a number"
+        ) from None

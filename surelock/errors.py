@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-_LONGEST, _LONGEST_VALUE = 200, 60
+_LONGEST = 200
+_LONGEST_VALUE = 60
 _MOST_BITS = 53
 _PATH = re.compile(r"(?:/[\w.@+-]+){2,}")
 
@@ -21,7 +22,9 @@ def first_line(error: BaseException) -> str:
 
 def panics() -> tuple[type[BaseException], ...]:
     """Return the classes of panics of Rust libraries. Each makes its own at its first panic: call this in `except`."""
-    return tuple(kind for kind in BaseException.__subclasses__() if kind.__name__ == "PanicException")
+    return tuple(
+        kind for kind in BaseException.__subclasses__() if kind.__name__ == "PanicException"
+    )
 
 
 def cut(text: Any, most: int = 3 * _LONGEST) -> str:
@@ -32,7 +35,9 @@ def cut(text: Any, most: int = 3 * _LONGEST) -> str:
 
 def shown(value: Any) -> str:
     """Return the repr of a value for a message, cut to 60 characters."""
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:  # Python does not write the longest
+    if (
+        isinstance(value, int) and value.bit_length() > _MOST_BITS
+    ):  # Python does not write the longest
         return "a number beyond 2^53"
     try:
         return cut(repr(value), _LONGEST_VALUE)

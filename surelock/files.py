@@ -58,7 +58,8 @@ def replaced(file: Path) -> Iterator[Path]:
 
     Raises OSError, which names the file. The former file is then unchanged.
     """
-    target, part = file.resolve(), part_of(file)
+    target = file.resolve()
+    part = part_of(file)
     try:
         part.unlink(missing_ok=True)
         try:
@@ -93,7 +94,9 @@ def sync(path: Path) -> None:
     """Return when the disk has what was written to a file, or the names that a folder holds."""
     if path.is_dir() and os.name == "nt":  # which opens no folder
         return
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows syncs what it may write
+    descriptor = os.open(
+        path, os.O_RDONLY if path.is_dir() else os.O_RDWR
+    )  # Windows syncs what it may write
     try:
         os.fsync(descriptor)
     finally:

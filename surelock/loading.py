@@ -23,7 +23,13 @@ from surelock.engines.flags import DTYPES
 from surelock.engines.torch import TorchEngine
 from surelock.environment import check_environment
 from surelock.errors import CheckpointError, nearest, shown
-from surelock.model.checkpoint import check_kind, check_tensors, find_tensors, list_tensors, load_weights
+from surelock.model.checkpoint import (
+    check_kind,
+    check_tensors,
+    find_tensors,
+    list_tensors,
+    load_weights,
+)
 from surelock.model.digits import digits_of_weights
 from surelock.model.families import CONFIG, GENERATION, Family, family_of, read_json, shape_of
 from surelock.model.footprint import Sizes, check_room, file_sizes, hub_sizes
@@ -33,7 +39,14 @@ from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network, empty_network
 from surelock.model.special_ids import special_ids
 from surelock.model.stored import Stored
-from surelock.model.tokenizer import DESCRIBED, FILE, SLOW, check_pieces, has_tokenizer, load_tokenizer
+from surelock.model.tokenizer import (
+    DESCRIBED,
+    FILE,
+    SLOW,
+    check_pieces,
+    has_tokenizer,
+    load_tokenizer,
+)
 from surelock.places import ASSETS, is_hub_id
 from surelock.values import Fields, Json
 
@@ -41,8 +54,21 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 STORIES = ASSETS / "stories"
-_FILES = ["*.safetensors", "*.safetensors.index.json", CONFIG, GENERATION, "adapter_config.json", "*.jinja"]
-_FILES += ["tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json", *SLOW]
+_FILES = [
+    "*.safetensors",
+    "*.safetensors.index.json",
+    CONFIG,
+    GENERATION,
+    "adapter_config.json",
+    "*.jinja",
+]
+_FILES += [
+    "tokenizer*.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.json",
+    *SLOW,
+]
 _TOKENIZER_FILES = [FILE, DESCRIBED]
 _LONGEST_NAME = 1000
 
@@ -80,7 +106,9 @@ def load(
     target = find_device("cpu" if engine == "onnx" and device is None else device)
     check_weights(weights, dtype)
     engine = _chosen(engine, target, dtype, device_map, weights)
-    check = partial(check_room, str(name), device=target, dtype=dtype, device_map=device_map, weights=weights)
+    check = partial(
+        check_room, str(name), device=target, dtype=dtype, device_map=device_map, weights=weights
+    )
     directory = find_directory(str(name), check)
     check_kind(directory)
     config = read_json(directory / CONFIG)
@@ -106,10 +134,14 @@ def load(
 def load_by(arguments: argparse.Namespace) -> LanguageModel:
     """Load the model that the flags of a command name, which are called as the arguments of `load`."""
     names = [*signature(load).parameters][1:]  # its first is the model
-    return load(arguments.model, **{name: value for name, value in vars(arguments).items() if name in names})
+    return load(
+        arguments.model, **{name: value for name, value in vars(arguments).items() if name in names}
+    )
 
 
-def _tokenizer(given: str | Path | None, family: Family, directory: Path, rows: int) -> PreTrainedTokenizerBase | None:
+def _tokenizer(
+    given: str | Path | None, family: Family, directory: Path, rows: int
+) -> PreTrainedTokenizerBase | None:
     """The tokenizer of `load`, with the chat template of the family. Warns if that of the family cannot be fetched.
 
     rows: of the network's embedding.
@@ -141,7 +173,9 @@ def read_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     """Return a dtype or the dtype of a name. Raises ValueError for one that no engine computes in."""
     name = str(dtype).removeprefix("torch.")
     if dtype is not None and name not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {shown(name)}{nearest(name, DTYPES)}")
+        raise ValueError(
+            f"dtype must be one of {', '.join(DTYPES)}, not {shown(name)}{nearest(name, DTYPES)}"
+        )
     return None if dtype is None else getattr(torch, name)
 
 
@@ -156,18 +190,33 @@ def _chosen(
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {shown(engine)}")
     if engine == "onnx" and weights is not None:
-        raise ValueError(f"engine 'onnx' computes no weights in {weights}: ask for engine 'torch', or leave them out")
-    fits = weights is None and device.type == "cpu" and device_map is None and dtype in (None, torch.float32)
+        raise ValueError(
+            f"engine 'onnx' computes no weights in {weights}: ask for engine 'torch', or leave them out"
+        )
+    fits = (
+        weights is None
+        and device.type == "cpu"
+        and device_map is None
+        and dtype in (None, torch.float32)
+    )
     missing = [package for package in ("onnx", "onnxruntime") if find_spec(package) is None]
     if engine == "onnx" and not fits:
-        raise ValueError("engine 'onnx' computes in float32 on one CPU: ask for that, or for engine 'torch'")
+        raise ValueError(
+            "engine 'onnx' computes in float32 on one CPU: ask for that, or for engine 'torch'"
+        )
     if engine == "onnx" and missing:
-        raise ValueError(f"engine 'onnx' needs {' and '.join(missing)}: `pip install {' '.join(missing)}`")
+        raise ValueError(
+            f"engine 'onnx' needs {' and '.join(missing)}: `pip install {' '.join(missing)}`"
+        )
     return engine if fits and not missing else "torch"
 
 
 def _onnx_engine(
-    engine: str, shape: NetworkConfig, family: Family, directory: Path, network: Callable[[], Network]
+    engine: str,
+    shape: NetworkConfig,
+    family: Family,
+    directory: Path,
+    network: Callable[[], Network],
 ) -> Engine | None:
     """The ONNX engine; None if the engine is "auto" and no graph can read the checkpoint."""
     from surelock.engines.onnx import OnnxEngine
@@ -179,7 +228,9 @@ def _onnx_engine(
     if engine == "auto":
         return None
     why = "its files lie in several folders, and it reads one"
-    raise CheckpointError(f"{directory} cannot be computed by engine 'onnx': {why}; ask for engine 'torch'")
+    raise CheckpointError(
+        f"{directory} cannot be computed by engine 'onnx': {why}; ask for engine 'torch'"
+    )
 
 
 def check_name(name: str) -> None:
@@ -195,15 +246,21 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
     try:
         chosen = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device {device!r} is not a device: use 'cpu', 'cuda' or 'cuda:1'") from error
+        raise ValueError(
+            f"device {device!r} is not a device: use 'cpu', 'cuda' or 'cuda:1'"
+        ) from error
     if chosen.type not in ("cpu", "cuda"):
         raise ValueError(f"device {device!r} is not supported: use 'cpu', 'cuda' or 'cuda:1'")
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device {device!r} is not there: this machine has {torch.cuda.device_count()} CUDA devices")
+        raise ValueError(
+            f"device {device!r} is not there: this machine has {torch.cuda.device_count()} CUDA devices"
+        )
     return chosen
 
 
-def find_directory(name: str, check: Callable[[Sizes], None] | None = None, files: Sequence[str] = _FILES) -> Path:
+def find_directory(
+    name: str, check: Callable[[Sizes], None] | None = None, files: Sequence[str] = _FILES
+) -> Path:
     """Return the directory of a model, fetched from the hub if it is no other. check: of the sizes before that."""
     if name == "stories":
         return STORIES
@@ -211,7 +268,11 @@ def find_directory(name: str, check: Callable[[Sizes], None] | None = None, file
     if os.path.isdir(name):  # of a name too long for a file Path's own would raise OSError
         return Path(name).absolute()  # the network may be read after a change of directory
     if os.path.isfile(name):
-        kind = "a GGUF file: only safetensors are read" if name.endswith(".gguf") else "a file: name its directory"
+        kind = (
+            "a GGUF file: only safetensors are read"
+            if name.endswith(".gguf")
+            else "a file: name its directory"
+        )
         raise CheckpointError(f"{name} is {kind}")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
@@ -224,7 +285,9 @@ def find_directory(name: str, check: Callable[[Sizes], None] | None = None, file
 
     if not is_hub_id(name):
         hint = nearest(name, ["stories"])
-        raise CheckpointError(f"no directory {name!r}, and it is no hub id of the form 'owner/model' either{hint}")
+        raise CheckpointError(
+            f"no directory {name!r}, and it is no hub id of the form 'owner/model' either{hint}"
+        )
     check_environment("network")
     if check is not None:
         check(hub_sizes(name))
@@ -238,7 +301,9 @@ def find_directory(name: str, check: Callable[[Sizes], None] | None = None, file
             LocalEntryNotFoundError: f"{name} is not in the local cache and the hub cannot be reached",
             object: f"{name} could not be downloaded from the hub: {error}",
         }
-        raise CheckpointError(next(text for kind, text in sentences.items() if isinstance(error, kind))) from error
+        raise CheckpointError(
+            next(text for kind, text in sentences.items() if isinstance(error, kind))
+        ) from error
 
 
 def _load_network(
@@ -251,7 +316,9 @@ def _load_network(
     weights: str | None,
 ) -> Network:
     network = empty_network(shape)
-    placement = {"": device} if device_map is None else _placement(network, device_map, dtype, weights)
+    placement = (
+        {"": device} if device_map is None else _placement(network, device_map, dtype, weights)
+    )
     if dtype is None and all(place.type == "cpu" for place in placement.values()):
         dtype = torch.float32
     places = partial(_device_of, placement=placement)
@@ -265,22 +332,41 @@ def _placement(
     if isinstance(device_map, str):
         if device_map != "auto":
             raise ValueError(f"device_map must be 'auto' or a mapping, not {device_map!r}")
-        small = [name for name, _ in network.named_parameters() if weights == "int8" and is_product(network, name)]
+        small = [
+            name
+            for name, _ in network.named_parameters()
+            if weights == "int8" and is_product(network, name)
+        ]
         whole: Json = {"no_split_module_classes": ["Block"], "dtype": dtype or torch.bfloat16}
         whole["special_dtypes"] = dict.fromkeys(small, torch.int8)
-        device_map = infer_auto_device_map(network, max_memory=get_balanced_memory(network, **whole), **whole)
+        device_map = infer_auto_device_map(
+            network, max_memory=get_balanced_memory(network, **whole), **whole
+        )
     if not isinstance(device_map, Mapping):
         raise ValueError(f"device_map must be 'auto' or a mapping, not {device_map!r}")
-    movable = {"", "embed", "blocks", "norm", "head", *(f"blocks.{i}" for i in range(network.config.n_layers))}
+    movable = {
+        "",
+        "embed",
+        "blocks",
+        "norm",
+        "head",
+        *(f"blocks.{i}" for i in range(network.config.n_layers)),
+    }
     if unknown := device_map.keys() - movable:
-        raise ValueError(f"device_map can place embed, blocks.0 ..., norm and head, not {', '.join(sorted(unknown))}")
+        raise ValueError(
+            f"device_map can place embed, blocks.0 ..., norm and head, not {', '.join(sorted(unknown))}"
+        )
     if "disk" in device_map.values():
-        raise CheckpointError("the model does not fit into the memory of all devices (none of it is kept on disk)")
+        raise CheckpointError(
+            "the model does not fit into the memory of all devices (none of it is kept on disk)"
+        )
     return {name: find_device(device) for name, device in device_map.items()}
 
 
 def _device_of(parameter: str, placement: Mapping[str, torch.device]) -> torch.device:
     found = [name for name in placement if not name or f"{parameter}.".startswith(f"{name}.")]
     if not found:
-        raise ValueError(f"device_map places no {parameter!r}: it must name every module, or '' for the rest")
+        raise ValueError(
+            f"device_map places no {parameter!r}: it must name every module, or '' for the rest"
+        )
     return placement[max(found, key=len)]

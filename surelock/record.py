@@ -66,7 +66,10 @@ def field_of(lm: LanguageModel, names: Sequence[str], given: Json) -> list[Lane]
         raise ValueError(f"{chosen[0]} is what --lane says: leave one of the two out")
     decoders = [each.decoder(lm.generation, given) for each in presets]
     check_owners(given, {kind for each in decoders for kind in kinds_of(each.to_plain())})
-    return [Lane(id=each.id, name=each.name, decoder=decoder) for each, decoder in zip(presets, decoders, strict=True)]
+    return [
+        Lane(id=each.id, name=each.name, decoder=decoder)
+        for each, decoder in zip(presets, decoders, strict=True)
+    ]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +92,8 @@ def run(options: argparse.Namespace) -> None:
     say_underscores([Prompt(1, options.prompt, {})])
     lm = load_by(options)
     field = field_of(lm, options.lane, given_settings(options))
-    document = record_run(lm, options.prompt, field, name=label_of(options.model), exact=options.exact)
+    document = record_run(
+        lm, options.prompt, field, name=label_of(options.model), exact=options.exact
+    )
     write_text(out, FORMS[out.suffix.lower()](document))
     print(f"{out}: {len(document['records'])} records, {out.stat().st_size} bytes")

@@ -54,9 +54,18 @@ class Shape:
             "width": self.d_model, "layers": self.layers, "heads": self.heads, "kv_heads": self.kv_heads,
             "ff": self.d_ff, "length": self.max_length, "tied": self.tied,
         }  # fmt: skip
-        special = {"mask_token_id": self.mask_id, "eos_token_id": self.eos_id, "pad_token_id": self.eos_id}
+        special = {
+            "mask_token_id": self.mask_id,
+            "eos_token_id": self.eos_id,
+            "pad_token_id": self.eos_id,
+        }
         dtype = {"torch_dtype": str(self.dtype).removeprefix("torch.")}
-        return {names[name]: value for name, value in told.items()} | {"vocab_size": self.vocab} | special | dtype
+        return (
+            {names[name]: value for name, value in told.items()}
+            | {"vocab_size": self.vocab}
+            | special
+            | dtype
+        )
 
 
 def write_llada(path: Path | str, **sizes: Any) -> dict[str, Tensor]:
@@ -81,22 +90,42 @@ _HF = {
     "kv_heads": "num_key_value_heads", "ff": "intermediate_size", "length": "max_position_embeddings",
     "tied": "tie_word_embeddings",
 }  # fmt: skip
-_QWEN = {"rope_theta": 1000000.0, "rms_norm_eps": 1e-6, "hidden_act": "silu", "attention_bias": False}
+_QWEN = {
+    "rope_theta": 1000000.0,
+    "rms_norm_eps": 1e-6,
+    "hidden_act": "silu",
+    "attention_bias": False,
+}
 
 
-_NORMS, _BIASES = {"norms": True}, {"biases": True}
+_NORMS = {"norms": True}
+_BIASES = {"biases": True}
 #: Of each family with Hugging Face's names: what its config.json has beside the sizes, and what its layers have.
 _FAMILIES: dict[str, tuple[dict[str, Any], dict[str, bool]]] = {
     "qwen3": ({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}, _NORMS),
     "a2d-qwen3": ({"architectures": ["A2DQwen3LMHeadModel"], "model_type": "a2d-qwen3"}, _NORMS),
-    "coda": ({"architectures": ["CoDALanguageModel"], "model_type": "CoDA", "rope_scaling": None}, _NORMS),
+    "coda": (
+        {"architectures": ["CoDALanguageModel"], "model_type": "CoDA", "rope_scaling": None},
+        _NORMS,
+    ),
     "a2d-qwen2": ({"architectures": ["A2DQwen2LMHeadModel"], "model_type": "a2d-qwen2"}, _BIASES),
-    "sdar": ({"architectures": ["SDARForCausalLM"], "model_type": "sdar", "debug": False, "ep_size": 1}, _NORMS),
+    "sdar": (
+        {"architectures": ["SDARForCausalLM"], "model_type": "sdar", "debug": False, "ep_size": 1},
+        _NORMS,
+    ),
     "dream": (
-        {"architectures": ["DreamModel"], "model_type": "Dream", "use_mrope": False, "sliding_window": None},
+        {
+            "architectures": ["DreamModel"],
+            "model_type": "Dream",
+            "use_mrope": False,
+            "sliding_window": None,
+        },
         _BIASES,
     ),
-    "illada": ({"architectures": ["ILLaDAForCausalLM"], "model_type": "illada", "mlp_bias": False}, {}),
+    "illada": (
+        {"architectures": ["ILLaDAForCausalLM"], "model_type": "illada", "mlp_bias": False},
+        {},
+    ),
 }
 
 
@@ -104,15 +133,24 @@ def write_hf(path: Path | str, family: str, **sizes: Any) -> dict[str, Tensor]:
     """Write a checkpoint with Hugging Face's keys and names into `path`, as the family's own code saves it; returns its
     tensors by name. Of one seed the families differ in nothing but their biases and norms.
     """
-    shape, (own, has) = Shape(**sizes), _FAMILIES[family]
+    shape = Shape(**sizes)
+    (own, has) = _FAMILIES[family]
     tensors = draw_tensors(QWEN3, shape, norms=True)
     if "norms" not in has:
-        tensors = {name: tensor for name, tensor in tensors.items() if "q_norm" not in name and "k_norm" not in name}
+        tensors = {
+            name: tensor
+            for name, tensor in tensors.items()
+            if "q_norm" not in name and "k_norm" not in name
+        }
     draw = weights(shape.seed + 1, torch.float32)
     for layer in range(shape.layers if "biases" in has else 0):
         for part, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
-            tensors[f"{QWEN3['layer'].format(layer)}{QWEN3[part]}.bias"] = draw(heads * shape.head_dim)
-    config = shape.config(_HF) | _QWEN | own | ({"head_dim": shape.head_dim} if "norms" in has else {})
+            tensors[f"{QWEN3['layer'].format(layer)}{QWEN3[part]}.bias"] = draw(
+                heads * shape.head_dim
+            )
+    config = (
+        shape.config(_HF) | _QWEN | own | ({"head_dim": shape.head_dim} if "norms" in has else {})
+    )
     config |= {} if shape.block_size is None else {"block_size": shape.block_size}
     if family == "a2d-qwen3" and shape.tied:
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
@@ -129,15 +167,29 @@ def write_mdlm(path: Path | str, adaln: bool = True, **sizes: Any) -> dict[str, 
 
     adaln: whether its layers have a time condition. The gates of a trained one are no zeros.
     """
-    shape, cond = Shape(**{"kv_heads": sizes["heads"], "d_ff": 4 * sizes["d_model"], "tied": False} | sizes), 12
-    draw, d, logits = weights(shape.seed, shape.dtype), shape.d_model, 2 / math.sqrt(shape.d_model)
-    made = {f"{MDLM['embed']}.embedding": draw(shape.vocab, d, std=1.0), f"{MDLM['norm']}.weight": draw(d, mean=1.0)}
-    made |= {f"{MDLM['head']}.weight": draw(shape.vocab, d, std=logits), f"{MDLM['head']}.bias": draw(shape.vocab)}
+    shape = Shape(
+        **{"kv_heads": sizes["heads"], "d_ff": 4 * sizes["d_model"], "tied": False} | sizes
+    )
+    cond = 12
+    draw = weights(shape.seed, shape.dtype)
+    d = shape.d_model
+    logits = 2 / math.sqrt(shape.d_model)
+    made = {
+        f"{MDLM['embed']}.embedding": draw(shape.vocab, d, std=1.0),
+        f"{MDLM['norm']}.weight": draw(d, mean=1.0),
+    }
+    made |= {
+        f"{MDLM['head']}.weight": draw(shape.vocab, d, std=logits),
+        f"{MDLM['head']}.bias": draw(shape.vocab),
+    }
     owners = {"backbone.output_layer": 2}
     for layer in range(shape.layers):
         own = MDLM["layer"].format(layer)
         owners[own[:-1]] = 6
-        made |= {f"{own}{MDLM[norm]}.weight": draw(d, mean=1.0, std=0.2) for norm in ("attn_norm", "ff_norm")}
+        made |= {
+            f"{own}{MDLM[norm]}.weight": draw(d, mean=1.0, std=0.2)
+            for norm in ("attn_norm", "ff_norm")
+        }
         made |= {f"{own}attn_qkv.weight": draw(3 * d, d), f"{own}attn_out.weight": draw(d, d)}
         made |= {f"{own}mlp.0.weight": draw(4 * d, d), f"{own}mlp.0.bias": draw(4 * d, std=0.3)}
         made |= {f"{own}mlp.2.weight": draw(d, 4 * d), f"{own}mlp.2.bias": draw(d, std=0.3)}
@@ -154,22 +206,36 @@ def write_mdlm(path: Path | str, adaln: bool = True, **sizes: Any) -> dict[str, 
         "time_conditioning": False, "return_dict": False, "torch_dtype": "float32",
     }  # fmt: skip
     if shape.block_size is not None:
-        config |= {"architectures": ["BD3LM"], "model_type": "bd3lm", "block_size": shape.block_size, "adaln": adaln}
+        config |= {
+            "architectures": ["BD3LM"],
+            "model_type": "bd3lm",
+            "block_size": shape.block_size,
+            "adaln": adaln,
+        }
         config |= {"cross_attn": True, "attn_backend": "flex", "var_min": True, "causal": False}
-        made |= {f"sampling_eps_{end}": torch.tensor(value) for end, value in (("min", 1e-3), ("max", 1.0))}
+        made |= {
+            f"sampling_eps_{end}": torch.tensor(value)
+            for end, value in (("min", 1e-3), ("max", 1.0))
+        }
     write_files(Path(path), config, made, shape.shards)
     return made
 
 
-def write_lfm2(path: Path | str, convs: tuple[int, ...] = (0, 2), **sizes: Any) -> dict[str, Tensor]:
+def write_lfm2(
+    path: Path | str, convs: tuple[int, ...] = (0, 2), **sizes: Any
+) -> dict[str, Tensor]:
     """Write a checkpoint as LFM2.5-Encoder-350M-Diffusion is published, without a tokenizer; returns its tensors by
     name. convs: the layers that do not attend. The feed-forward is 256 wide, whatever the file says.
     """
     shape = Shape(**{"d_ff": 256, "tied": True} | sizes)
-    made, draw, d = draw_tensors(LFM2, shape, norms=True), weights(shape.seed + 1, shape.dtype), shape.d_model
+    made = draw_tensors(LFM2, shape, norms=True)
+    draw = weights(shape.seed + 1, shape.dtype)
+    d = shape.d_model
     for layer in convs:
         own = LFM2["layer"].format(layer)
-        made = {name: tensor for name, tensor in made.items() if not name.startswith(f"{own}self_attn")}
+        made = {
+            name: tensor for name, tensor in made.items() if not name.startswith(f"{own}self_attn")
+        }
         made |= {
             f"{own}conv.in_proj.weight": draw(3 * d, d, std=1 / math.sqrt(d)),
             f"{own}conv.out_proj.weight": draw(d, d),
@@ -194,7 +260,8 @@ def write_words(path: Path, **special: int) -> None:
     words = {letter: first + i for i, letter in enumerate(letters)}
     words |= special or {"<|endoftext|>": len(letters)}
     whole = Tokenizer(models.BPE(vocab=words, merges=[]))
-    whole.pre_tokenizer, whole.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    whole.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    whole.decoder = decoders.ByteLevel()
     whole.add_special_tokens([*special] or ["<|endoftext|>"])
     path.mkdir(parents=True, exist_ok=True)
     whole.save(str(path / "tokenizer.json"))
@@ -204,25 +271,45 @@ def write_words(path: Path, **special: int) -> None:
         "pad_token": "<|pad|>",
         "mask_token": "<|mask|>",
     }
-    (path / "tokenizer_config.json").write_text(json.dumps(named if special else {"model_max_length": 1024}))
+    (path / "tokenizer_config.json").write_text(
+        json.dumps(named if special else {"model_max_length": 1024})
+    )
 
 
 #: LFM2's special tokens.
-LFM2_TOKENS = {"<|pad|>": 0, "<|startoftext|>": 1, "<|endoftext|>": 2, "<|im_end|>": 7, "<|mask|>": 16}
+LFM2_TOKENS = {
+    "<|pad|>": 0,
+    "<|startoftext|>": 1,
+    "<|endoftext|>": 2,
+    "<|im_end|>": 7,
+    "<|mask|>": 16,
+}
 
 
 def write_mdlm_model(path: Path, **sizes: Any) -> dict[str, str]:
     """A small mdlm-owt, with a block_size a bd3lm-owt; returns how it is loaded with a tokenizer of GPT-2's kind, which
     lies beside it.
     """
-    write_mdlm(path, **{"layers": 2, "d_model": 32, "heads": 2, "vocab": 258, "seed": 21, "max_length": 1024} | sizes)
+    write_mdlm(
+        path,
+        **{"layers": 2, "d_model": 32, "heads": 2, "vocab": 258, "seed": 21, "max_length": 1024}
+        | sizes,
+    )
     write_words(path.with_name("gpt2"))
     return {"tokenizer": str(path.with_name("gpt2"))}
 
 
 def write_lfm2_model(path: Path, **sizes: Any) -> dict[str, str]:
     """A small LFM2.5-Encoder-350M-Diffusion with its tokenizer; returns how it is loaded."""
-    shape = {"layers": 3, "d_model": 32, "heads": 2, "kv_heads": 1, "vocab": 273, "seed": 22, "max_length": 1024}
+    shape = {
+        "layers": 3,
+        "d_model": 32,
+        "heads": 2,
+        "kv_heads": 1,
+        "vocab": 273,
+        "seed": 22,
+        "max_length": 1024,
+    }
     write_lfm2(path, mask_id=16, eos_id=7, **shape | sizes)
     write_words(path, **LFM2_TOKENS)
     return {}
@@ -239,7 +326,8 @@ def write_chat_model(path: Path) -> None:
     """A small checkpoint as Qwen3-0.6B-diffusion-mdlm is published, with the embedded model's words: its mask is the
     tokenizer's alone, its EOS ends a turn, and its generation_config.json was written for next-token sampling.
     """
-    vocab, end = 4100, 4097
+    vocab = 4100
+    end = 4097
     write_hf(
         path, "a2d-qwen3", layers=2, d_model=64, heads=4, kv_heads=2, d_ff=96, vocab=vocab, tied=True, seed=5,
         head_dim=24, max_length=256, eos_id=end,
@@ -258,7 +346,8 @@ def write_chat_model(path: Path) -> None:
         (path / f"{name}.json").write_text(json.dumps(content), "utf-8")
 
 
-write_qwen3, write_dream = partial(write_hf, family="qwen3"), partial(write_hf, family="dream")
+write_qwen3 = partial(write_hf, family="qwen3")
+write_dream = partial(write_hf, family="dream")
 
 
 def draw_tensors(names: dict[str, str], shape: Shape, norms: bool) -> dict[str, Tensor]:
@@ -266,7 +355,8 @@ def draw_tensors(names: dict[str, str], shape: Shape, norms: bool) -> dict[str, 
 
     norms: of queries and keys, too.
     """
-    draw, d = weights(shape.seed, shape.dtype), shape.d_model
+    draw = weights(shape.seed, shape.dtype)
+    d = shape.d_model
     logits = 2 / math.sqrt(d)
     tensors = {names["embed"]: draw(shape.vocab, d, std=logits if shape.tied else 1.0)}
     tensors[names["norm"]] = draw(d, mean=1.0, std=0.2)
@@ -296,12 +386,16 @@ def weights(seed: int, dtype: torch.dtype) -> Draw:
 
     def draw(*shape: int, mean: float = 0.0, std: float | None = None) -> Tensor:
         scale = 1.5 / math.sqrt(shape[-1]) if std is None else std
-        return (mean + scale * torch.randn(*shape, generator=generator, dtype=torch.float64)).to(dtype)
+        return (mean + scale * torch.randn(*shape, generator=generator, dtype=torch.float64)).to(
+            dtype
+        )
 
     return draw
 
 
-def write_files(path: Path, config: dict[str, Any], tensors: dict[str, Tensor], shards: int) -> None:
+def write_files(
+    path: Path, config: dict[str, Any], tensors: dict[str, Tensor], shards: int
+) -> None:
     """`config.json` with `model.safetensors`, or with `shards` files and their index; names go round robin."""
     path.mkdir(parents=True, exist_ok=True)
     (path / "config.json").write_text(json.dumps(config, indent=2))
@@ -309,7 +403,8 @@ def write_files(path: Path, config: dict[str, Any], tensors: dict[str, Tensor], 
         save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
         return
     weight_map = {
-        name: f"model-{i % shards + 1:05d}-of-{shards:05d}.safetensors" for i, name in enumerate(sorted(tensors))
+        name: f"model-{i % shards + 1:05d}-of-{shards:05d}.safetensors"
+        for i, name in enumerate(sorted(tensors))
     }
     for file in sorted(set(weight_map.values())):
         part = {name: tensors[name] for name in weight_map if weight_map[name] == file}

@@ -20,7 +20,16 @@ import surelock
 if TYPE_CHECKING:
     from tests.browser.server import App
 
-TINY = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 2, "d_ff": 48, "vocab": 41, "tied": False, "seed": 7}
+TINY = {
+    "layers": 2,
+    "d_model": 32,
+    "heads": 4,
+    "kv_heads": 2,
+    "d_ff": 48,
+    "vocab": 41,
+    "tied": False,
+    "seed": 7,
+}
 
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no fault
@@ -32,7 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: what takes long and finds little that the others miss; only with --all")
+    config.addinivalue_line(
+        "markers", "long: what takes long and finds little that the others miss; only with --all"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -40,7 +51,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
-    items.sort(key=lambda item: "browser" not in item.path.parts)  # the longest files first: two workers end together
+    items.sort(
+        key=lambda item: "browser" not in item.path.parts
+    )  # the longest files first: two workers end together
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -124,7 +137,10 @@ def small_judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def app(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[App]":
     """The page as it is served, for all that only ask it."""
-    from tests.browser.server import serve, wait_for_model  # the tests of a GPU run where Playwright is not installed
+    from tests.browser.server import (
+        serve,
+        wait_for_model,
+    )  # the tests of a GPU run where Playwright is not installed
 
     with serve(log=tmp_path_factory.mktemp("log") / "server.log") as served:
         wait_for_model(served)

@@ -51,7 +51,10 @@ def measure(sources: Iterable[str]) -> dict[str, float]:
         lines += len(numbers)
         wide += sum(len(texts[number - 1]) > WIDE for number in numbers)
         nodes = list(ast.walk(tree))
-        tuples += sum(isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) for node in nodes)
+        tuples += sum(
+            isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+            for node in nodes
+        )
         raises += sum(isinstance(node, ast.Raise) for node in nodes)
     return {
         "tokens": tokens,
@@ -96,7 +99,9 @@ def main() -> None:
         "tests": measure(texts_under("tests", ".py").values()),
         "scripts": measure_scripts(texts_under("assets/js", ".js").values()),
     }
-    shares = {name: round(100 * measures[name]["tokens"] / tokens, 1) for name, tokens in START.items()}
+    shares = {
+        name: round(100 * measures[name]["tokens"] / tokens, 1) for name, tokens in START.items()
+    }
     print(json.dumps({**measures, "percent_of_start": shares}))
 
 

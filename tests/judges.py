@@ -17,9 +17,19 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 def small_llama(spread: float) -> LlamaForCausalLM:
     torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
     return LlamaForCausalLM(
-        LlamaConfig(vocab_size=len(tokenizer()), max_position_embeddings=CONTEXT, initializer_range=spread, **shape)
+        LlamaConfig(
+            vocab_size=len(tokenizer()),
+            max_position_embeddings=CONTEXT,
+            initializer_range=spread,
+            **shape,
+        )
     )
 
 

@@ -30,4 +30,17 @@ class HandClock:
 
 def quick(name: str, out: Path, *flags: str) -> int:
     """The status of an experiment in `--quick`."""
-    return main(["experiment", name, "--quick", "--device", "cpu", "--threads", "1", "--out", str(out), *flags])
+    return main(
+        [
+            "experiment",
+            name,
+            "--quick",
+            "--device",
+            "cpu",
+            "--threads",
+            "1",
+            "--out",
+            str(out),
+            *flags,
+        ]
+    )

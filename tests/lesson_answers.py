@@ -11,7 +11,9 @@ Document = dict[str, Any]  # a trace
 
 def answers(run: Document, asked: list[dict[str, Any]]) -> list[Any]:
     """Of each of {"is": name, parameters} the answer."""
-    return json.loads(node("tests/js/answers-of.js", given=json.dumps({"run": run, "asked": asked})))
+    return json.loads(
+        node("tests/js/answers-of.js", given=json.dumps({"run": run, "asked": asked}))
+    )
 
 
 def answer(run: Document, asked: dict[str, Any]) -> Any:
@@ -26,5 +28,7 @@ def holds(run: Document, claim: dict[str, Any]) -> bool:
 def shows(found: Any, claim: dict[str, Any]) -> bool:
     """Whether it shows where the claim's answer is that."""
     if "equals" in claim:
-        return found in (claim["equals"] if isinstance(claim["equals"], list) else [claim["equals"]])
+        return found in (
+            claim["equals"] if isinstance(claim["equals"], list) else [claim["equals"]]
+        )
     return bool(claim.get("at_least", -math.inf) <= found <= claim.get("at_most", math.inf))

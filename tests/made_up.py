@@ -7,12 +7,15 @@ from surelock.decoding.step import Plan, Reading
 
 def made_up(plan: Plan, rng: np.random.Generator, vocab_size: int) -> Reading:
     """What an engine could have found: tokens that are not banned, KLs that mostly fall."""
-    count, candidates = len(plan.slots), int(plan.choice.rows.sum())
+    count = len(plan.slots)
+    candidates = int(plan.choice.rows.sum())
     read = plan.watches | plan.choice.rows | plan.observe
     confidence = np.where(read, rng.random(count), np.nan)
     kl = np.where(plan.compares | plan.observe, 10.0 ** rng.uniform(-8, 0, count), np.nan)
     kl[(plan.step == 0) & ~np.isnan(kl)] = np.inf
-    tokens = rng.choice([token for token in range(vocab_size) if token not in plan.choice.banned], candidates)
+    tokens = rng.choice(
+        [token for token in range(vocab_size) if token not in plan.choice.banned], candidates
+    )
     top = np.full((count, plan.top_k), 2), np.full((count, plan.top_k), 0.1)
     score = rng.random(candidates)
     most = {"entropy": -3, "gap": 3, "input": 1}

@@ -39,13 +39,23 @@ def load_once(monkeypatch: pytest.MonkeyPatch, lm: surelock.LanguageModel) -> li
     return calls
 
 
-def words_of(folder: Path, table: str, *more: str, prompts: list[dict[str, Any]] | None = None) -> list[str]:
+def words_of(
+    folder: Path, table: str, *more: str, prompts: list[dict[str, Any]] | None = None
+) -> list[str]:
     """Return the command's words: its prompts are in a file of the folder, and its outputs in the folder `kept`."""
     kept = folder / "kept"
     kept.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(prompt) for prompt in (PROMPTS if prompts is None else prompts)]
     (folder / "prompts.jsonl").write_text("\n".join(lines), "utf-8")
-    words = ["decode", "--prompts", str(folder / "prompts.jsonl"), "--gen-length", "3", "--batch", "2"]
+    words = [
+        "decode",
+        "--prompts",
+        str(folder / "prompts.jsonl"),
+        "--gen-length",
+        "3",
+        "--batch",
+        "2",
+    ]
     words += ["--out", str(kept / "o.jsonl")]
     words += ["--table", str(kept / table)] if table else ["--trace", str(kept / "traces")]
     return [*words, *more]
@@ -53,7 +63,11 @@ def words_of(folder: Path, table: str, *more: str, prompts: list[dict[str, Any]]
 
 def contents(folder: Path) -> dict[str, Any]:
     """Return what the outputs hold, by the names of the files, without times."""
-    return {str(path.relative_to(folder)): _timeless(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): _timeless(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def _timeless(path: Path) -> Any:
@@ -80,10 +94,23 @@ class Disk:
     half: at this moment half of a piece is written.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int | None = None, half: bool = False) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, at: int | None = None, half: bool = False
+    ) -> None:
         self.moments: list[str] = []
-        self._at, self._half = at, half
-        for name in ("replace", "rename", "unlink", "rmdir", "mkdir", "truncate", "fsync", "chmod", "open"):
+        self._at = at
+        self._half = half
+        for name in (
+            "replace",
+            "rename",
+            "unlink",
+            "rmdir",
+            "mkdir",
+            "truncate",
+            "fsync",
+            "chmod",
+            "open",
+        ):
             monkeypatch.setattr(os, name, self._counted(name, getattr(os, name)))
         opened = io.open
 
@@ -116,7 +143,8 @@ class _File:
     """A file that is open for writing."""
 
     def __init__(self, disk: Disk, file: Any) -> None:
-        self._disk, self._file = disk, file
+        self._disk = disk
+        self._file = file
 
     def write(self, content: Any) -> int:
         if self._disk.moment("write"):

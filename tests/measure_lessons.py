@@ -34,21 +34,29 @@ def recorded_header(lesson: dict[str, Any]) -> dict[str, Any]:
 def opening(lesson: dict[str, Any], seed: int) -> str:
     """Another one for each seed; that of the recorded run where it has blanks, for which its events are."""
     header = recorded_header(lesson)
-    return header["prompt"] if header["mask_id"] in header["prompt_tokens"] else OPENINGS[seed % len(OPENINGS)]
+    return (
+        header["prompt"]
+        if header["mask_id"] in header["prompt_tokens"]
+        else OPENINGS[seed % len(OPENINGS)]
+    )
 
 
 def lanes(lesson: dict[str, Any], seed: int) -> list[Lane]:
     """Those of the lesson's recorded run, as a learner's own run has them."""
     run = lesson["run"]
     changed = run.get("settings", {}) | {"seed": seed}
-    plain = [each | {"settings": each["settings"] | changed} for each in recorded_header(lesson)["lanes"]]
+    plain = [
+        each | {"settings": each["settings"] | changed} for each in recorded_header(lesson)["lanes"]
+    ]
     return [Lane.from_plain(each) for each in plain]
 
 
 def columns(lesson: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """What is asked of each run: the claim's answer, and that of each question that asks for no positions, by page."""
     questions = {str(i): page.get("question") for i, page in enumerate(lesson["pages"], 1)}
-    asked = {page: each["answer"] for page, each in questions.items() if each and each["kind"] != "cells"}
+    asked = {
+        page: each["answer"] for page, each in questions.items() if each and each["kind"] != "cells"
+    }
     return {"claim": lesson["claim"]["answer"], **asked}
 
 
@@ -67,17 +75,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="How often each lesson's effect shows.")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--lesson", help="only this one")
-    parser.add_argument("--out", type=Path, default=MEASURED, help="keeps what it has of other lessons")
+    parser.add_argument(
+        "--out", type=Path, default=MEASURED, help="keeps what it has of other lessons"
+    )
     options = parser.parse_args(arguments)
     lm = load("stories", device="cpu")
     found = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
     for lesson in read_lessons()["lessons"]:
-        name, claim = lesson["name"], lesson["claim"]
+        name = lesson["name"]
+        claim = lesson["claim"]
         if options.lesson in (None, name):
             found[name] = measure(lm, lesson, options.seeds)
             share = sum(shows(value, claim) for value in found[name]["claim"]) / options.seeds
             print(f"{name}: shows on {share:.0%} of {options.seeds} runs", flush=True)
-            options.out.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            options.out.write_text(
+                json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+            )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin:/opt/homeb
 @contextmanager
 def front(app: App, folder: Path, **changes: str) -> Iterator[App]:
     """The same server by the address of nginx, until the block ends. changes: values of directives."""
-    port, text = free_port(), (ROOT / "deploy" / "nginx.conf").read_text("utf-8")
+    port = free_port()
+    text = (ROOT / "deploy" / "nginx.conf").read_text("utf-8")
     for before, after in {
         "page:7860": app.url.removeprefix("http://"),
         "listen 80": f"listen 127.0.0.1:{port}",
@@ -25,11 +26,14 @@ def front(app: App, folder: Path, **changes: str) -> Iterator[App]:
         text = text.replace(before, after)
     for name, value in changes.items():
         text = "\n".join(
-            f"{name} {value};" if line.strip().startswith(f"{name} ") else line for line in text.splitlines()
+            f"{name} {value};" if line.strip().startswith(f"{name} ") else line
+            for line in text.splitlines()
         )
     (folder / "nginx.conf").write_text(text)
     run = f"daemon off; pid {folder}/pid; error_log {folder}/error.log;"
-    process = subprocess.Popen([str(NGINX), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", run])
+    process = subprocess.Popen(
+        [str(NGINX), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", run]
+    )
     try:
         answers(f"http://127.0.0.1:{port}/surelock/models/stories/state", process)
         yield replace(app, url=f"http://127.0.0.1:{port}")

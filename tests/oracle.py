@@ -64,9 +64,13 @@ class OracleNetwork:
     rope_theta: float
     norm_eps: float
     shifted: bool = False  # Dream, CoDA: row i - 1 predicts position i
-    block_size: int | None = None  # SDAR, OPDLM, bd3lm: i sees j where j // block_size <= i // block_size
+    block_size: int | None = (
+        None  # SDAR, OPDLM, bd3lm: i sees j where j // block_size <= i // block_size
+    )
     convs: tuple[int, ...] = ()  # LFM2's layers without attention
-    shares: list[Tensor] = field(default_factory=list)  # of attention [heads, N, N], by layer, in the last forward
+    shares: list[Tensor] = field(
+        default_factory=list
+    )  # of attention [heads, N, N], by layer, in the last forward
 
     @classmethod
     def from_config(cls, tensors: dict[str, Tensor], config: dict[str, Any]) -> "OracleNetwork":
@@ -75,14 +79,25 @@ class OracleNetwork:
         """
         wide = {name: tensor.to(torch.float64) for name, tensor in tensors.items()}
         if "n_blocks" in config:
-            d, heads, size = config["hidden_dim"], config["n_heads"], config.get("block_size")
+            d = config["hidden_dim"]
+            heads = config["n_heads"]
+            size = config.get("block_size")
             shape = (config["n_blocks"], d, heads, heads, d // heads, 4 * d, 1e4, 1e-5)
             return OracleMDLM(wide, MDLM, *shape, block_size=size)
         if "n_layers" in config:
-            d, heads = config["d_model"], config["n_heads"]
-            sizes = (config["n_layers"], d, heads, config["n_kv_heads"], d // heads, config["mlp_hidden_size"])
+            d = config["d_model"]
+            heads = config["n_heads"]
+            sizes = (
+                config["n_layers"],
+                d,
+                heads,
+                config["n_kv_heads"],
+                d // heads,
+                config["mlp_hidden_size"],
+            )
             return cls(wide, LLADA, *sizes, config["rope_theta"], config["rms_norm_eps"])
-        d, heads = config["hidden_size"], config["num_attention_heads"]
+        d = config["hidden_size"]
+        heads = config["num_attention_heads"]
         sizes = (
             config["num_hidden_layers"],
             d,
@@ -92,21 +107,37 @@ class OracleNetwork:
         )
         if "layer_types" in config:
             convs = tuple(i for i, kind in enumerate(config["layer_types"]) if kind == "conv")
-            width = -(-(2 * config["intermediate_size"] // 3) // 256) * 256  # the file's is not the feed-forward's
-            return cls(wide, LFM2, *sizes, width, config["rope_theta"], config["norm_eps"], convs=convs)
+            width = (
+                -(-(2 * config["intermediate_size"] // 3) // 256) * 256
+            )  # the file's is not the feed-forward's
+            return cls(
+                wide, LFM2, *sizes, width, config["rope_theta"], config["norm_eps"], convs=convs
+            )
         rest = (config["intermediate_size"], config["rope_theta"], config["rms_norm_eps"])
-        return cls(wide, QWEN3, *sizes, *rest, config["model_type"] in ("Dream", "CoDA"), config.get("block_size"))
+        return cls(
+            wide,
+            QWEN3,
+            *sizes,
+            *rest,
+            config["model_type"] in ("Dream", "CoDA"),
+            config.get("block_size"),
+        )
 
     def weight(self, part: str, layer: int | None = None, kind: str = "weight") -> Tensor | None:
         prefix = "" if layer is None else self.names["layer"].format(layer)
-        return self.tensors.get(f"{prefix}{self.names[part]}.{kind}") if part in self.names else None
+        return (
+            self.tensors.get(f"{prefix}{self.names[part]}.{kind}") if part in self.names else None
+        )
 
     def sees(self, i: int, n: int) -> int:
         """How many of n positions row i sees: the first ones."""
-        return n if self.block_size is None else min(n, (i // self.block_size + 1) * self.block_size)
+        return (
+            n if self.block_size is None else min(n, (i // self.block_size + 1) * self.block_size)
+        )
 
     def linear(self, x: Tensor, part: str, layer: int) -> Tensor:
-        y, bias = x @ self.weight(part, layer).mT, self.weight(part, layer, "bias")
+        y = x @ self.weight(part, layer).mT
+        bias = self.weight(part, layer, "bias")
         return y if bias is None else y + bias
 
     def rms_norm(self, x: Tensor, weight: Tensor | None) -> Tensor:
@@ -118,14 +149,23 @@ class OracleNetwork:
     def rotate(self, x: Tensor) -> Tensor:
         """Rotary embedding of x [heads, N, dh], half-split, at positions 0..N-1."""
         half = self.head_size // 2
-        frequency = x.new_tensor([self.rope_theta ** (-2 * j / self.head_size) for j in range(half)])
+        frequency = x.new_tensor(
+            [self.rope_theta ** (-2 * j / self.head_size) for j in range(half)]
+        )
         angle = torch.arange(x.shape[1]).to(x)[:, None] * frequency
-        first, second = x[..., :half], x[..., half:]
+        first = x[..., :half]
+        second = x[..., half:]
         return torch.cat(
-            [first * angle.cos() - second * angle.sin(), second * angle.cos() + first * angle.sin()], dim=-1
+            [
+                first * angle.cos() - second * angle.sin(),
+                second * angle.cos() + first * angle.sin(),
+            ],
+            dim=-1,
         )
 
-    def forward(self, tokens: Sequence[int], cache: dict[int, tuple[Tensor, Tensor]], fresh: set[int]) -> Tensor:
+    def forward(
+        self, tokens: Sequence[int], cache: dict[int, tuple[Tensor, Tensor]], fresh: set[int]
+    ) -> Tensor:
         """Logits [N, V] of all rows. K and V of the `fresh` rows are new (and cached), all others' are the cache's."""
         n = len(tokens)
         new = torch.tensor([i in fresh for i in range(n)])[None, :, None]
@@ -137,18 +177,26 @@ class OracleNetwork:
             x = x + self.gated("ff", self.fed(self.normed("ff", x, layer), layer), layer)
         head = self.weight("head")  # absent when tied
         h = self.normed("", x)
-        if self.shifted:  # what a row that is not fresh left behind still predicts the position after it
+        if (
+            self.shifted
+        ):  # what a row that is not fresh left behind still predicts the position after it
             cache[-1] = (torch.where(new[0], h, cache[-1][0] if -1 in cache else h),) * 2
             h = torch.stack([cache[-1][0][max(0, i - 1)] for i in range(n)])
         return h @ (self.weight("embed") if head is None else head).mT
 
-    def attended(self, h: Tensor, layer: int, cache: dict[int, tuple[Tensor, Tensor]], new: Tensor) -> Tensor:
-        n, group = len(h), self.heads // self.kv_heads
-        q, k, v = (each.view(n, -1, self.head_size).transpose(0, 1) for each in self.qkv(h, layer))  # Alg. 1, line 10
+    def attended(
+        self, h: Tensor, layer: int, cache: dict[int, tuple[Tensor, Tensor]], new: Tensor
+    ) -> Tensor:
+        n = len(h)
+        group = self.heads // self.kv_heads
+        q, k, v = (
+            each.view(n, -1, self.head_size).transpose(0, 1) for each in self.qkv(h, layer)
+        )  # Alg. 1, line 10
         q = self.rotate(self.rms_norm(q, self.weight("q_norm", layer)))
         k = self.rotate(self.rms_norm(k, self.weight("k_norm", layer)))
         if layer in cache:  # Alg. 1, line 11
-            k, v = torch.where(new, k, cache[layer][0]), torch.where(new, v, cache[layer][1])
+            k = torch.where(new, k, cache[layer][0])
+            v = torch.where(new, v, cache[layer][1])
         cache[layer] = (k, v)
         scores = q @ k.repeat_interleave(group, 0).mT / math.sqrt(self.head_size)
         for i in range(n):
@@ -159,12 +207,16 @@ class OracleNetwork:
         attended = (weights @ v.repeat_interleave(group, 0)).transpose(0, 1).reshape(n, -1)
         return self.linear(attended, "out", layer)  # Alg. 1, line 12
 
-    def convolved(self, h: Tensor, layer: int, cache: dict[int, tuple[Tensor, Tensor]], new: Tensor) -> Tensor:
+    def convolved(
+        self, h: Tensor, layer: int, cache: dict[int, tuple[Tensor, Tensor]], new: Tensor
+    ) -> Tensor:
         """LFM2's centred convolution over B * X of a row and its neighbours: what is not fresh is the cache's."""
         b, c, x = self.linear(h, "in", layer).chunk(3, dim=-1)
         kept = torch.where(new[0], b * x, cache[layer][0]) if layer in cache else b * x
         cache[layer] = (kept, kept)
-        n, weight, mixed = len(h), self.weight("conv", layer)[:, 0], torch.zeros_like(kept)
+        n = len(h)
+        weight = self.weight("conv", layer)[:, 0]
+        mixed = torch.zeros_like(kept)
         for i in range(n):
             for tap, j in enumerate((i - 1, i, i + 1)):
                 if 0 <= j < n:
@@ -184,7 +236,9 @@ class OracleNetwork:
 
     def fed(self, h: Tensor, layer: int) -> Tensor:
         gate = self.linear(h, "gate", layer)
-        return self.linear(gate / (1 + torch.exp(-gate)) * self.linear(h, "up", layer), "down", layer)
+        return self.linear(
+            gate / (1 + torch.exp(-gate)) * self.linear(h, "up", layer), "down", layer
+        )
 
 
 class OracleMDLM(OracleNetwork):
@@ -192,7 +246,9 @@ class OracleMDLM(OracleNetwork):
     scaled and what each half of a layer is multiplied by, at sigma 0. Some of bd3lm have none of this.
     """
 
-    def forward(self, tokens: Sequence[int], cache: dict[int, tuple[Tensor, Tensor]], fresh: set[int]) -> Tensor:
+    def forward(
+        self, tokens: Sequence[int], cache: dict[int, tuple[Tensor, Tensor]], fresh: set[int]
+    ) -> Tensor:
         return super().forward(tokens, cache, fresh) + self.weight("head", kind="bias")
 
     def weight(self, part: str, layer: int | None = None, kind: str = "weight") -> Tensor | None:
@@ -203,11 +259,14 @@ class OracleMDLM(OracleNetwork):
 
     def condition(self, owner: str, parts: int) -> Sequence[Tensor]:
         def product(name: str, x: Tensor) -> Tensor:
-            return self.tensors[f"backbone.{name}.weight"] @ x + self.tensors[f"backbone.{name}.bias"]
+            return (
+                self.tensors[f"backbone.{name}.weight"] @ x + self.tensors[f"backbone.{name}.bias"]
+            )
 
         if f"backbone.{owner}.adaLN_modulation.weight" not in self.tensors:
             return [torch.zeros(self.d_model).double()] * 2 + [torch.ones(self.d_model).double()]
-        sigma, steps = 0.0, torch.arange(128).double()
+        sigma = 0.0
+        steps = torch.arange(128).double()
         angles = sigma * torch.exp(-math.log(10000) * steps / 128)
         x = product("sigma_map.mlp.0", torch.cat((angles.cos(), angles.sin())))
         x = product("sigma_map.mlp.2", x * torch.sigmoid(x))
@@ -317,8 +376,8 @@ class Rule:
     """What decides which rows are computed and which lock: one rule, or a locking and a choosing one."""
 
     locking: LockRule | LockByAge | None = None
-    choosing: SelectRule | BudgetRule | BlockCache | DelayedCache | EntropyCache | Everything = field(
-        default_factory=Everything
+    choosing: SelectRule | BudgetRule | BlockCache | DelayedCache | EntropyCache | Everything = (
+        field(default_factory=Everything)
     )
 
 
@@ -425,7 +484,13 @@ EARLY = (
 
 # --- what a person does to the run ------------------------------------------------------------------------------------
 
-KINDS = ("unlock", "mask", "write", "lock", "rule")  # the order in which a step's events are applied
+KINDS = (
+    "unlock",
+    "mask",
+    "write",
+    "lock",
+    "rule",
+)  # the order in which a step's events are applied
 
 
 class Refused(ValueError):
@@ -465,7 +530,9 @@ class Plan:
     suppress_eos_confidence: bool = False
     no_repeat_ngram_size: int = 0
     stop_at_end: bool = False
-    lists: Sequence[tuple[int, Sequence[Sequence[int]]]] = ()  # of blanks: the first position, and the words
+    lists: Sequence[
+        tuple[int, Sequence[Sequence[int]]]
+    ] = ()  # of blanks: the first position, and the words
     rule: Rule = field(default_factory=Rule)
     policy: Any = field(default_factory=LowConfidence)
     by_span: bool = False  # tokens are drawn as on a GPU
@@ -496,8 +563,12 @@ class OracleStep:
     spared: int = 0  # steps
     shares: dict[int, list[float]] = field(default_factory=dict)  # of lists by their first position
     error: np.ndarray | None = None  # KL(shadow || run), nats, of what was committed; else NaN
-    changed: np.ndarray | None = None  # 1.0 where the likeliest token is another one in the shadow, NaN if near a tie
-    regret: np.ndarray | None = None  # of each commit, by rank: the best scores in the shadow less those of the commits
+    changed: np.ndarray | None = (
+        None  # 1.0 where the likeliest token is another one in the shadow, NaN if near a tie
+    )
+    regret: np.ndarray | None = (
+        None  # of each commit, by rank: the best scores in the shadow less those of the commits
+    )
 
 
 @dataclass
@@ -529,11 +600,15 @@ def entropy(log_p: Tensor) -> float:
 
 def row_flops(network: OracleNetwork, n: int, probed: bool = False) -> float:
     """Sec. "Algorithmic FLOPs" for one row that attends to n positions; a probed row computes no K and V."""
-    d, width = network.d_model, network.heads * network.head_size
+    d = network.d_model
+    width = network.heads * network.head_size
     key_value = 0 if probed else 4 * d * network.kv_heads * network.head_size
-    attention, products = 4 * n * width + 4 * d * width + key_value, 2 if isinstance(network, OracleMDLM) else 3
+    attention = 4 * n * width + 4 * d * width + key_value
+    products = 2 if isinstance(network, OracleMDLM) else 3
     convolution = (4 if probed else 8) * d * d  # C and Out, and of a row that is not probed B and X
-    mixing = sum(convolution if layer in network.convs else attention for layer in range(network.layers))
+    mixing = sum(
+        convolution if layer in network.convs else attention for layer in range(network.layers)
+    )
     return float(mixing + network.layers * 2 * products * d * network.d_ff)
 
 
@@ -541,7 +616,13 @@ class Run:
     """The state of Algorithm 1 for one sequence, and one method per part of its loop body."""
 
     def __init__(
-        self, network: OracleNetwork, prompt: Sequence[int], plan: Plan, mask_id: int, eos_id: int, eot_id: int | None
+        self,
+        network: OracleNetwork,
+        prompt: Sequence[int],
+        plan: Plan,
+        mask_id: int,
+        eos_id: int,
+        eot_id: int | None,
     ) -> None:
         self.network, self.plan, self.rule = network, plan, plan.rule
         self.mask_id, self.eos_id, self.eos_like = mask_id, eos_id, {eos_id, eot_id}
@@ -549,27 +630,43 @@ class Run:
         self.n = len(self.tokens)
         self.masked = {i for i in range(self.n) if self.tokens[i] == mask_id}  # M_t
         self.given = set(range(self.n)) - self.masked  # the prompt, which may have masks in it
-        self.first, self.last_given = min(self.masked), max(self.given, default=-1)
+        self.first = min(self.masked)
+        self.last_given = max(self.given, default=-1)
         self.locked: set[int] = set()  # Alg. 1, line 1: lock
-        self.caches: tuple[dict, dict] = ({}, {})  # Alg. 1, line 1: C, one for each pass of guidance
+        self.caches: tuple[dict, dict] = (
+            {},
+            {},
+        )  # Alg. 1, line 1: C, one for each pass of guidance
         self.stored: dict[int, Tensor] = {}  # Alg. 1, line 2: log p of the row's last own posterior
         self.visible = [0] * self.n  # passes that had the position's real token as input
         self.still = [0] * self.n  # KLASS: passes in a row with a small KL
-        self.last_computed, self.last_kl = [-1] * self.n, [math.inf] * self.n  # for selection
+        self.last_computed = [-1] * self.n  # for selection
+        self.last_kl = [math.inf] * self.n
         self.last_confidence = [0.0] * self.n
-        self.read, self.budget_at = list(self.tokens), -2  # the tokens that the budget's last step read, and that step
+        self.read = list(self.tokens)  # the tokens that the budget's last step read, and that step
+        self.budget_at = -2
         self.owing = [0.0] * self.n  # for the budget
-        self.locked_at, self.unlocked_at, self.probed_at = {}, {}, {}  # position -> step
+        self.locked_at = {}  # position -> step
+        self.unlocked_at = {}
+        self.probed_at = {}
         self.written_at: dict[int, int] = {}  # the step of what stands there, if it was not given
-        self.drawn_at: dict[int, float] = {}  # the probability of what a step committed, when it did
+        self.drawn_at: dict[
+            int, float
+        ] = {}  # the probability of what a step committed, when it did
         self.doubted: set[int] = set()  # T2M: what the last step found unlikely
         self.times: dict[int, int] = {}  # T2M: how often a position of the block was masked again
         self.checks = 0  # T2M: steps of the block that began without a mask
-        self.goes_on = False  # T2M: whether the block is not over, though nothing of it may be masked
-        self.entropies: dict[int, float] | None = None  # of the last step's commits; None if no rule asked
+        self.goes_on = (
+            False  # T2M: whether the block is not over, though nothing of it may be masked
+        )
+        self.entropies: dict[int, float] | None = (
+            None  # of the last step's commits; None if no rule asked
+        )
         self.spans, self.masks_of, self.steps_of = self.schedule()
         self.blocks = len(self.spans)
-        self.settled: set[int] = set()  # rows of finished blocks of a block-causal network, computed once more
+        self.settled: set[int] = (
+            set()
+        )  # rows of finished blocks of a block-causal network, computed once more
         self.block = self.step_in_block = self.owed = 0
         self.trace = Trace()
 
@@ -591,7 +688,9 @@ class Run:
         are none. A block-causal network counts blocks from position 0, its own are the longest. Each has a step, and so
         many of the others as go with its masks.
         """
-        plan, size, room = self.plan, self.network.block_size, self.n - self.first
+        plan = self.plan
+        size = self.network.block_size
+        room = self.n - self.first
         length = min(plan.block_length or room, room)
         begins = [i for i in range(self.first, self.n) if (i - self.first) % length == 0]
         if size is not None:
@@ -599,10 +698,15 @@ class Run:
             begins = [i for i in range(self.first, self.n) if i == self.first or i % length == 0]
         self.laps = 2 if isinstance(plan.policy, Remask) else 1
         spans = [
-            range(a, b) for a, b in zip(begins, [*begins[1:], self.n], strict=True) if self.masked & {*range(a, b)}
+            range(a, b)
+            for a, b in zip(begins, [*begins[1:], self.n], strict=True)
+            if self.masked & {*range(a, b)}
         ]
-        masks, steps, given = [len(self.masked & {*span}) for span in spans], [], 0
-        spare, room = (plan.steps or sum(masks)) - len(spans), sum(masks) - len(spans)
+        masks = [len(self.masked & {*span}) for span in spans]
+        steps = []
+        given = 0
+        spare = (plan.steps or sum(masks)) - len(spans)
+        room = sum(masks) - len(spans)
         for number in range(1, len(spans) + 1):
             due = number + (spare * (sum(masks[:number]) - number) // room if room else 0)
             laps = 2 + plan.policy.times if isinstance(plan.policy, Correct) else self.laps
@@ -623,7 +727,11 @@ class Run:
         size = self.network.block_size
         if size is None:
             return set(), set()
-        done = {i for i in range(self.n) if not any(self.network.sees(i, self.n) > j for j in self.masked)}
+        done = {
+            i
+            for i in range(self.n)
+            if not any(self.network.sees(i, self.n) > j for j in self.masked)
+        }
         later = {i for i in range(self.n) if i // size > self.block_start() // size}
         return done | later, done - self.settled
 
@@ -644,7 +752,9 @@ class Run:
         elif self.finished:
             raise Refused(event)
         elif event.kind == "lock":
-            if i in self.masked or i in self.locked or self.last_computed[i] < 0:  # nothing of it is in the cache
+            if (
+                i in self.masked or i in self.locked or self.last_computed[i] < 0
+            ):  # nothing of it is in the cache
                 raise Refused(event)
             self.locked.add(i)
             self.locked_at[i] = t
@@ -659,12 +769,14 @@ class Run:
                 self.free(t, i)
             self.mask(i)
             if event.kind == "write":
-                self.tokens[i], self.written_at[i] = event.token, t
+                self.tokens[i] = event.token
+                self.written_at[i] = t
                 self.masked.discard(i)
 
     def mask(self, i: int) -> None:
         """A position is masked again; where nothing later saw it, finished blocks stay exact."""
-        self.tokens[i], self.visible[i] = self.mask_id, 0
+        self.tokens[i] = self.mask_id
+        self.visible[i] = 0
         self.masked.add(i)
         self.written_at.pop(i, None)
         self.drawn_at.pop(i, None)
@@ -676,7 +788,8 @@ class Run:
         for i in taken:
             self.mask(i)
             self.stored.pop(i, None)
-            self.last_kl[i], self.last_confidence[i] = math.inf, 0.0
+            self.last_kl[i] = math.inf
+            self.last_confidence[i] = 0.0
         return taken
 
     def doubted_still(self) -> set[int]:
@@ -690,16 +803,24 @@ class Run:
         """T2M, once the step has committed: which of the block's older tokens it makes unlikely, the worst of them, and
         whether the block goes on. full: the step began without a mask.
         """
-        policy, self.doubted, self.goes_on = self.plan.policy, set(), False
+        policy = self.plan.policy
+        self.doubted = set()
+        self.goes_on = False
         if not isinstance(policy, Correct) or self.last_of_block():
             return
         self.checks += full
-        older = [i for i in self.spans[self.block] if i in self.drawn_at and i not in commits | self.locked]
+        older = [
+            i
+            for i in self.spans[self.block]
+            if i in self.drawn_at and i not in commits | self.locked
+        ]
         p = {i: float(log_p[i].exp()[self.tokens[i]]) for i in older if i in computed}
         for each in p.values():
             self.compare("doubt", each, policy.doubt)
         worn = {i for i in p if self.times.get(i, 0) >= policy.times}
-        unlikely = sorted([i for i in p if p[i] < policy.doubt and i not in worn], key=lambda i: (p[i], i))
+        unlikely = sorted(
+            [i for i in p if p[i] < policy.doubt and i not in worn], key=lambda i: (p[i], i)
+        )
         most = max(1, int(policy.share * len(p)))
         if most < len(unlikely):
             self.compare("doubted", p[unlikely[most - 1]], p[unlikely[most]])
@@ -714,16 +835,24 @@ class Run:
         policy = self.plan.policy
         if self.finished or self.lap()[0] != "rewrites" or self.last_of_block():
             return set()
-        drawn = {i: self.drawn_at[i] for i in self.spans[self.block] if i in self.drawn_at and i not in self.locked}
+        drawn = {
+            i: self.drawn_at[i]
+            for i in self.spans[self.block]
+            if i in self.drawn_at and i not in self.locked
+        }
         self.meet("a locked one stays", any(i in self.locked for i in self.spans[self.block]))
         order = sorted(drawn, key=lambda i: (drawn[i], i))
         if len(order) > policy.taken_back:
-            self.compare("taken back", *(drawn[i] for i in order[policy.taken_back - 1 : policy.taken_back + 1]))
+            self.compare(
+                "taken back",
+                *(drawn[i] for i in order[policy.taken_back - 1 : policy.taken_back + 1]),
+            )
         return set(order[: policy.taken_back])
 
     def lap(self) -> tuple[str, int]:
         """What the step of the block does, "writes" or "rewrites", and its number among those that write."""
-        steps, number = self.steps_of[self.block] // self.laps, self.step_in_block
+        steps = self.steps_of[self.block] // self.laps
+        number = self.step_in_block
         if not isinstance(self.plan.policy, Remask):
             return "writes", number
         begins = math.floor(self.plan.policy.begins * steps + 1e-9)
@@ -734,14 +863,16 @@ class Run:
     def free(self, t: int, i: int) -> None:
         """An unlocked position is computed again and has no earlier posterior."""
         self.locked.discard(i)
-        self.unlocked_at[i], self.last_kl[i] = t, math.inf
+        self.unlocked_at[i] = t
+        self.last_kl[i] = math.inf
         self.stored.pop(i, None)
 
     # --- rows
 
     def chosen(self, t: int, active: set[int]) -> set[int]:
         """The active rows that the rule computes."""
-        rows, locking = self.chosen_of(t, active), self.rule.locking
+        rows = self.chosen_of(t, active)
+        locking = self.rule.locking
         if isinstance(locking, LockRule) and locking.future and self.step_in_block > 0:
             resting = {i for i in rows if i in self.masked and i >= self.block_stop()}
             self.meet("later masks rest", bool(resting))
@@ -758,7 +889,11 @@ class Run:
         if isinstance(rule, BlockCache) and self.step_in_block > 0:
             stop = self.block_stop() if rule.dual else self.n
             return active & set(range(self.block_start(), stop))
-        if isinstance(rule, DelayedCache) and self.step_in_block not in (0, 1) and self.step_in_block % rule.refresh:
+        if (
+            isinstance(rule, DelayedCache)
+            and self.step_in_block not in (0, 1)
+            and self.step_in_block % rule.refresh
+        ):
             return {i for i in active if i in self.masked or self.visible[i] == 0}
         if isinstance(rule, EntropyCache) and self.entropies is not None:
             for value in self.entropies.values():
@@ -776,7 +911,10 @@ class Run:
         kl = [max(self.last_kl[i], ZERO_KL) for i in range(self.n)]
         order = sorted(active, key=lambda i: (self.last_computed[i], -kl[i], i))
         count = math.ceil(fraction * len(active) - 1e-9)
-        if 0 < count < len(order) and self.last_computed[order[count - 1]] == self.last_computed[order[count]]:
+        if (
+            0 < count < len(order)
+            and self.last_computed[order[count - 1]] == self.last_computed[order[count]]
+        ):
             self.compare("selection", kl[order[count - 1]], kl[order[count]])
         return set(order[:count])
 
@@ -784,8 +922,10 @@ class Run:
         """ceil(share N) rows: those whose token is new to them, up to a third of confident masks, the largest debts,
         each times its nearness.
         """
-        read_before, self.read = self.read, list(self.tokens)
-        last, self.budget_at = self.budget_at, t
+        read_before = self.read
+        self.read = list(self.tokens)
+        last = self.budget_at
+        self.budget_at = t
         if last != t - 1:
             self.owing = [0.0] * self.n
             return active
@@ -798,14 +938,22 @@ class Run:
                     self.owing[i] += 1 if i == j else 1 / abs(i - j)
         count = math.ceil(rule.share * (self.n - len(self.resting()[0])) - 1e-9)
         moved = {i for i in active - self.masked if self.visible[i] == 0}
-        masks = sorted(self.may_be_committed() & active, key=lambda i: (-self.last_confidence[i], i))
+        masks = sorted(
+            self.may_be_committed() & active, key=lambda i: (-self.last_confidence[i], i)
+        )
         few = math.ceil(count / 3)
         if few < len(masks):
-            self.compare("candidates", self.last_confidence[masks[few - 1]], self.last_confidence[masks[few]])
-        first, away, counted = set(masks[:few]), dict.fromkeys(active, 0), [1.0] * self.n
+            self.compare(
+                "candidates", self.last_confidence[masks[few - 1]], self.last_confidence[masks[few]]
+            )
+        first = set(masks[:few])
+        away = dict.fromkeys(active, 0)
+        counted = [1.0] * self.n
         if masks:
             if len(masks) > 4:
-                self.compare("written next", self.last_confidence[masks[3]], self.last_confidence[masks[4]])
+                self.compare(
+                    "written next", self.last_confidence[masks[3]], self.last_confidence[masks[4]]
+                )
             for i in active:
                 away[i] = min(abs(i - c) for c in masks[:4])
                 counted[i] = 0.1 + math.exp(-away[i] / rule.near)
@@ -813,11 +961,18 @@ class Run:
         ranks = {i: 0 if i in moved else 1 if i in first else 2 for i in active}
         order = sorted(active, key=lambda i: (ranks[i], -worth[i], i))
         if 0 < count < len(order):
-            a, b = order[count - 1], order[count]
+            a = order[count - 1]
+            b = order[count]
             owed = self.owing[a] > 0 or self.owing[b] > 0
-            if ranks[a] == ranks[b] == 2 and owed and (self.owing[a], away[a]) != (self.owing[b], away[b]):
+            if (
+                ranks[a] == ranks[b] == 2
+                and owed
+                and (self.owing[a], away[a]) != (self.owing[b], away[b])
+            ):
                 # equal products of other factors are a near-tie, too, unless nothing is owed
-                self.trace.gaps["worth"] = min(self.trace.gaps.get("worth", math.inf), abs(worth[a] - worth[b]))
+                self.trace.gaps["worth"] = min(
+                    self.trace.gaps.get("worth", math.inf), abs(worth[a] - worth[b])
+                )
         return set(order[:count])
 
     def probes(self, t: int) -> set[int]:
@@ -841,7 +996,8 @@ class Run:
 
     def shadow(self) -> Tensor:
         """log p [N, V] of a forward that computes every row of the present sequence."""
-        kept, self.caches = self.caches, ({}, {})
+        kept = self.caches
+        self.caches = ({}, {})
         logits = self.logits(set(range(self.n)))
         self.caches = kept
         return torch.log_softmax(logits, dim=-1)
@@ -857,7 +1013,8 @@ class Run:
 
     def regrets(self, commits: set[int], shadow: Tensor) -> np.ndarray:
         """By rank, the shadow's scores of what might have been committed less those of what is; NaN of no score."""
-        regret, policy = np.full(self.n, math.nan), self.plan.policy
+        regret = np.full(self.n, math.nan)
+        policy = self.plan.policy
         if isinstance(policy, Random | Replay):
             return regret
         scores = {}
@@ -874,12 +1031,19 @@ class Run:
 
     def never(self, i: int) -> set[int]:
         """What is never chosen: the mask; EOS if the plan says so; before given words no end of a text."""
-        ends = self.eos_like - {None} if i < self.last_given else {self.eos_id} if self.plan.suppress_eos else set()
+        ends = (
+            self.eos_like - {None}
+            if i < self.last_given
+            else {self.eos_id}
+            if self.plan.suppress_eos
+            else set()
+        )
         return {self.mask_id} | ends
 
     def said(self, i: int) -> set[int]:
         """Tokens with which an n-gram that has position i would stand in the sequence twice; no end of a text."""
-        size, said = self.plan.no_repeat_ngram_size, set()
+        size = self.plan.no_repeat_ngram_size
+        said = set()
         for token in set(self.tokens) - {self.mask_id} - self.eos_like if size else ():
             with_it = [*self.tokens[:i], token, *self.tokens[i + 1 :]]
             told = [(s, with_it[s : s + size]) for s in range(self.n - size + 1)]
@@ -895,7 +1059,10 @@ class Run:
         """
         scores = logits.numpy().copy()
         scores[list(self.never(i))] = -math.inf
-        self.meet("no end before given words", int(np.argmax(logits.numpy())) in self.never(i) - {self.mask_id})
+        self.meet(
+            "no end before given words",
+            int(np.argmax(logits.numpy())) in self.never(i) - {self.mask_id},
+        )
         fresh = scores.copy()
         fresh[list(self.said(i))] = -math.inf
         self.trace.forbidden += int(fresh.argmax() != scores.argmax())
@@ -912,9 +1079,14 @@ class Run:
         """Gumbel-max among spans of tokens by what they weigh together, then among the tokens of the best span."""
         size = span_size(len(scores))
         starts = range(0, len(scores), size)
-        weights = [np.logaddexp.reduce(scores[s : s + size]) + g for s, g in zip(starts, gumbel, strict=False)]
+        weights = [
+            np.logaddexp.reduce(scores[s : s + size]) + g
+            for s, g in zip(starts, gumbel, strict=False)
+        ]
         start = starts[int(np.argmax(weights))]
-        within = [z + g for z, g in zip(scores[start : start + size], gumbel[len(starts) :], strict=False)]
+        within = [
+            z + g for z, g in zip(scores[start : start + size], gumbel[len(starts) :], strict=False)
+        ]
         for each in (weights, within):
             second, best = np.partition(np.array([-math.inf, *each]), -2)[-2:]
             self.compare("token", float(best), float(second))
@@ -926,20 +1098,27 @@ class Run:
         if self.plan.by_span:
             size = span_size(numbers)
             numbers = math.ceil(numbers / size) + size
-        start, seed = self.block_start(), self.plan.seed
-        uniforms, gumbel = {}, {}
+        start = self.block_start()
+        seed = self.plan.seed
+        uniforms = {}
+        gumbel = {}
         last = self.n if isinstance(self.plan.policy, EarlyFinish) else self.block_stop()
         for key, first, stop in (((seed, t), start, last), ((seed, t, 1), self.first, start)):
             generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
             positions = range(first, stop)
             if isinstance(self.plan.policy, Random):
-                uniforms.update(zip(positions, generator.random(len(positions)).tolist(), strict=True))
+                uniforms.update(
+                    zip(positions, generator.random(len(positions)).tolist(), strict=True)
+                )
             if self.plan.temperature > 0:
-                gumbel.update(zip(positions, generator.random((len(positions), numbers)), strict=True))
+                gumbel.update(
+                    zip(positions, generator.random((len(positions), numbers)), strict=True)
+                )
         return uniforms, gumbel
 
     def score(self, log_p: Tensor, token: int, uniform: float | None) -> float:
-        p, policy = log_p.exp(), self.plan.policy
+        p = log_p.exp()
+        policy = self.plan.policy
         if isinstance(policy, Random):
             return float(uniform)
         if isinstance(policy, Entropy | EntropyBound):
@@ -949,11 +1128,17 @@ class Run:
             return float(first - second)
         return float(p[token])  # the others
 
-    def update_mask(self, t: int, logits: Tensor, log_p: Tensor, computed: set[int]) -> dict[int, int]:
+    def update_mask(
+        self, t: int, logits: Tensor, log_p: Tensor, computed: set[int]
+    ) -> dict[int, int]:
         """UpdateMASK: the tokens {position: token} that this step commits."""
         plan = self.plan
         if isinstance(plan.policy, Replay):
-            return {self.first + position: token for step, position, token in plan.policy.commits if step == t}
+            return {
+                self.first + position: token
+                for step, position, token in plan.policy.commits
+                if step == t
+            }
         finishes = isinstance(plan.policy, EarlyFinish)
         eligible = sorted((self.masked if finishes else self.may_be_committed()) & computed)
         uniforms, gumbel = self.noise(t)
@@ -978,7 +1163,8 @@ class Run:
         the positions that may be committed.
         """
         span = [start + k for k in range(len(words[0]))]
-        here, sums = [i for i in span if i in eligible], {}
+        here = [i for i in span if i in eligible]
+        sums = {}
         for number, word in enumerate(words):
             letters = dict(zip(span, word, strict=True))
             if all(i in self.masked or self.tokens[i] == letters[i] for i in span):
@@ -986,7 +1172,9 @@ class Run:
         self.meet("a list without a word that fits", bool(here) and not sums)
         if not here or not sums:
             return {}
-        weights = [math.exp(sums[number]) if number in sums else 0.0 for number in range(len(words))]
+        weights = [
+            math.exp(sums[number]) if number in sums else 0.0 for number in range(len(words))
+        ]
         self.found_shares[start] = [weight / sum(weights) for weight in weights]
         order = sorted(sums, key=lambda number: (-sums[number], number))
         if len(order) > 1:
@@ -997,20 +1185,26 @@ class Run:
 
     def is_sure(self, t: int, eligible: list[int], logits: Tensor) -> bool:
         """Prophet, after step t + 1 of T: the mean gap of the two largest logits of what decides."""
-        policy, progress = self.plan.policy, (t + 1) / sum(self.steps_of)
+        policy = self.plan.policy
+        progress = (t + 1) / sum(self.steps_of)
         first = self.first + policy.answer - 1
         deciding = [i for i in eligible if policy.answer == 0 or i in range(first, first + 5)]
         if not deciding:
             return False
         gap = sum(float(logits[i].topk(2).values.diff().neg()) for i in deciding) / len(deciding)
-        least = policy.first if progress < 0.33 else policy.middle if progress < 0.67 else policy.last
+        least = (
+            policy.first if progress < 0.33 else policy.middle if progress < 0.67 else policy.last
+        )
         self.compare("gap", gap, least)
-        self.meet("finished early", gap >= least and self.step_in_block + 1 < self.steps_of[self.block])
+        self.meet(
+            "finished early", gap >= least and self.step_in_block + 1 < self.steps_of[self.block]
+        )
         return gap >= least
 
     def taken(self, ranking: list[int], scores: dict[int, float], late: set[int]) -> list[int]:
         """Those of the ranked candidates that this step commits; the last step of a block commits them all."""
-        policy, due = self.plan.policy, [i for i in ranking if i not in late]
+        policy = self.plan.policy
+        due = [i for i in ranking if i not in late]
         base, remainder = divmod(self.masks_of[self.block], self.steps_of[self.block] // self.laps)
         does, number = self.lap()
         share = policy.taken_back if does == "rewrites" else base + (number < remainder)
@@ -1025,7 +1219,11 @@ class Run:
         if isinstance(policy, Klass):
             for i in due:
                 self.compare("confidence", scores[i], policy.confidence)
-            steady = [i for i in due if self.still[i] >= policy.history and self.step_in_block >= policy.history - 1]
+            steady = [
+                i
+                for i in due
+                if self.still[i] >= policy.history and self.step_in_block >= policy.history - 1
+            ]
             ready = [i for i in steady if scores[i] > policy.confidence]
             self.meet("committed as ready", bool(ready))
             return ready or self.best(ranking, scores, late, share)
@@ -1038,13 +1236,16 @@ class Run:
                 count = size if ignored <= policy.gamma else count
             return self.best(ranking, scores, late, count)
         quota = share + self.owed
-        self.owed = max(0, quota - len(ranking))  # what selection, or an event, left unmet carries over
+        self.owed = max(
+            0, quota - len(ranking)
+        )  # what selection, or an event, left unmet carries over
         self.meet("quota not met", self.owed > 0)
         return self.best(ranking, scores, late, quota)
 
     def near_anchors(self, due: list[int], scores: dict[int, float]) -> list[int]:
         """LocalLeap: the candidates that are sure enough where they stand."""
-        policy, found = self.plan.policy, []
+        policy = self.plan.policy
+        found = []
         anchors = [i for i in due if scores[i] >= policy.p]
         for i in due:
             for least in (policy.p, policy.near):
@@ -1055,7 +1256,9 @@ class Run:
                 self.meet("written near an anchor", i not in anchors)
         return found
 
-    def best(self, ranking: list[int], scores: dict[int, float], late: set[int], count: int) -> list[int]:
+    def best(
+        self, ranking: list[int], scores: dict[int, float], late: set[int], count: int
+    ) -> list[int]:
         if 0 < count < len(ranking) and (ranking[count - 1] in late) == (ranking[count] in late):
             self.compare("commit", scores[ranking[count - 1]], scores[ranking[count]])
         return ranking[:count]
@@ -1072,28 +1275,38 @@ class Run:
 
     def lock(self, t: int, kl: dict[int, float], u: list[float]) -> set[int]:
         """Alg. 1, lines 20-23: F_t."""
-        rule, candidates = self.rule.locking, set(kl) - self.masked - self.locked  # a row that settles is not active
+        rule = self.rule.locking  # a row that settles is not active
+        candidates = set(kl) - self.masked - self.locked
         if rule is None:
             return set()
         if isinstance(rule, LockByAge):
             return {i for i in candidates if self.visible[i] >= rule.steps}
-        candidates = {i for i in candidates if self.visible[i] >= rule.visible_steps}  # line 20: Z_t
+        candidates = {
+            i for i in candidates if self.visible[i] >= rule.visible_steps
+        }  # line 20: Z_t
         gated = rule.percentile is not None and bool(candidates)
-        theta = order_statistic([u[j] for j in candidates], rule.percentile) if gated else math.inf  # line 21
+        theta = (
+            order_statistic([u[j] for j in candidates], rule.percentile) if gated else math.inf
+        )  # line 21
         locks = set()
         for i in candidates:  # line 23
-            epsilon, cooling = rule.epsilon, False
+            epsilon = rule.epsilon
+            cooling = False
             if rule.unlock is not None and i in self.unlocked_at:
-                epsilon, cooling = rule.unlock.rho * epsilon, t <= self.unlocked_at[i] + rule.unlock.cooldown
+                epsilon = rule.unlock.rho * epsilon
+                cooling = t <= self.unlocked_at[i] + rule.unlock.cooldown
             self.compare("epsilon", kl[i], epsilon)
             self.compare("theta", u[i], theta)
             if u[i] <= theta and kl[i] <= epsilon and not cooling:
                 locks.add(i)
         return locks
 
-    def unlock(self, t: int, probed: set[int], computed: set[int], log_p: Tensor, u: list[float]) -> set[int]:
+    def unlock(
+        self, t: int, probed: set[int], computed: set[int], log_p: Tensor, u: list[float]
+    ) -> set[int]:
         """Eq. (unlock): u~ > theta_t, KL(p~ || p at the lock) > epsilon_unlock, t - t_lock > D_interval."""
-        freed, rule = set(), self.rule.locking
+        freed = set()
+        rule = self.rule.locking
         active = computed - self.locked
         gated = bool(probed) and rule.percentile is not None and bool(active)
         theta = order_statistic([u[j] for j in active], rule.percentile) if gated else -math.inf
@@ -1110,7 +1323,8 @@ class Run:
 
     def step(self, t: int, events: Iterable[Event] = ()) -> OracleStep:
         """One step, after the given events of this step; a finished run rests."""
-        before, events = set(self.locked), sorted(events, key=lambda event: KINDS.index(event.kind))
+        before = set(self.locked)
+        events = sorted(events, key=lambda event: KINDS.index(event.kind))
         for event in events:
             self.apply(t, event)
         return self.compute(t, before, events)
@@ -1122,10 +1336,13 @@ class Run:
         locked, unlocked, back = self.locked - before, before - self.locked, self.take_back()
         if self.finished:
             rests = set(range(self.n)) if self.network.block_size else set()
-            return self.record(t, {}, set(), set(), set(), set(), set(), set(), set(), rests, {}, [])
+            return self.record(
+                t, {}, set(), set(), set(), set(), set(), set(), set(), rests, {}, []
+            )
         rests, settling = self.resting()
         active = set(range(self.n)) - self.locked - rests  # Alg. 1, line 6: A_t; L_t is self.locked
-        computed, probed = self.chosen(t, active) | settling, self.probes(t)
+        computed = self.chosen(t, active) | settling
+        probed = self.probes(t)
         computed |= {i for i in range(self.n) if self.last_computed[i] < 0} - rests
         rests -= settling
         self.meet("finished blocks rest", bool(rests & self.settled))
@@ -1136,30 +1353,40 @@ class Run:
         log_p = torch.log_softmax(logits, dim=-1)  # line 15
         for i in computed - self.masked:
             self.visible[i] += 1
-        kl = {i: kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf for i in computed}  # line 19
+        kl = {
+            i: kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf
+            for i in computed
+        }  # line 19
         self.count_still(kl)
         self.found_shares: dict[int, list[float]] = {}
         commits = self.update_mask(t, logits, log_p, computed)  # line 16
         whole = len(computed) == self.n - len(rests)
         shadow = log_p if whole and not rests else self.shadow()
-        damage, regret = self.damage(set(commits) & computed, log_p, shadow), self.regrets(set(commits), shadow)
+        damage = self.damage(set(commits) & computed, log_p, shadow)
+        regret = self.regrets(set(commits), shadow)
         if whole:  # whatever the policy took, it is by no fault of the rule
             assert not (damage["error"] > 1e-12).any(), "a row that rests is not exact"
             regret = np.where(np.isnan(regret), regret, 0.0)
         by_policy = not isinstance(self.plan.policy, Replay)
-        self.meet("committed before the block", by_policy and any(i < self.block_start() for i in commits))
+        self.meet(
+            "committed before the block", by_policy and any(i < self.block_start() for i in commits)
+        )
         self.doubts(not self.may_be_committed(), set(commits), computed, log_p)
         self.masked -= set(commits)
         for i, token in commits.items():
-            self.tokens[i], self.written_at[i] = token, t
+            self.tokens[i] = token
+            self.written_at[i] = t
         asks = isinstance(self.rule.choosing, EntropyCache)
         self.entropies = {i: entropy(log_p[i]) for i in commits if i in computed} if asks else None
         confidence = log_p.exp().max(-1).values.tolist()
         u = [1 - c for c in confidence]  # line 18
-        locks, freed = self.lock(t, kl, u), self.unlock(t, probed, computed, log_p, u)
+        locks = self.lock(t, kl, u)
+        freed = self.unlock(t, probed, computed, log_p, u)
         self.settled |= settling
         for i in computed:
-            self.stored[i], self.last_computed[i], self.last_kl[i] = log_p[i], t, kl[i]
+            self.stored[i] = log_p[i]
+            self.last_computed[i] = t
+            self.last_kl[i] = kl[i]
             self.last_confidence[i] = confidence[i]
         self.locked |= locks  # line 24; the cache already holds what they wrote
         self.locked_at.update(dict.fromkeys(locks, t))
@@ -1170,7 +1397,9 @@ class Run:
             t, commits, remasked, back, written, locked | locks, unlocked | freed, computed, probed, rests, kl,
             confidence,
         )  # fmt: skip
-        step.error, step.changed, step.regret = damage["error"], damage["changed"], regret
+        step.error = damage["error"]
+        step.changed = damage["changed"]
+        step.regret = regret
         step.shares = self.found_shares
         self.advance()
         self.end(step)
@@ -1181,12 +1410,18 @@ class Run:
         becomes that end, and the steps that were left are spared, all their rows.
         """
         ends = [i for i in range(self.last_given + 1, self.n) if self.tokens[i] in self.eos_like]
-        if not self.plan.stop_at_end or self.finished or not ends or any(i < ends[0] for i in self.masked):
+        if (
+            not self.plan.stop_at_end
+            or self.finished
+            or not ends
+            or any(i < ends[0] for i in self.masked)
+        ):
             return
         if isinstance(self.plan.policy, Remask) and ends[0] >= self.block_start():
             self.meet("an end may be taken back")
             return
-        passes, size = 2 if self.plan.cfg_scale > 0 else 1, self.network.block_size
+        passes = 2 if self.plan.cfg_scale > 0 else 1
+        size = self.network.block_size
         for block in range(self.block, self.blocks):
             left = self.steps_of[block] - (self.step_in_block if block == self.block else 0)
             if isinstance(self.plan.policy, EARLY):
@@ -1195,25 +1430,36 @@ class Run:
             rows = [i for i in range(self.n) if size is None or i // size == begin // size]
             step.spared += left
             step.baseline_flops += (
-                left * passes * sum(row_flops(self.network, self.network.sees(i, self.n)) for i in rows)
+                left
+                * passes
+                * sum(row_flops(self.network, self.network.sees(i, self.n)) for i in rows)
             )
         for i in self.masked:
-            self.tokens[i], step.filled[i] = self.tokens[ends[0]], True
+            self.tokens[i] = self.tokens[ends[0]]
+            step.filled[i] = True
         self.masked = set()
         self.block = self.blocks
-        step.tokens, step.masked = np.array(self.tokens), np.zeros(self.n, dtype=bool)
+        step.tokens = np.array(self.tokens)
+        step.masked = np.zeros(self.n, dtype=bool)
         self.meet("stopped at its end")
         self.meet("filled behind an end", bool(step.filled.any()))
 
     def advance(self) -> None:
         self.step_in_block += 1
         while not self.finished:
-            done_early = isinstance(self.plan.policy, EARLY) and not self.may_be_committed() and not self.goes_on
+            done_early = (
+                isinstance(self.plan.policy, EARLY)
+                and not self.may_be_committed()
+                and not self.goes_on
+            )
             if not done_early and self.step_in_block < self.steps_of[self.block]:
                 break
             self.meet("block ended early", self.step_in_block < self.steps_of[self.block])
-            self.block, self.step_in_block, self.owed = self.block + 1, 0, 0
-            self.checks, self.goes_on = 0, False
+            self.block = self.block + 1
+            self.step_in_block = 0
+            self.owed = 0
+            self.checks = 0
+            self.goes_on = False
 
     def record(
         self, t, commits, remasked, back, written, locks, freed, computed, probed, rests, kl, confidence
@@ -1221,7 +1467,9 @@ class Run:
         def flags(positions) -> np.ndarray:
             return np.array([i in positions for i in range(self.n)])
 
-        network, passes, running = self.network, 2 if self.plan.cfg_scale > 0 else 1, not self.finished
+        network = self.network
+        passes = 2 if self.plan.cfg_scale > 0 else 1
+        running = not self.finished
         whole = [row_flops(network, network.sees(i, self.n)) for i in range(self.n)]
         flops = sum(whole[i] for i in computed)
         flops += sum(row_flops(network, network.sees(i, self.n), probed=True) for i in probed)
@@ -1240,9 +1488,13 @@ class Run:
             probed=flags(probed),
             resting=flags(rests),
             kl=np.array([kl[i] if i in computed else math.nan for i in range(self.n)]),
-            confidence=np.array([confidence[i] if i in computed else math.nan for i in range(self.n)]),
+            confidence=np.array(
+                [confidence[i] if i in computed else math.nan for i in range(self.n)]
+            ),
             flops=passes * flops,
-            baseline_flops=passes * sum(whole[i] for i in range(self.n) if i not in rests) if running else 0.0,
+            baseline_flops=passes * sum(whole[i] for i in range(self.n) if i not in rests)
+            if running
+            else 0.0,
             filled=flags(()),
         )
         self.trace.steps.append(step)

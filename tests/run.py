@@ -14,7 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
-CHROMIUM = "chromium-headless-shell"  # Debian's; without windows a page costs half of the processor time
+CHROMIUM = (
+    "chromium-headless-shell"  # Debian's; without windows a page costs half of the processor time
+)
 #: What stands in a test file that runs JavaScript.
 _RUNS_JAVASCRIPT = re.compile(r"test_javascript|node_modules|lesson_answers")
 
@@ -52,22 +54,31 @@ def install_chromium() -> None:
     if shutil.which(CHROMIUM):
         return
     if not shutil.which("apt-get") or os.geteuid() != 0:
-        print(f"Without Chromium the browser tests are skipped, or slower with windows: apt-get install {CHROMIUM}")
+        print(
+            f"Without Chromium the browser tests are skipped, or slower with windows: apt-get install {CHROMIUM}"
+        )
         return
     say(f"{CHROMIUM}, by apt-get")
-    quiet = {"stdout": subprocess.DEVNULL, "check": True, "env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}}
+    quiet = {
+        "stdout": subprocess.DEVNULL,
+        "check": True,
+        "env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+    }
     subprocess.run(["apt-get", "update", "-q"], **quiet)
     subprocess.run(["apt-get", "install", "-qy", "--no-install-recommends", CHROMIUM], **quiet)
 
 
 def has_javascript() -> bool:
     """Whether node_modules holds what package-lock.json names; what is optional may be of another system."""
-    held, lock = TESTS.parent / "node_modules" / ".package-lock.json", TESTS.parent / "package-lock.json"
+    held = TESTS.parent / "node_modules" / ".package-lock.json"
+    lock = TESTS.parent / "package-lock.json"
     if not held.exists():
         return False
     there, named = (json.loads(path.read_text("utf-8"))["packages"] for path in (held, lock))
     del named[""]  # this project
-    return there == {name: each for name, each in named.items() if name in there or not each.get("optional")}
+    return there == {
+        name: each for name, each in named.items() if name in there or not each.get("optional")
+    }
 
 
 def install_javascript() -> None:
@@ -80,7 +91,9 @@ def install_javascript() -> None:
     if npm is None:
         sys.exit(f"npm is not in {beside}, where tests/requirements.txt should have put it")
     say("package-lock.json, by npm")
-    subprocess.run([npm, "ci", "--silent"], cwd=TESTS.parent, env=os.environ | {"PATH": path}, check=True)
+    subprocess.run(
+        [npm, "ci", "--silent"], cwd=TESTS.parent, env=os.environ | {"PATH": path}, check=True
+    )
 
 
 def main() -> int:
@@ -92,15 +105,27 @@ def main() -> int:
     if any(flag.startswith(("-k", "-m")) or not flag.startswith("-") for flag in flags):
         files = selected(flags)
         needs = needs_of(files)
-        say(f"{len(files)} test files are selected; they need {' and '.join(sorted(needs)) or 'nothing else'}")
+        say(
+            f"{len(files)} test files are selected; they need {' and '.join(sorted(needs)) or 'nothing else'}"
+        )
     if "javascript" in needs:
         install_javascript()
     if "chromium" in needs:
         install_chromium()
     # Two at a time, each file by one of them; a model on two threads would only wait for the other's. What hangs fails.
-    how = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "600"]
+    how = [
+        "--numprocesses",
+        "2",
+        "--dist",
+        "loadfile",
+        "--no-loadscope-reorder",
+        "--timeout",
+        "600",
+    ]
     pytest = [sys.executable, "-m", "pytest", *how, *flags]
-    return subprocess.run(pytest, cwd=TESTS.parent, env={"OMP_NUM_THREADS": "1"} | os.environ).returncode
+    return subprocess.run(
+        pytest, cwd=TESTS.parent, env={"OMP_NUM_THREADS": "1"} | os.environ
+    ).returncode
 
 
 if __name__ == "__main__":

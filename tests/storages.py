@@ -22,7 +22,8 @@ class LiveStorages(TorchDispatchMode):
     def __init__(self, device: str = "cpu") -> None:
         super().__init__()
         self.now = self.peak = 0
-        self._device, self._seen = device, set[int]()
+        self._device = device
+        self._seen = set[int]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket in _COPIES and args[0].is_meta:
@@ -41,7 +42,8 @@ class LiveStorages(TorchDispatchMode):
             if not isinstance(leaf, Tensor) or leaf.device.type != self._device:
                 continue
             storage = leaf.untyped_storage()
-            key, size = storage._cdata, storage.nbytes() if made else 0
+            key = storage._cdata
+            size = storage.nbytes() if made else 0
             if key not in self._seen:
                 self._seen.add(key)
                 self.now += size

@@ -16,7 +16,9 @@ PROMPT = "Once upon a time, there was a"
 SETTINGS = surelock.DecodeSettings(gen_length=16, steps=8, block_length=8)
 
 
-def llada_loop(model: Any, prompt: list[int], settings: surelock.DecodeSettings, mask_id: int) -> list[int]:
+def llada_loop(
+    model: Any, prompt: list[int], settings: surelock.DecodeSettings, mask_id: int
+) -> list[int]:
     """LLaDA's `generate` at temperature 0, batch 1: in each block, an even share of its masks in every step, those
     whose likeliest token is the most probable.
     """
@@ -38,7 +40,9 @@ def llada_loop(model: Any, prompt: list[int], settings: surelock.DecodeSettings,
     return x[0].tolist()
 
 
-def windows_loop(model: Any, prompt: list[int], length: int, block: int, mask_id: int, hides: bool) -> list[int]:
+def windows_loop(
+    model: Any, prompt: list[int], length: int, block: int, mask_id: int, hides: bool
+) -> list[int]:
     """diffusers' `LLaDA2Pipeline`, greedy, batch 1: the canvas ends with the block that is written, in each step one
     token of it becomes known, and written tokens that the model would change are edited. The model is called once more
     when nothing is masked. hides: a row's mask of attention ends with its block, else there is one of padding.
@@ -47,16 +51,24 @@ def windows_loop(model: Any, prompt: list[int], length: int, block: int, mask_id
     x = torch.full((1, total), mask_id)
     x[0, : len(prompt)] = torch.tensor(prompt)
     blocks = torch.arange(total) // block
-    sees = (blocks[:, None] >= blocks).float()[None, None] if hides else torch.ones(1, total, dtype=torch.long)
+    sees = (
+        (blocks[:, None] >= blocks).float()[None, None]
+        if hides
+        else torch.ones(1, total, dtype=torch.long)
+    )
     for stop in range((len(prompt) // block + 1) * block, total + 1, block):
-        window, masked = x[:, :stop], True
+        window = x[:, :stop]
+        masked = True
         own = torch.arange(stop)[None]
         while masked:
             masked = bool((window == mask_id).any())
             seen = sees[..., :stop, :stop] if hides else sees[:, :stop]
-            logits = model(input_ids=window, attention_mask=seen, position_ids=own).logits[:, -block:]
+            logits = model(input_ids=window, attention_mask=seen, position_ids=own).logits[
+                :, -block:
+            ]
             p, x0 = logits.softmax(-1).max(-1)
-            present, first = window[:, -block:], max(0, len(prompt) - stop + block)
+            present = window[:, -block:]
+            first = max(0, len(prompt) - stop + block)
             edits = (present != mask_id) & (x0 != present) & (p > 0.5)
             edits[:, :first] = False
             surest = torch.where(present == mask_id, p, -1.0).argmax() if masked else []
@@ -83,21 +95,32 @@ class Dense:
         return SimpleNamespace(logits=logits)
 
 
-def decoded(lm: surelock.LanguageModel, prompt: list[int], settings: Any, rule: surelock.ComputeRule) -> list[int]:
+def decoded(
+    lm: surelock.LanguageModel, prompt: list[int], settings: Any, rule: surelock.ComputeRule
+) -> list[int]:
     policy = surelock.LowConfidence()
-    return list(surelock.decode(lm, [prompt], settings, compute=rule, unmask=policy))[-1].tokens[0].tolist()
+    return (
+        list(surelock.decode(lm, [prompt], settings, compute=rule, unmask=policy))[-1]
+        .tokens[0]
+        .tolist()
+    )
 
 
 def drawn(lm: surelock.LanguageModel, seed: int) -> tuple[list[int], surelock.DecodeSettings]:
     rng = np.random.default_rng(seed)
     words = lm.encode(PROMPT) + rng.integers(300, 3000, rng.integers(1, 9)).tolist()
-    block, blocks = int(rng.integers(3, 9)), int(rng.integers(1, 4))
+    block = int(rng.integers(3, 9))
+    blocks = int(rng.integers(1, 4))
     steps = int(rng.integers(2, block + 1))
-    return words, surelock.DecodeSettings(gen_length=block * blocks, steps=steps * blocks, block_length=block)
+    return words, surelock.DecodeSettings(
+        gen_length=block * blocks, steps=steps * blocks, block_length=block
+    )
 
 
 @pytest.mark.parametrize("engine", ["onnx", "torch"])
-def test_every_position_writes_what_the_loop_writes_alone(stories, stories_in_torch, engine: str) -> None:
+def test_every_position_writes_what_the_loop_writes_alone(
+    stories, stories_in_torch, engine: str
+) -> None:
     lm = stories if engine == "onnx" else stories_in_torch
     for seed in range(5):
         prompt, settings = drawn(lm, seed)
@@ -109,23 +132,32 @@ def test_every_position_writes_what_the_loop_writes_alone(stories, stories_in_to
 
 def test_a_host_may_write_faster_than_its_settings_say(stories, stories_in_torch) -> None:
     """The next block opens when the host has written the one before."""
-    prompt, settings = stories.encode(PROMPT), replace(SETTINGS, steps=16)
+    prompt = stories.encode(PROMPT)
+    settings = replace(SETTINGS, steps=16)
     model = surelock.adapter(stories, surelock.Everything(), settings)
     alone = llada_loop(dense(stories_in_torch), prompt, SETTINGS, stories.mask_id)
     assert llada_loop(model, prompt, SETTINGS, stories.mask_id) == alone
 
 
 @pytest.mark.parametrize(
-    "rule", [surelock.LockRule(epsilon=0.05, percentile=50), surelock.BudgetRule(0.5)], ids=["lock", "budget"]
+    "rule",
+    [surelock.LockRule(epsilon=0.05, percentile=50), surelock.BudgetRule(0.5)],
+    ids=["lock", "budget"],
 )
-def test_a_rule_writes_what_decode_writes(stories: surelock.LanguageModel, rule: surelock.ComputeRule) -> None:
+def test_a_rule_writes_what_decode_writes(
+    stories: surelock.LanguageModel, rule: surelock.ComputeRule
+) -> None:
     rows = 0
     for seed in range(50):
         prompt, settings = drawn(stories, seed)
         model = surelock.adapter(stories, rule, settings)
-        assert llada_loop(model, prompt, settings, stories.mask_id) == decoded(stories, prompt, settings, rule), seed
+        assert llada_loop(model, prompt, settings, stories.mask_id) == decoded(
+            stories, prompt, settings, rule
+        ), seed
         assert model.run is not None
-        rows += model.run.canvas.total - int((model.run.state.computed_at == model.run.state.step - 1).sum())
+        rows += model.run.canvas.total - int(
+            (model.run.state.computed_at == model.run.state.step - 1).sum()
+        )
     assert rows > 0, "no row was ever left out"
 
 
@@ -133,7 +165,9 @@ def canvas(lm: surelock.LanguageModel, prompt: list[int], masks: int = 6) -> Ten
     return torch.tensor([[*prompt, *[lm.mask_id] * masks]])
 
 
-def test_what_changes_from_outside_begins_anew(stories: surelock.LanguageModel, stories_in_torch) -> None:
+def test_what_changes_from_outside_begins_anew(
+    stories: surelock.LanguageModel, stories_in_torch
+) -> None:
     """Another prompt, another length, a written token that is another or masked again: as if it were the first."""
     prompt = stories.encode(PROMPT)
     model = surelock.adapter(stories, surelock.LockRule(epsilon=1e9, percentile=None))
@@ -149,14 +183,19 @@ def test_what_changes_from_outside_begins_anew(stories: surelock.LanguageModel, 
     model(x)
     for number, change in enumerate(changes):
         x = change(x)
-        found, masked = model(x).logits, x == stories.mask_id
+        found = model(x).logits
+        masked = x == stories.mask_id
         if number > 0:
             expected = stories_in_torch.network(x)[masked]
             torch.testing.assert_close(found[masked], expected, rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("rule", [surelock.Everything(), surelock.LockRule(epsilon=0.05, percentile=50)])
-def test_windows_that_grow_are_written_as_by_the_model_alone(stories, stories_in_torch, rule) -> None:
+@pytest.mark.parametrize(
+    "rule", [surelock.Everything(), surelock.LockRule(epsilon=0.05, percentile=50)]
+)
+def test_windows_that_grow_are_written_as_by_the_model_alone(
+    stories, stories_in_torch, rule
+) -> None:
     """The last call of a window has nothing to write, and no written token is changed."""
     for seed in range(5):
         prompt, settings = drawn(stories, seed)
@@ -168,7 +207,8 @@ def test_windows_that_grow_are_written_as_by_the_model_alone(stories, stories_in
 
 
 def test_written_positions_name_their_tokens(stories: surelock.LanguageModel) -> None:
-    model, x = surelock.adapter(stories, surelock.Everything()), canvas(stories, stories.encode(PROMPT), 3)
+    model = surelock.adapter(stories, surelock.Everything())
+    x = canvas(stories, stories.encode(PROMPT), 3)
     for token in (700, 800, 900):
         model(x)
         x[0, (x[0] == stories.mask_id).nonzero()[0]] = token
@@ -184,16 +224,24 @@ def test_a_call_that_was_broken_off_is_made_anew(
     stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By an interrupt in the middle of a step: neither its half step counts nor the reading of the run before."""
-    prompt, rule = stories.encode(PROMPT), surelock.LockRule(epsilon=1e9, percentile=None)
-    model, x = surelock.adapter(stories, rule), canvas(stories, prompt)
-    for change in (lambda x: x.index_fill(1, torch.tensor([len(prompt)]), 700), lambda x: canvas(stories, prompt[1:])):
+    prompt = stories.encode(PROMPT)
+    rule = surelock.LockRule(epsilon=1e9, percentile=None)
+    model = surelock.adapter(stories, rule)
+    x = canvas(stories, prompt)
+    for change in (
+        lambda x: x.index_fill(1, torch.tensor([len(prompt)]), 700),
+        lambda x: canvas(stories, prompt[1:]),
+    ):
         model(x)
         x = change(x)
         with monkeypatch.context() as patched:
-            patched.setattr(type(stories.engine), "read", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patched.setattr(
+                type(stories.engine), "read", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            )
             with pytest.raises(KeyboardInterrupt):
                 model(x)
-        found, masked = model(x).logits, x == stories.mask_id
+        found = model(x).logits
+        masked = x == stories.mask_id
         expected = surelock.adapter(stories, rule)(x).logits
         assert torch.equal(found[masked], expected[masked])
 
@@ -202,19 +250,37 @@ def test_a_call_that_was_broken_off_is_made_anew(
     ("make", "named", "words"),
     [
         (lambda x, mask: x[0], {}, r"shape \[batch, length\]"),
-        (lambda x, mask: torch.cat((x, x.index_fill(1, (x[0] == mask).nonzero()[0], 5))), {}, "several lengths"),
+        (
+            lambda x, mask: torch.cat((x, x.index_fill(1, (x[0] == mask).nonzero()[0], 5))),
+            {},
+            "several lengths",
+        ),
         (lambda x, mask: x.index_fill(1, torch.tensor([0]), mask), {}, "empty: guidance"),
         (lambda x, mask: x[:, :3], {}, "without a mask"),
         (lambda x, mask: x, {"attention_mask": torch.tensor([[0, 1]])}, "attention_mask hides"),
         (lambda x, mask: x, {"attention_mask": torch.ones(1, 3)}, "attention_mask hides"),
-        (lambda x, mask: x, {"attention_mask": torch.ones(14, 14).tril()[None, None]}, "attention_mask"),
-        (lambda x, mask: x, {"position_ids": torch.tensor([[1]])}, "position_ids must count from 0"),
-        (lambda x, mask: x, {"position_ids": torch.tensor([[0, 1, 2]])}, r"position_ids must count from 0 to 1\d"),
+        (
+            lambda x, mask: x,
+            {"attention_mask": torch.ones(14, 14).tril()[None, None]},
+            "attention_mask",
+        ),
+        (
+            lambda x, mask: x,
+            {"position_ids": torch.tensor([[1]])},
+            "position_ids must count from 0",
+        ),
+        (
+            lambda x, mask: x,
+            {"position_ids": torch.tensor([[0, 1, 2]])},
+            r"position_ids must count from 0 to 1\d",
+        ),
         (lambda x, mask: x.index_fill(1, torch.tensor([0]), 10**6), {}, "outside 0 to"),
         (lambda x, mask: torch.cat((x, *[x[:, -1:]] * 9999), dim=1), {}, "more than the"),
     ],
 )
-def test_what_it_cannot_be_asked_is_one_sentence(stories: surelock.LanguageModel, make, named, words: str) -> None:
+def test_what_it_cannot_be_asked_is_one_sentence(
+    stories: surelock.LanguageModel, make, named, words: str
+) -> None:
     model = surelock.adapter(stories, surelock.LockRule())
     x = canvas(stories, stories.encode(PROMPT))
     model(x)
@@ -234,9 +300,15 @@ def test_settings_it_cannot_have_are_one_sentence(stories: surelock.LanguageMode
 
 def test_custom_generate_in_transformers_own_generate(stories: surelock.LanguageModel) -> None:
     """Of a model with GenerationMixin, whose own weights have no part in it."""
-    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+    shape = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+    }
     host = Qwen3ForCausalLM(Qwen3Config(vocab_size=4096, intermediate_size=8, head_dim=8, **shape))
-    rule, prompt = surelock.LockRule(epsilon=0.05), stories.encode(PROMPT)
+    rule = surelock.LockRule(epsilon=0.05)
+    prompt = stories.encode(PROMPT)
     made = surelock.custom_generate(stories, rule)
     given = torch.tensor([[0, 0, *prompt], [*prompt, *prompt[:2]]])
     mask = torch.ones_like(given)
@@ -249,9 +321,12 @@ def test_custom_generate_in_transformers_own_generate(stories: surelock.Language
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
-def test_a_row_that_is_left_out_again_fades_again(stories: surelock.LanguageModel, share: float) -> None:
+def test_a_row_that_is_left_out_again_fades_again(
+    stories: surelock.LanguageModel, share: float
+) -> None:
     """Left out, read, left out: each time its logits are those of its last reading, scaled once."""
-    model, prompt = surelock.adapter(stories, surelock.SelectRule(share)), stories.encode("Once upon a time")
+    model = surelock.adapter(stories, surelock.SelectRule(share))
+    prompt = stories.encode("Once upon a time")
     x = torch.tensor([prompt + [stories.mask_id] * 12])
     last: dict[int, Tensor] = {}
     course = dict.fromkeys(range(len(prompt), x.shape[1]), "")
@@ -270,31 +345,62 @@ def test_a_row_that_is_left_out_again_fades_again(stories: surelock.LanguageMode
 
 
 @pytest.mark.parametrize(
-    "named", [{"use_cache": True}, {"past_key_values": (1,)}, {"attention_mask": "full"}, {"position_ids": [0]}]
+    "named",
+    [
+        {"use_cache": True},
+        {"past_key_values": (1,)},
+        {"attention_mask": "full"},
+        {"position_ids": [0]},
+    ],
 )
-def test_what_a_host_names_is_taken_where_it_asks_for_nothing(stories, named: dict[str, Any]) -> None:
-    model, x = surelock.adapter(stories, surelock.LockRule()), canvas(stories, stories.encode(PROMPT))
+def test_what_a_host_names_is_taken_where_it_asks_for_nothing(
+    stories, named: dict[str, Any]
+) -> None:
+    model = surelock.adapter(stories, surelock.LockRule())
+    x = canvas(stories, stories.encode(PROMPT))
     (name,) = named
     expected = model(x).logits.clone()
     for nothing in (None, False):
-        assert torch.equal(surelock.adapter(stories, surelock.LockRule())(x, **{name: nothing}).logits, expected)
+        assert torch.equal(
+            surelock.adapter(stories, surelock.LockRule())(x, **{name: nothing}).logits, expected
+        )
     with pytest.raises(ValueError, match=f"^{name} must be"):
         model(x, **named)
 
 
 @pytest.mark.parametrize(
     ("named", "length"),
-    [({"max_length": 20}, None), ({"max_new_tokens": 8}, 8), ({"max_length": 30, "max_new_tokens": 4}, 4)],
+    [
+        ({"max_length": 20}, None),
+        ({"max_new_tokens": 8}, 8),
+        ({"max_length": 30, "max_new_tokens": 4}, 4),
+    ],
 )
 @pytest.mark.parametrize("rows", [1, 3])
-def test_custom_generate_heeds_the_arguments_of_generate(stories, named: dict[str, int], length, rows: int) -> None:
-    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+def test_custom_generate_heeds_the_arguments_of_generate(
+    stories, named: dict[str, int], length, rows: int
+) -> None:
+    shape = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+    }
     host = Qwen3ForCausalLM(Qwen3Config(vocab_size=4096, intermediate_size=8, head_dim=8, **shape))
-    prompt, made = stories.encode(PROMPT), surelock.custom_generate(stories, surelock.LockRule())
+    prompt = stories.encode(PROMPT)
+    made = surelock.custom_generate(stories, surelock.LockRule())
     length = length or 20 - len(prompt)
-    how = {"do_sample": True, "temperature": 1.5, "num_return_sequences": rows, "custom_generate": made}
+    how = {
+        "do_sample": True,
+        "temperature": 1.5,
+        "num_return_sequences": rows,
+        "custom_generate": made,
+    }
     found = host.generate(torch.tensor([prompt]), **named, **how)
     settings = surelock.DecodeSettings(gen_length=length, temperature=1.5)
     decoder = surelock.Decoder(settings=settings)
     (final,) = list(surelock.decode(stories, [prompt] * rows, **decoder.keywords()))[-1:]
-    assert found.tolist() == final.tokens.tolist() and len({tuple(row) for row in found.tolist()}) == rows
+    assert (
+        found.tolist() == final.tokens.tolist()
+        and len({tuple(row) for row in found.tolist()}) == rows
+    )

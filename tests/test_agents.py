@@ -62,9 +62,13 @@ def text_of(answer: CallToolResult) -> str:
 def test_an_agent_decodes(asked: Any, stories: surelock.LanguageModel) -> None:
     _, (answer, refusal) = asked
     last = json.loads(text_of(answer))
-    settings, rule, policy = surelock.DecodeSettings(gen_length=8), surelock.LockByAge(2), surelock.LowConfidence()
+    settings = surelock.DecodeSettings(gen_length=8)
+    rule = surelock.LockByAge(2)
+    policy = surelock.LowConfidence()
     assert not answer.isError and last["done"] and last["steps"] == 8
-    assert last["texts"] == surelock.generate(stories, ["The dog ran"], settings, compute=rule, unmask=policy)
+    assert last["texts"] == surelock.generate(
+        stories, ["The dog ran"], settings, compute=rule, unmask=policy
+    )
     assert refusal.isError and text_of(refusal) == "steps (9) must be at most gen_length (8)"
 
 
@@ -73,7 +77,12 @@ LONG = TEXT * 20_000
 
 
 def called(**arguments: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "decode", "arguments": arguments}}
+    return {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "tools/call",
+        "params": {"name": "decode", "arguments": arguments},
+    }
 
 
 def asks(app: App, body: Any) -> httpx.Response:
@@ -136,7 +145,10 @@ def test_what_is_no_call_is_refused_and_the_log_holds_nothing_of_it(app: App) ->
         assert answer.status_code in (200, 202, 400), body
         told = answer.json() if answer.content else {"error": "a notification has no answer"}
         assert "error" in told or told["result"]["isError"], body
-    assert "caller" not in app.log.read_text()[len(before) :] and len(app.log.read_text()) - len(before) < 2000
+    assert (
+        "caller" not in app.log.read_text()[len(before) :]
+        and len(app.log.read_text()) - len(before) < 2000
+    )
 
 
 def test_nothing_is_computed_for_agents_that_have_left(app: App) -> None:
@@ -189,8 +201,14 @@ def test_agents_come_through_the_gate_only_where_they_are_let_in() -> None:
         assert opened.request(method, f"/{path}", json={}).status_code == status, path
         assert closed.request(method, f"/{path}", json={}).status_code == 404, path
     assert opened.post(f"/{TOOLS}", json={}, headers={"host": "evil.example"}).status_code == 421
-    assert opened.post(f"/{TOOLS}", json={}, headers={"origin": "https://evil.example"}).status_code == 403
-    assert opened.post(f"/{TOOLS}", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
+    assert (
+        opened.post(f"/{TOOLS}", json={}, headers={"origin": "https://evil.example"}).status_code
+        == 403
+    )
+    assert (
+        opened.post(f"/{TOOLS}", content=b"{}", headers={"content-type": "text/plain"}).status_code
+        == 415
+    )
 
 
 def test_without_the_package_it_is_refused_at_the_start(

@@ -19,8 +19,12 @@ def test_the_largest_shares_of_the_networks_own_attention(models: Models) -> Non
     ids = [lm.mask_id if token < 0 else token for token in tokens]
     shares = lm.network.attention(torch.tensor([ids]), position)
     places = [int(at) for at, _ in found]
-    assert [share for _, share in found] == pytest.approx([float(shares[at]) for at in places], abs=6e-5)
-    others = [at for at in range(len(tokens)) if at not in places and at != position and tokens[at] >= 0]
+    assert [share for _, share in found] == pytest.approx(
+        [float(shares[at]) for at in places], abs=6e-5
+    )
+    others = [
+        at for at in range(len(tokens)) if at not in places and at != position and tokens[at] >= 0
+    ]
     assert all(tokens[at] >= 0 and at != position for at in places)
     assert max(float(shares[at]) for at in others) <= found[-1][1] + 1e-4
 
@@ -43,9 +47,16 @@ def test_the_largest_shares_of_the_networks_own_attention(models: Models) -> Non
 )
 def test_what_is_no_request_gets_nothing(models: Models, wrong: dict[str, Any]) -> None:
     right: dict[str, Any] = {"model": "stories", "tokens": [1, 2], "position": 0}
-    assert most_attended(models, right, 16) is not None and most_attended(models, right | wrong, 16) is None
+    assert (
+        most_attended(models, right, 16) is not None
+        and most_attended(models, right | wrong, 16) is None
+    )
 
 
-def test_a_large_model_is_not_asked_beside_the_queue(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_model_is_not_asked_beside_the_queue(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(attended, "SMALL", 1000)
-    assert most_attended(models, {"model": "stories", "tokens": [1, 2, 3], "position": 0}, 16) is None
+    assert (
+        most_attended(models, {"model": "stories", "tokens": [1, 2, 3], "position": 0}, 16) is None
+    )

@@ -22,7 +22,9 @@ from surelock.research.bench import llada
 from surelock.research.bench.llada import llada_generate, plain_llama
 
 CPU = torch.device("cpu")
-SPANS = "the middle half of the repeats spans {}, which is more than the ratio's distance from 1 ({})"
+SPANS = (
+    "the middle half of the repeats spans {}, which is more than the ratio's distance from 1 ({})"
+)
 
 
 @pytest.mark.parametrize(
@@ -49,20 +51,42 @@ def test_a_shape_without_its_weights_is_loaded_by_either_engine(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of every kind; and in parts, with a head that is not packed, as a large network is."""
-    width = {"vocab_size": 512, "hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1}
+    width = {
+        "vocab_size": 512,
+        "hidden_size": 32,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }
     for shape, small in {
         "qwen3-0.6b": width | {"num_hidden_layers": 3, "intermediate_size": 64, "head_dim": 16},
-        "lfm2.5-350m": width | {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]},
+        "lfm2.5-350m": width
+        | {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]},
         "mdlm-owt": {"hidden_dim": 32, "n_heads": 2, "n_blocks": 2, "vocab_size": 512},
     }.items():
         monkeypatch.setitem(SHAPES, shape, SHAPES[shape] | small)
-    found, kinds = [], ("qwen3-0.6b", "mdlm-owt", "lfm2.5-350m")
-    for shape, engine, most in (("tiny", "torch", 2**27), *product(kinds, ("onnx",), (2**27, 2**14))):
+    found = []
+    kinds = ("qwen3-0.6b", "mdlm-owt", "lfm2.5-350m")
+    for shape, engine, most in (
+        ("tiny", "torch", 2**27),
+        *product(kinds, ("onnx",), (2**27, 2**14)),
+    ):
         monkeypatch.setattr(onnx, "_PART_BYTES", most)
-        flags = ["--shape", shape, "--random-weights", "--gen-length", "4", "--repeats", "1", "--device", "cpu"]
+        flags = [
+            "--shape",
+            shape,
+            "--random-weights",
+            "--gen-length",
+            "4",
+            "--repeats",
+            "1",
+            "--device",
+            "cpu",
+        ]
         assert main(["bench", "decode", *flags, "--engine", engine]) == 0
         told = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert told["model"] == shape and told["engine"].startswith("onnxruntime" if engine == "onnx" else "torch")
+        assert told["model"] == shape and told["engine"].startswith(
+            "onnxruntime" if engine == "onnx" else "torch"
+        )
         found.append(told["loading_seconds"])
     assert min(found) > 0
 
@@ -71,10 +95,31 @@ def test_bench_decode_names_the_decoder_that_decode_uses(
     capsys: pytest.CaptureFixture[str], stories: surelock.LanguageModel
 ) -> None:
     """The model's recommended settings, under the flags, and no setting of another rule."""
-    for flags, given in (([], {}), (["--compute", "age", "--temperature", "0"], {"compute": "age", "temperature": 0})):
-        assert main(["bench", "decode", "--gen-length", "4", "--repeats", "1", "--device", "cpu", *flags]) == 0
+    for flags, given in (
+        ([], {}),
+        (["--compute", "age", "--temperature", "0"], {"compute": "age", "temperature": 0}),
+    ):
+        assert (
+            main(
+                [
+                    "bench",
+                    "decode",
+                    "--gen-length",
+                    "4",
+                    "--repeats",
+                    "1",
+                    "--device",
+                    "cpu",
+                    *flags,
+                ]
+            )
+            == 0
+        )
         told = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert told["settings"] == recommended(stories.generation, {"gen_length": 4, **given}).to_plain()
+        assert (
+            told["settings"]
+            == recommended(stories.generation, {"gen_length": 4, **given}).to_plain()
+        )
         assert "epsilon" not in told and ("epsilon" in told["settings"]["compute"]) == (not given)
         assert told["steps"] == 4
 
@@ -83,12 +128,23 @@ def test_random_weights_say_which_token_is_the_mask(tmp_path: Path) -> None:
     write_random(SHAPES["tiny"], tmp_path)
     model = surelock.load(tmp_path, device="cpu")
     assert (model.mask_id, model.eos_id) == (1, 0)
-    assert abs(float(model.network.blocks[0].ff_out.weight.std()) - 0.02) < 0.001, "as networks begin"
+    assert abs(float(model.network.blocks[0].ff_out.weight.std()) - 0.02) < 0.001, (
+        "as networks begin"
+    )
 
 
 def random_model(path: Path, **changed: Any) -> surelock.LanguageModel:
     """float32 and random; its mask is never the likeliest token, which LLaDA's loop would commit."""
-    shape = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 2, "d_ff": 48, "vocab": 61, "tied": False, "seed": 3}
+    shape = {
+        "layers": 2,
+        "d_model": 32,
+        "heads": 4,
+        "kv_heads": 2,
+        "d_ff": 48,
+        "vocab": 61,
+        "tied": False,
+        "seed": 3,
+    }
     write_llada(path, **{**shape, **changed})
     lm = surelock.load(path, device="cpu", engine="torch")
     with torch.inference_mode():
@@ -101,7 +157,14 @@ PROMPTS = [[5, 6, 7, 8, 9], [10, 4, 3, 2, 11]]
 
 @pytest.mark.parametrize(
     "asked",
-    [{}, {"steps": 8}, {"steps": 1}, {"block_length": 12}, {"block_length": 1}, {"block_length": 8, "steps": 15}],
+    [
+        {},
+        {"steps": 8},
+        {"steps": 1},
+        {"block_length": 12},
+        {"block_length": 1},
+        {"block_length": 8, "steps": 15},
+    ],
     ids=["one a step", "several a step", "all at once", "blocks", "blocks of one", "uneven shares"],
 )
 @pytest.mark.parametrize(
@@ -121,19 +184,27 @@ def test_llada_writes_the_tokens_that_ours_does_unlocked(
 
 def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
     lm = random_model(tmp_path, qkv_bias=True)
-    plain, tokens = plain_llama(lm.network), torch.tensor(PROMPTS)
+    plain = plain_llama(lm.network)
+    tokens = torch.tensor(PROMPTS)
     with torch.inference_mode():
         torch.testing.assert_close(plain(tokens).logits, lm.network(tokens), rtol=1e-4, atol=1e-4)
         half = plain_llama(lm.network.to(torch.bfloat16))
         assert half(tokens).logits.dtype == torch.bfloat16
-    packed, key = lm.network.blocks[1].qkv.weight, half.model.layers[1].self_attn.k_proj.weight
+    packed = lm.network.blocks[1].qkv.weight
+    key = half.model.layers[1].self_attn.k_proj.weight
     assert key.untyped_storage().data_ptr() == packed.untyped_storage().data_ptr()
 
 
-def test_all_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_take_turns_and_their_figures_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lm = random_model(tmp_path)
     chosen = DecodeSettings(gen_length=4)
-    rules = {"unlocked": Everything(), "locked": LockRule(epsilon=9.0, percentile=None), "budget": BudgetRule()}
+    rules = {
+        "unlocked": Everything(),
+        "locked": LockRule(epsilon=9.0, percentile=None),
+        "budget": BudgetRule(),
+    }
     decoders = {name: Decoder(settings=chosen, compute=rule) for name, rule in rules.items()}
     bench = llada.LladaBench(lm, PROMPTS, chosen, decoders)
     order: list[str] = []
@@ -141,18 +212,32 @@ def test_all_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: p
 
     def timed(_: torch.device, call: Any) -> tuple[float, torch.Tensor]:
         order.append(names[call])
-        return {"llada": 8.0, "unlocked": 5.0, "locked": 2.0, "budget": 1.0}[names[call]] + len(order) // 5, call()
+        return {"llada": 8.0, "unlocked": 5.0, "locked": 2.0, "budget": 1.0}[names[call]] + len(
+            order
+        ) // 5, call()
 
     monkeypatch.setattr(llada, "timed", timed)
     for _ in range(4):
         bench.repeat()
     first = ["llada", "unlocked", "locked", "budget"]
     assert order == [first[(turn + at) % 4] for turn in range(4) for at in range(4)]
-    bench.seconds = {"llada": [8.0, 10.0, 9.0], "unlocked": [6.0, 5.0, 6.0], "locked": [2.0, 2.0, 3.0]}
+    bench.seconds = {
+        "llada": [8.0, 10.0, 9.0],
+        "unlocked": [6.0, 5.0, 6.0],
+        "locked": [2.0, 2.0, 3.0],
+    }
     bench.seconds["budget"] = [1.0, 1.5, 2.0]
     figures = bench.result()
-    assert (figures["llada_seconds"], figures["unlocked_seconds"], figures["locked_seconds"]) == (9, 6, 2)
-    assert (figures["unlocked_over_llada"], figures["locked_over_llada"], figures["speedup"]) == (1.5, 4.5, 3)
+    assert (figures["llada_seconds"], figures["unlocked_seconds"], figures["locked_seconds"]) == (
+        9,
+        6,
+        2,
+    )
+    assert (figures["unlocked_over_llada"], figures["locked_over_llada"], figures["speedup"]) == (
+        1.5,
+        4.5,
+        3,
+    )
     assert (figures["budget_seconds"], figures["budget_over_llada"]) == (1.5, 6)
     assert figures["spread"]["unlocked_over_llada"] == pytest.approx([(8 / 6 + 1.5) / 2, 1.75])
     assert figures["refused"] == {} and figures["tokens_equal"] is True
@@ -164,7 +249,11 @@ def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> N
     flags = ["--gen-length", "12", "--repeats", "1", "--batch", "2", "--device", "cpu"]
     assert main(["bench", "llada", *flags]) == 0
     made = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert made["tokens_equal"] is True and made["llada_seconds"] > 0 and made["locked_over_llada"] is None
+    assert (
+        made["tokens_equal"] is True
+        and made["llada_seconds"] > 0
+        and made["locked_over_llada"] is None
+    )
     assert (made["gen_length"], made["batch"], made["steps"]) == (12, 2, 12)
 
 
@@ -192,10 +281,17 @@ def test_a_size_that_needs_a_gpu_is_refused_without_one(
 ) -> None:
     assert main(["bench", "llada", *flags]) == 2
     found = capsys.readouterr()
-    assert found.err.startswith(f"surelock: {says}") and len(found.err.splitlines()) == 1 and not found.out
+    assert (
+        found.err.startswith(f"surelock: {says}")
+        and len(found.err.splitlines()) == 1
+        and not found.out
+    )
 
 
 def test_a_benchmark_counts_its_prompts_from_one(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("decode", "llada"):
         assert main(["bench", name, "--gen-length", "2000", "--device", "cpu"]) == 2
-        assert "surelock: prompt 1 has 18 tokens, which with gen_length 2000" in capsys.readouterr().err
+        assert (
+            "surelock: prompt 1 has 18 tokens, which with gen_length 2000"
+            in capsys.readouterr().err
+        )

@@ -13,8 +13,18 @@ import surelock
 from surelock.browser_parts import browser_parts
 from surelock.model.bound import conditional_bound
 
-SDAR = {"layers": 3, "d_model": 24, "heads": 4, "kv_heads": 2, "head_dim": 8, "d_ff": 40, "vocab": 29, "tied": False}
-SIZE, PROMPTS = 4, [[5, 9, 3, 7, 2], [4, 4, 8, 7, 2, 11, 3, 9], [6]]
+SDAR = {
+    "layers": 3,
+    "d_model": 24,
+    "heads": 4,
+    "kv_heads": 2,
+    "head_dim": 8,
+    "d_ff": 40,
+    "vocab": 29,
+    "tied": False,
+}
+SIZE = 4
+PROMPTS = [[5, 9, 3, 7, 2], [4, 4, 8, 7, 2, 11, 3, 9], [6]]
 SETTINGS = surelock.DecodeSettings(gen_length=12)
 
 
@@ -37,10 +47,12 @@ def test_finished_blocks_are_computed_once_more_and_are_exact(
     """By the dense forward: every row of a step that begins a block, and under no rule every row of every step."""
     rule = library_rule(compute) or surelock.Everything()
     for prompt in PROMPTS:
-        tokens, open_block = [*prompt, *[exact.mask_id] * 12], -1
+        tokens = [*prompt, *[exact.mask_id] * 12]
+        open_block = -1
         again = np.zeros(len(tokens), dtype=int)
         for step in surelock.decode(exact, [prompt], SETTINGS, compute=rule, observe=True):
-            number, rows = tokens.index(exact.mask_id) // SIZE, np.flatnonzero(step.computed[0])
+            number = tokens.index(exact.mask_id) // SIZE
+            rows = np.flatnonzero(step.computed[0])
             finished = rows[rows < number * SIZE]
             again[finished] += 1
             assert rows.max() < (number + 1) * SIZE, "a later block was computed"
@@ -49,8 +61,11 @@ def test_finished_blocks_are_computed_once_more_and_are_exact(
                 assert again[: number * SIZE].all()
                 assert (step.computed | step.resting).all()
                 dense = exact.network(torch.tensor([tokens]))[0].softmax(-1).amax(-1).numpy()
-                np.testing.assert_allclose(step.confidence[0, rows], dense[rows], rtol=0, atol=1e-12)
-            tokens, open_block = step.tokens[0].tolist(), number
+                np.testing.assert_allclose(
+                    step.confidence[0, rows], dense[rows], rtol=0, atol=1e-12
+                )
+            tokens = step.tokens[0].tolist()
+            open_block = number
         assert exact.mask_id not in tokens
 
 
@@ -69,10 +84,13 @@ def test_blocks_across_those_of_the_network_are_refused(exact, values, says: str
         surelock.decode(exact, PROMPTS, surelock.DecodeSettings(**values))
 
 
-@pytest.mark.parametrize("rule", [surelock.Everything(), surelock.LockRule(epsilon=0.1)], ids=["everything", "lock"])
+@pytest.mark.parametrize(
+    "rule", [surelock.Everything(), surelock.LockRule(epsilon=0.1)], ids=["everything", "lock"]
+)
 def test_the_adapter_under_windows_that_grow_writes_what_decode_writes(sdar: Path, rule) -> None:
     """As diffusers' LLaDA2Pipeline calls a block-causal model, with its mask of attention."""
-    lm, prompt = surelock.load(sdar, device="cpu"), PROMPTS[1]
+    lm = surelock.load(sdar, device="cpu")
+    prompt = PROMPTS[1]
     *_, last = surelock.decode(lm, [prompt], SETTINGS, compute=rule)
     asked = prompt, 12, SIZE, lm.mask_id
     assert windows_loop(surelock.adapter(lm, rule), *asked, hides=True) == last.tokens[0].tolist()
@@ -83,7 +101,9 @@ def test_the_adapter_under_windows_that_grow_writes_what_decode_writes(sdar: Pat
 def test_likelihoods_are_of_one_block_after_another(exact: surelock.LanguageModel) -> None:
     """Of one position of each of two blocks nothing is left to chance."""
     tokens = np.array(PROMPTS[1] + [12])
-    found = conditional_bound(exact.network, tokens, 7, draws=2, rng=np.random.default_rng(0), mask_id=exact.mask_id)
+    found = conditional_bound(
+        exact.network, tokens, 7, draws=2, rng=np.random.default_rng(0), mask_id=exact.mask_id
+    )
     nats = 0.0
     for at in (7, 8):
         masked = torch.tensor([[*tokens[:at].tolist(), exact.mask_id]])

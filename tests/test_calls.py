@@ -41,7 +41,8 @@ Endpoint = Callable[..., list[dict[str, Any]]]
 
 def endpoint_of(models: Models, runner: Runner, **bounds: float) -> Endpoint:
     """What answers a call, as the list of its objects."""
-    calls, request = Calls(models, runner, Queue(4), Limits(**bounds), 512), Request({"type": "http", "headers": []})
+    calls = Calls(models, runner, Queue(4), Limits(**bounds), 512)
+    request = Request({"type": "http", "headers": []})
 
     async def answers(given: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [answer async for answer in calls.answers(given, request)]
@@ -59,7 +60,9 @@ def test_the_endpoint_tells_why_a_run_ended(models: Models) -> None:
         raise MemoryError
         yield
 
-    with pytest.raises(ValueError, match="The run stopped: the device ran out of memory; try a shorter run"):
+    with pytest.raises(
+        ValueError, match="The run stopped: the device ran out of memory; try a shorter run"
+    ):
         endpoint_of(models, full)("Once", gen_length=8)
 
 
@@ -72,17 +75,24 @@ def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None
 
 def test_the_endpoint_fills_a_blank_from_a_list(endpoint: Endpoint) -> None:
     *steps, last = endpoint("Tom had a __{red|blue|light green} ball.", gen_length=0)
-    assert last["texts"][0] in [f"Tom had a {word} ball." for word in ("red", "blue", "light green")]
+    assert last["texts"][0] in [
+        f"Tom had a {word} ball." for word in ("red", "blue", "light green")
+    ]
     assert last["steps"] == len(steps) and last["spared"] == 0
-    with pytest.raises(ValueError, match="prompt has a blank whose list must hold 2 to 64 different words"):
+    with pytest.raises(
+        ValueError, match="prompt has a blank whose list must hold 2 to 64 different words"
+    ):
         endpoint("Tom had a __{red} ball.", gen_length=0)
     many = "He saw a __{dog|big red dog} and a __{dog|red dog} there. " * 9
-    with pytest.raises(ValueError, match="36 numbers of tokens in all, and 32 is the most: leave out a few words"):
+    with pytest.raises(
+        ValueError, match="36 numbers of tokens in all, and 32 is the most: leave out a few words"
+    ):
         endpoint(many, gen_length=0)
 
 
 def test_the_endpoint_stops_at_the_end_and_says_what_that_spared(endpoint: Endpoint) -> None:
-    prompt, length = "Tom and Lily played all day. Then they went home.", {"gen_length": 128, "block_length": 32}
+    prompt = "Tom and Lily played all day. Then they went home."
+    length = {"gen_length": 128, "block_length": 32}
     *steps, last = endpoint(prompt, **length, stop_at_end=True)
     *every, whole = endpoint(prompt, **length)
     assert last["texts"] == whole["texts"]
@@ -93,7 +103,9 @@ def test_the_endpoint_stops_at_the_end_and_says_what_that_spared(endpoint: Endpo
         endpoint(prompt, **length, stop_at_end="maybe")
 
 
-def test_the_endpoint_decodes_as_the_library(stories: surelock.LanguageModel, endpoint: Endpoint) -> None:
+def test_the_endpoint_decodes_as_the_library(
+    stories: surelock.LanguageModel, endpoint: Endpoint
+) -> None:
     rule = {"epsilon": 0.01, "percentile": 50.0, "visible_steps": 0}
     shared: dict[str, Any] = {
         "gen_length": 12, "steps": 6, "block_length": 6, "temperature": 0.5, "seed": 3, "suppress_eos": True,
@@ -107,7 +119,9 @@ def test_the_endpoint_decodes_as_the_library(stories: surelock.LanguageModel, en
             (endpoint(**{"gen_length": 8, **bad}))
 
 
-def test_the_endpoint_fills_blanks_unless_they_are_text(stories: surelock.LanguageModel, endpoint: Endpoint) -> None:
+def test_the_endpoint_fills_blanks_unless_they_are_text(
+    stories: surelock.LanguageModel, endpoint: Endpoint
+) -> None:
     prompt = "Tom found a __ in the garden."
     masks = stories.encode(prompt, blanks=True)
     (wanted,) = surelock.generate(stories, [masks], surelock.DecodeSettings(gen_length=0))
@@ -142,7 +156,9 @@ def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
     *_, last = endpoint("Once upon a time", gen_length=12, compute="age", age=1, commit_error=True)
     settings = surelock.DecodeSettings(gen_length=12)
     how: dict[str, Any] = {"compute": surelock.LockByAge(1), "unmask": surelock.LowConfidence()}
-    steps = surelock.decode(stories, ["Once upon a time"], settings, **how, observe=True, keep_logits=True)
+    steps = surelock.decode(
+        stories, ["Once upon a time"], settings, **how, observe=True, keep_logits=True
+    )
     errors = surelock.commit_error(stories, steps, settings)
     told = last["commit_error"]
     assert "commit_error" not in without and last["texts"] == without["texts"]
@@ -152,7 +168,9 @@ def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
     assert [each["regret"] for each in told["each"]] == pytest.approx(errors.regret.tolist())
     assert told["regret"] == pytest.approx(errors.regret.mean()) and told["regret"] > 0
     json.dumps(last, allow_nan=False)
-    *_, last = endpoint("Once upon a time", gen_length=12, compute="age", unmask="random", commit_error=True)
+    *_, last = endpoint(
+        "Once upon a time", gen_length=12, compute="age", unmask="random", commit_error=True
+    )
     told = last["commit_error"]
     assert told["regret"] is None and {each["regret"] for each in told["each"]} == {None}
     json.dumps(last, allow_nan=False)
@@ -174,19 +192,27 @@ def test_gradios_client_waits_in_the_queue_and_is_told_its_place(app: "App") -> 
 
 def test_calls_of_one_client_have_a_quarter_of_the_places_behind_visitors(app: "App") -> None:
     """The ninth that waits is refused in a sentence, and a visitor who comes last is served first."""
-    call, order = {"prompt": "A fox", "gen_length": 32}, []
+    call = {"prompt": "A fox", "gen_length": 32}
+    order = []
 
     def decode() -> None:
         with httpx.Client(base_url=f"{app.url}/gradio_api/call", timeout=HANGS) as http:
             event = http.post("/v2/decode", json=call).json()["event_id"]
-            order.append("script" if '"done": true' in http.get(f"/decode/{event}").text else "refused")
+            order.append(
+                "script" if '"done": true' in http.get(f"/decode/{event}").text else "refused"
+            )
 
     with ThreadPoolExecutor(8) as pool, held(app.url) as leave:
         waiting = [pool.submit(decode) for _ in range(8)]
         until = time.monotonic() + HANGS
-        while (answer := httpx.post(f"{app.url}/gradio_api/call/v2/decode", json=call)).status_code == 200:
+        while (
+            answer := httpx.post(f"{app.url}/gradio_api/call/v2/decode", json=call)
+        ).status_code == 200:
             assert time.monotonic() < until
-        assert answer.status_code == 429 and "The queue is full for you: 8 of your runs wait" in answer.json()["detail"]
+        assert (
+            answer.status_code == 429
+            and "The queue is full for you: 8 of your runs wait" in answer.json()["detail"]
+        )
         visitor = Visitor(app.url)
         run = visitor.open(prompt="Served before scripts", gen_length=8, steps=8, block_length=8)
         events = visitor.read(run)
@@ -198,27 +224,43 @@ def test_calls_of_one_client_have_a_quarter_of_the_places_behind_visitors(app: "
     visitor.close()
 
 
-@pytest.mark.parametrize("path", ["call/decode/{}", "call/v2/decode/{}", "queue/data?session_hash=tab"])
-def test_a_call_that_nobody_reads_ends(models: Models, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["call/decode/{}", "call/v2/decode/{}", "queue/data?session_hash=tab"]
+)
+def test_a_call_that_nobody_reads_ends(
+    models: Models, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     monkeypatch.setattr(Queue.change, "__defaults__", (0.05,))
     queue = Queue(8)
     calls = Calls(models, make_runner(models), queue, Limits(), 512)
     page = build(models, calls, most=512)
     served = {"middleware": [Middleware(Gate, admit=partial(admit, page, calls))]}
     _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, app_kwargs=served)
-    with closing(page), httpx.Client(base_url=f"{url}gradio_api", timeout=HANGS) as http, ExitStack() as holder:
+    with (
+        closing(page),
+        httpx.Client(base_url=f"{url}gradio_api", timeout=HANGS) as http,
+        ExitStack() as holder,
+    ):
         holder.enter_context(queue.place("another", "another"))
         http.post("/call/v2/decode", json={"prompt": "A fox"}).raise_for_status()
         while len(queue._entries) < 2:  # Gradio may begin a later call sooner
             time.sleep(0.01)
         data = ["A fox", *(each.default for each in parameters()[1:])]
-        event = http.post("/call/decode", json={"data": data, "session_hash": "tab"}).json()["event_id"]
+        event = http.post("/call/decode", json={"data": data, "session_hash": "tab"}).json()[
+            "event_id"
+        ]
         with http.stream("GET", f"/{path.format(event)}") as stream:
-            places = (int(found[1]) for line in stream.iter_lines() if (found := re.search(r'"place": ?(\d+)', line)))
+            places = (
+                int(found[1])
+                for line in stream.iter_lines()
+                if (found := re.search(r'"place": ?(\d+)', line))
+            )
             assert next(places) == 2
             monkeypatch.setattr(endpoint_module, "UNREAD_SECONDS", 0.5)
             assert 1 in places
-            assert [next(places) for _ in range(30)] == [1] * 30, "three times as long as the other went on"
+            assert [next(places) for _ in range(30)] == [1] * 30, (
+                "three times as long as the other went on"
+            )
 
 
 @pytest.mark.parametrize("how", ["closes its stream", "cancels"])
@@ -235,7 +277,8 @@ def test_a_caller_who_leaves_ends_his_computation(app: "App", how: str) -> None:
             event = http.post("/v2/decode", json=call).json()["event_id"]
             with http.stream("GET", f"/decode/{event}") as stream:
                 next(stream.iter_lines())
-    visitor, begun = Visitor(app.url), time.monotonic()
+    visitor = Visitor(app.url)
+    begun = time.monotonic()
     *_, last = visitor.run(prompt=f"After him who {how}", gen_length=8, steps=8, block_length=8)
     assert last["end"] == "finished" and time.monotonic() - begun < whole / 2, "the call went on"
     visitor.close()
@@ -244,8 +287,15 @@ def test_a_caller_who_leaves_ends_his_computation(app: "App", how: str) -> None:
 def whole_call(app: "App", many: int = 8) -> float:
     """The seconds of a call of 480 steps that compute every row, by the first ones of such a run on this machine."""
     visitor = Visitor(app.url)
-    lane = {"id": "all", "name": "All", "compute": {"kind": "everything"}, "unmask": {"kind": "low_confidence"}}
-    messages = visitor.run(prompt="The dog waits", gen_length=480, steps=480, block_length=480, lanes=[lane])
+    lane = {
+        "id": "all",
+        "name": "All",
+        "compute": {"kind": "everything"},
+        "unmask": {"kind": "low_confidence"},
+    }
+    messages = visitor.run(
+        prompt="The dog waits", gen_length=480, steps=480, block_length=480, lanes=[lane]
+    )
     records = (record for message in messages for record in message.get("records", ()))
     seconds = [record["seconds"] for record in islice(records, many)]
     visitor.close()

@@ -24,8 +24,10 @@ def infill(lm: LanguageModel, canvas: list[int], cfg_scale: float) -> tuple[list
 
     Returns the tokens, and whether the likeliest token of a mask before given ones ever was an end.
     """
-    x, given = torch.tensor([canvas]), torch.tensor([canvas]) != lm.mask_id
-    last, met = int(given.nonzero()[:, 1].max()), False
+    x = torch.tensor([canvas])
+    given = torch.tensor([canvas]) != lm.mask_id
+    last = int(given.nonzero()[:, 1].max())
+    met = False
     while (masked := x[0] == lm.mask_id).any():
         logits = lm.network(x)[0]
         if cfg_scale:
@@ -43,11 +45,16 @@ def infill(lm: LanguageModel, canvas: list[int], cfg_scale: float) -> tuple[list
 def test_another_sampler_fills_in_the_same_tokens(stories: LanguageModel, cfg_scale: float) -> None:
     """Sentences of a story with masks anywhere; at least 50 cases in which no end would have stood in the middle."""
     text = Path("assets/results/openings.txt").read_text("utf-8")
-    ids, rng, alike = stories.encode(text)[:4000], np.random.default_rng(3), 0
+    ids = stories.encode(text)[:4000]
+    rng = np.random.default_rng(3)
+    alike = 0
     for _ in range(55):
         length = int(rng.integers(8, 28))
         start = int(rng.integers(len(ids) - length))
-        canvas = [stories.mask_id if rng.random() < 0.35 else token for token in ids[start : start + length]]
+        canvas = [
+            stories.mask_id if rng.random() < 0.35 else token
+            for token in ids[start : start + length]
+        ]
         canvas[int(rng.integers(length))] = stories.mask_id
         more = int(rng.integers(0, 5))
         found, met = infill(stories, canvas + [stories.mask_id] * more, cfg_scale)
@@ -63,16 +70,26 @@ def test_another_sampler_fills_in_the_same_tokens(stories: LanguageModel, cfg_sc
     ("prompt", "values", "words"),
     [
         ([5, 6], {"gen_length": 0}, "prompt 1 has no mask and gen_length is 0"),
-        ([MASK] * 60, {"gen_length": 5}, "60 tokens, which with gen_length 5 is more than the 64 positions"),
+        (
+            [MASK] * 60,
+            {"gen_length": 5},
+            "60 tokens, which with gen_length 5 is more than the 64 positions",
+        ),
         (
             [MASK, 5, 6, 7, MASK],
             {"gen_length": 0, "steps": 1, "block_length": 2},
             r"steps \(1\) are too few: .* 2 blocks",
         ),
-        ([MASK, 5, MASK], {"gen_length": 0, "steps": 3}, r"steps \(3\) are too many: prompt 1 has 2 masks"),
+        (
+            [MASK, 5, MASK],
+            {"gen_length": 0, "steps": 3},
+            r"steps \(3\) are too many: prompt 1 has 2 masks",
+        ),
     ],
 )
-def test_what_no_canvas_can_have_is_refused(lm: LanguageModel, prompt: list[int], values: dict, words: str) -> None:
+def test_what_no_canvas_can_have_is_refused(
+    lm: LanguageModel, prompt: list[int], values: dict, words: str
+) -> None:
     with pytest.raises(ValueError, match=rf"^[^\n]*{words}[^\n]*$"):
         surelock.decode(lm, [prompt], DecodeSettings(**values))
 
@@ -89,7 +106,9 @@ def test_blanks_in_a_text(stories: LanguageModel, text: str, parts: list[Any] | 
     """Texts, and between them the numbers of masks."""
     expected = stories.encode(text)
     if parts is not None:
-        encoded = [[stories.mask_id] * p if isinstance(p, int) else stories.encode(p) for p in parts]
+        encoded = [
+            [stories.mask_id] * p if isinstance(p, int) else stories.encode(p) for p in parts
+        ]
         expected = [i for ids in encoded for i in ids]
     assert stories.encode(text, blanks=True) == expected
     assert stories.mask_id not in stories.encode(text)
@@ -98,24 +117,34 @@ def test_blanks_in_a_text(stories: LanguageModel, text: str, parts: list[Any] | 
 def test_a_blank_in_a_turn_of_a_chat(tmp_path: Path) -> None:
     write_chat_model(tmp_path)
     lm = surelock.load(tmp_path)
-    whole, blank = lm.encode("A red fox", chat=True), lm.encode("A __ fox", chat=True, blanks=True)
+    whole = lm.encode("A red fox", chat=True)
+    blank = lm.encode("A __ fox", chat=True, blanks=True)
     at = blank.index(lm.mask_id)
     assert blank.count(lm.mask_id) == 2 and blank[at : at + 2] == [lm.mask_id] * 2
     assert (
         blank[:at] == whole[:at]
-        and blank[at + 2 :] == lm.encode(" fox") + whole[-len(blank) + at + 2 + len(lm.encode(" fox")) :]
+        and blank[at + 2 :]
+        == lm.encode(" fox") + whole[-len(blank) + at + 2 + len(lm.encode(" fox")) :]
     )
-    assert lm.encode("A <|im_end|> __", chat=True, blanks=True).count(lm.mask_id) == 2, "markup in a turn stays text"
+    assert lm.encode("A <|im_end|> __", chat=True, blanks=True).count(lm.mask_id) == 2, (
+        "markup in a turn stays text"
+    )
 
 
 def test_a_tokenizer_without_a_mask_token_of_its_own(stories: LanguageModel) -> None:
     other = replace(stories, mask_id=4000)  # a word of its vocabulary
-    assert other.encode("a __ b", blanks=True) == [*stories.encode("a"), 4000, 4000, *stories.encode(" b")]
+    assert other.encode("a __ b", blanks=True) == [
+        *stories.encode("a"),
+        4000,
+        4000,
+        *stories.encode(" b"),
+    ]
     assert other.encode("a <|mask|> b", blanks=True) == stories.encode("a <|mask|> b")
 
 
 def test_what_was_filled_in(stories: LanguageModel) -> None:
-    settings, prompt = DecodeSettings(gen_length=8), stories.encode(TOM, blanks=True)
+    settings = DecodeSettings(gen_length=8)
+    prompt = stories.encode(TOM, blanks=True)
     plain = stories.encode("Once upon a time")
     *_, step = surelock.decode(stories, [prompt, plain], settings)
     texts = surelock.generate(stories, [prompt, plain], settings)
@@ -145,7 +174,11 @@ def test_ends_are_not_written_before_given_words(lm: LanguageModel) -> None:
 def test_the_command_fills_in_blanks(capsys: pytest.CaptureFixture) -> None:
     assert main(["decode", TOM, "--gen-length", "0", "--json"]) == 0
     text, line = capsys.readouterr().out.strip().split("\n")
-    assert json.loads(line)["text"] == text != TOM and text.startswith("Tom found a ") and text.endswith(" to his mom.")
+    assert (
+        json.loads(line)["text"] == text != TOM
+        and text.startswith("Tom found a ")
+        and text.endswith(" to his mom.")
+    )
     assert main(["decode", TOM, "--gen-length", "8", "--no-blanks"]) == 0
     assert capsys.readouterr().out.startswith(TOM)
     assert main(["decode", "Nothing is missing.", "--gen-length", "0"]) == 2

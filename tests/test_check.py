@@ -25,7 +25,8 @@ class Nudged:
     """An engine whose readings are changed by `nudge(plan, reading)` before a run takes them."""
 
     def __init__(self, engine: Any, nudge: Any) -> None:
-        self._engine, self._nudge = engine, nudge
+        self._engine = engine
+        self._nudge = nudge
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -77,10 +78,14 @@ def tasks_of(compute: surelock.ComputeRule | None = None, **settings: Any) -> li
     if compute is not None:
         decoder = replace(decoder, compute=compute)
     prompts = ([5, 6, 7], [9, 8, 7, 6, 5])
-    return [Task(Prompt(number, "", {}), tokens, decoder, {}) for number, tokens in enumerate(prompts)]
+    return [
+        Task(Prompt(number, "", {}), tokens, decoder, {}) for number, tokens in enumerate(prompts)
+    ]
 
 
-def compared(lm: surelock.LanguageModel, tasks: list[Task], nudge: Any = None) -> dict[int, Difference]:
+def compared(
+    lm: surelock.LanguageModel, tasks: list[Task], nudge: Any = None
+) -> dict[int, Difference]:
     """The differences of a batch of tasks from what they get alone."""
     if nudge is not None:
         lm = replace(lm, engine=Nudged(lm.engine, nudge))
@@ -92,7 +97,9 @@ def compared(lm: surelock.LanguageModel, tasks: list[Task], nudge: Any = None) -
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
-@pytest.mark.parametrize("compute", [surelock.LockRule(epsilon=0.1), surelock.BudgetRule(), surelock.Everything()])
+@pytest.mark.parametrize(
+    "compute", [surelock.LockRule(epsilon=0.1), surelock.BudgetRule(), surelock.Everything()]
+)
 def test_in_float64_a_batch_changes_no_token(lm, compute, temperature):
     assert compared(lm, tasks_of(compute, temperature=temperature)) == {}
 
@@ -104,19 +111,25 @@ def test_in_float64_a_batch_changes_no_token(lm, compute, temperature):
 def test_the_first_difference_has_its_place_its_cause_and_its_width(lm, nudge, cause, is_tie):
     tasks = tasks_of(surelock.Everything())
     found = compared(lm, tasks, nudge)
-    assert found.keys() == ({0, 1} if is_tie else {1}), "only the last one is decided against its numbers"
+    assert found.keys() == ({0, 1} if is_tie else {1}), (
+        "only the last one is decided against its numbers"
+    )
     difference = found[1]
     assert (difference.cause, difference.is_tie, difference.place.step) == (cause, is_tie, 3)
     assert difference.since == difference.place and difference.tokens[0] != difference.tokens[1]
     if is_tie:
-        assert difference.width == pytest.approx(2 * TIE, rel=0.1)  # from one side of the edge to the other
+        assert difference.width == pytest.approx(
+            2 * TIE, rel=0.1
+        )  # from one side of the edge to the other
     else:
         assert difference.width > rounding(lm)
 
 
 def test_at_a_temperature_a_token_drawn_otherwise_is_measured_with_its_noise(lm):
     """The noise of a token can outweigh its logit: without it a right draw would look like a wrong one."""
-    (difference,) = compared(lm, tasks_of(surelock.Everything(), temperature=1), other_token).values()
+    (difference,) = compared(
+        lm, tasks_of(surelock.Everything(), temperature=1), other_token
+    ).values()
     assert difference.cause == "token" and not difference.is_tie
 
 
@@ -128,7 +141,16 @@ def test_rows_that_differ_before_a_token_are_its_cause(lm):
     assert found, "locks change a token of this network"
 
 
-CHECK = ["decode", "Tom had a red ball. He", "Lily", "--gen-length", "6", "--device", "cpu", "--check"]
+CHECK = [
+    "decode",
+    "Tom had a red ball. He",
+    "Lily",
+    "--gen-length",
+    "6",
+    "--device",
+    "cpu",
+    "--check",
+]
 
 
 def test_the_embedded_model_agrees_in_every_way(capsys):
@@ -136,9 +158,15 @@ def test_the_embedded_model_agrees_in_every_way(capsys):
     *lines, last = capsys.readouterr().out.splitlines()
     result = json.loads(last)
     ways = ["in a batch", "in another order", "twice at once", f"by torch {torch.__version__}"]
-    assert lines[0].startswith("alone: 2 prompts, 12 steps, by onnxruntime") and lines[0].endswith("in float32")
+    assert lines[0].startswith("alone: 2 prompts, 12 steps, by onnxruntime") and lines[0].endswith(
+        "in float32"
+    )
     assert lines[1:] == [f"{way}: equal tokens" for way in ways]
-    assert result["agree"] and result["differences"] == {way: [] for way in ways} and result["left_out"] == ""
+    assert (
+        result["agree"]
+        and result["differences"] == {way: [] for way in ways}
+        and result["left_out"] == ""
+    )
 
 
 def test_a_difference_is_named_and_ends_with_status_one(capsys, monkeypatch):
@@ -161,7 +189,10 @@ def test_a_difference_is_named_and_ends_with_status_one(capsys, monkeypatch):
     assert lines[1] == "in a batch: other tokens for 1 prompt"
     assert lines[2].startswith(f"  prompt 1: step 3, position {difference['position']} is ")
     assert "(another order; no tie: " in lines[2] and "rounding is at most 1.5e-08)" in lines[2]
-    assert lines[-1] == "left out: engine 'onnx' computes in float32 on one CPU: ask for that, or for engine 'torch'"
+    assert (
+        lines[-1]
+        == "left out: engine 'onnx' computes in float32 on one CPU: ask for that, or for engine 'torch'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +201,10 @@ def test_a_difference_is_named_and_ends_with_status_one(capsys, monkeypatch):
         (["--out", "a.jsonl"], "--check writes no file: leave --out out, or --check"),
         (["--table", "a.csv"], "--check writes no file: leave --table out, or --check"),
         (["--trace", "a"], "--check writes no file: leave --trace out, or --check"),
-        (["--batch", "1"], "--check compares batches of at least 2 prompts: --batch must be more than 1"),
+        (
+            ["--batch", "1"],
+            "--check compares batches of at least 2 prompts: --batch must be more than 1",
+        ),
         (["--steps", "99"], "steps (99) must be at most gen_length (6)"),
     ],
 )

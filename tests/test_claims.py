@@ -39,7 +39,11 @@ def z(frame: pd.DataFrame) -> pd.Series:
 
 
 def falls() -> list[float]:
-    (row,) = table("dynamics").query("gen_length == 256 and epsilon == .005 and percentile == 20").to_dict("records")
+    (row,) = (
+        table("dynamics")
+        .query("gen_length == 256 and epsilon == .005 and percentile == 20")
+        .to_dict("records")
+    )
     return [-step for step in np.diff([1, *(row[f"at_{share}"] for share in (25, 50, 75, 100))])]
 
 
@@ -48,7 +52,10 @@ def ordered(values: Iterable[float]) -> bool:
 
 
 def parameters() -> float:
-    return json.loads(text("assets/stories/model.safetensors.index.json"))["metadata"]["total_size"] / 2  # in bfloat16
+    return (
+        json.loads(text("assets/stories/model.safetensors.index.json"))["metadata"]["total_size"]
+        / 2
+    )  # in bfloat16
 
 
 def devices() -> set[str]:
@@ -57,7 +64,9 @@ def devices() -> set[str]:
 
 
 def measured_weights() -> set[str]:
-    folders = [folder.name for folder in RESULTS.iterdir() if folder.is_dir() and folder.name != "gpu"]
+    folders = [
+        folder.name for folder in RESULTS.iterdir() if folder.is_dir() and folder.name != "gpu"
+    ]
     return {record["setup"]["weights"] for folder in folders for record in records(folder)}
 
 
@@ -80,10 +89,14 @@ def both(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def probes() -> tuple[bool, bool]:
     """Whether probing costs little, and changes nothing."""
-    plain, probed = (table("unlock")[table("unlock")["unlock_period"].isna() == which] for which in (True, False))
+    plain, probed = (
+        table("unlock")[table("unlock")["unlock_period"].isna() == which] for which in (True, False)
+    )
     pairs = probed.merge(plain, on="epsilon", suffixes=("", "_plain"))
     cost = pairs["flops_ratio"] - pairs["flops_ratio_plain"]
-    return bool(cost.max() < 0.025), bool((pairs["bits_change"] - pairs["bits_change_plain"]).abs().max() < 0.001)
+    return bool(cost.max() < 0.025), bool(
+        (pairs["bits_change"] - pairs["bits_change_plain"]).abs().max() < 0.001
+    )
 
 
 def selection(name: str) -> pd.Series:
@@ -97,7 +110,8 @@ def beside_surelock(setting: str = "recorded run") -> pd.DataFrame:
 def lower() -> bool:
     """Whether the three err less than SureLock, beyond chance, with no more than a thousandth of the rows more."""
     own = beside_surelock()
-    less, rows = own["errs"].eq("less"), own["rows"] <= own.loc["SureLock", "rows"] + 1e-3
+    less = own["errs"].eq("less")
+    rows = own["rows"] <= own.loc["SureLock", "rows"] + 1e-3
     return set(own.index[less & rows]) == {"by age", "budget", "dual cache"}
 
 
@@ -106,7 +120,10 @@ def taken_back(name: str, policy: str, times: int, folder: str = "taking_back") 
     then of a quarter.
     """
     own = table(folder)
-    rows = [own[(own["steps"] == steps) & (own["less"] == f"{policy} in {steps * times}")] for steps in (64, 32)]
+    rows = [
+        own[(own["steps"] == steps) & (own["less"] == f"{policy} in {steps * times}")]
+        for steps in (64, 32)
+    ]
     return [float((row[name] / row[f"{name}_se"]).iloc[0]) for row in rows]
 
 
@@ -128,7 +145,10 @@ def settings() -> list[pd.DataFrame]:
 def far_less() -> bool:
     both = settings()
     fewer = [own.loc["budget", "rows"] < 0.6 * own.loc["SureLock", "rows"] for own in both]
-    bounds = [own.loc["budget", "over_surelock"] + 2 * own.loc["budget", "over_surelock_se"] for own in both]
+    bounds = [
+        own.loc["budget", "over_surelock"] + 2 * own.loc["budget", "over_surelock_se"]
+        for own in both
+    ]
     return len(both) == 2 and all(fewer) and max(bounds) < 0.1
 
 
@@ -151,7 +171,11 @@ R = "docs/results.md"
 LAPTOP = "docs/command-line.md"
 CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     ("README.md", "5.9 M parameters", lambda: round(parameters() / 1e6, 1) == 5.9),
-    ("README.md", "locking by age, a fixed budget and the dual cache have a lower commit error than SureLock", lower),
+    (
+        "README.md",
+        "locking by age, a fixed budget and the dual cache have a lower commit error than SureLock",
+        lower,
+    ),
     (
         "README.md",
         "no difference from locking by chance is shown",
@@ -160,14 +184,21 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     (
         R,
         "By age, budget and dual cache err less than SureLock",
-        lambda: all(own.loc[["by age", "budget", "dual cache"], "errs"].eq("less").all() for own in settings()),
+        lambda: all(
+            own.loc[["by age", "budget", "dual cache"], "errs"].eq("less").all()
+            for own in settings()
+        ),
     ),
     (
         "README.md",
         "0.08 and 0.23 s](docs/command-line.md#a-real-model-on-a-laptop) on two cores, Qwen3-0.6B's 0.39 s",
         lambda: [round(took, 2) for took in steps("baseline").values()] == [0.39, 0.08, 0.23],
     ),
-    (LAPTOP, "1.4 to 1.8 times the", lambda: [round(f(unlocked()), 1) for f in (min, max)] == [1.4, 1.8]),
+    (
+        LAPTOP,
+        "1.4 to 1.8 times the",
+        lambda: [round(f(unlocked()), 1) for f in (min, max)] == [1.4, 1.8],
+    ),
     (
         R,
         "In both settings the budget errs more than ten times less than SureLock, with less than three fifths",
@@ -176,17 +207,26 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     (
         R,
         "fewer faults and fewer bits than `low_confidence`, with a half and with a quarter of the steps",
-        lambda: max(*taken_back("faults", "low_confidence", 1), *bits_taken_back("low_confidence", 1)) < -2,
+        lambda: (
+            max(*taken_back("faults", "low_confidence", 1), *bits_taken_back("low_confidence", 1))
+            < -2
+        ),
     ),
     (
         R,
         "`low_confidence` in twice the steps has fewer bits, and with a quarter fewer faults",
-        lambda: min(taken_back("faults", "low_confidence", 2)[1], *bits_taken_back("low_confidence", 2)) > 2,
+        lambda: (
+            min(taken_back("faults", "low_confidence", 2)[1], *bits_taken_back("low_confidence", 2))
+            > 2
+        ),
     ),
     (
         R,
         "taking back has more faults and more bits where it has half of the steps; where it has a quarter, no",
-        lambda: min(beside_entropy()[0::2]) > 2 and max(abs(difference) for difference in beside_entropy()[1::2]) < 2,
+        lambda: (
+            min(beside_entropy()[0::2]) > 2
+            and max(abs(difference) for difference in beside_entropy()[1::2]) < 2
+        ),
     ),
     (
         R,
@@ -206,30 +246,75 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
         "the delayed cache, which errs more than SureLock here",
         lambda: all(own.loc["delayed cache", "errs"] == "more" for own in settings()),
     ),
-    (R, "It takes more time than it saves", lambda: min(own.loc["early finish", "time"] for own in settings()) > 1),
+    (
+        R,
+        "It takes more time than it saves",
+        lambda: min(own.loc["early finish", "time"] for own in settings()) > 1,
+    ),
     (
         R,
         "Of eighteen changes by the judge none is beyond two errors",
-        lambda: z(judged("frontier")).dropna().abs().max() < 2 and z(judged("frontier")).count() == 18,
+        lambda: (
+            z(judged("frontier")).dropna().abs().max() < 2 and z(judged("frontier")).count() == 18
+        ),
     ),
     (R, "on CPUs. No published checkpoint", lambda: devices() == {"cpu"}),
     (R, "the small model that is embedded", lambda: measured_weights() == {embedded_weights()}),
-    (R, "The same trend and order", lambda: table("flops").groupby("gen_length")["flops_ratio"].apply(ordered).all()),
-    (R, "The ratio is the active ratio", lambda: table("flops").eval("abs(flops_ratio - active_ratio) < 5e-4").all()),
-    (R, "It falls steadily, not faster and faster", lambda: 0.23 < min(falls()) < max(falls()) < 0.27),
+    (
+        R,
+        "The same trend and order",
+        lambda: table("flops").groupby("gen_length")["flops_ratio"].apply(ordered).all(),
+    ),
+    (
+        R,
+        "The ratio is the active ratio",
+        lambda: table("flops").eval("abs(flops_ratio - active_ratio) < 5e-4").all(),
+    ),
+    (
+        R,
+        "It falls steadily, not faster and faster",
+        lambda: 0.23 < min(falls()) < max(falls()) < 0.27,
+    ),
     (R, "never rises", lambda: table("dynamics")["rises"].sum() == 0),
-    (R, "is a change beyond three errors", lambda: max(abs(z(f)).max() for f in both("quality")) < 3),
+    (
+        R,
+        "is a change beyond three errors",
+        lambda: max(abs(z(f)).max() for f in both("quality")) < 3,
+    ),
     (
         R,
         "together they show no direction; those of the former weights pointed upwards",
-        lambda: all(abs(estimates.mean(own).value) < 2 * estimates.mean(own).error for own in pooled().values()),
+        lambda: all(
+            abs(estimates.mean(own).value) < 2 * estimates.mean(own).error
+            for own in pooled().values()
+        ),
     ),
-    (R, "in four repeats", lambda: {len(r["result"]["tps_ratios"]) for r in records("runtime")} == {4}),
-    (R, "gains most at its end", lambda: (table("runtime").eval("step_ratio_last / step_ratio_first") > 1.8).all()),
-    (R, "is refused", lambda: not any(r["result"]["refused"] for r in records("runtime") + records("selection"))),
-    (R, "Computing a share of the rows costs that share", lambda: selection("flops_ratio").between(0.8, 0.81).all()),
+    (
+        R,
+        "in four repeats",
+        lambda: {len(r["result"]["tps_ratios"]) for r in records("runtime")} == {4},
+    ),
+    (
+        R,
+        "gains most at its end",
+        lambda: (table("runtime").eval("step_ratio_last / step_ratio_first") > 1.8).all(),
+    ),
+    (
+        R,
+        "is refused",
+        lambda: not any(r["result"]["refused"] for r in records("runtime") + records("selection")),
+    ),
+    (
+        R,
+        "Computing a share of the rows costs that share",
+        lambda: selection("flops_ratio").between(0.8, 0.81).all(),
+    ),
     (R, "selection alone costs more than it saves", lambda: (selection("tps_ratio") < 1).all()),
-    (R, "By the own bound no change is beyond two errors of its own", lambda: z(table("epsilon")).abs().max() < 2),
+    (
+        R,
+        "By the own bound no change is beyond two errors of its own",
+        lambda: z(table("epsilon")).abs().max() < 2,
+    ),
     (
         R,
         "By the judge the four largest ε lower the bits, and one of them by more than two errors",
@@ -238,17 +323,34 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     (
         R,
         "texts that locked repeat more, which the judge likes",
-        lambda: largest_epsilons()["repeats_change"].min() > 0 and judged("epsilon")["bits_repeats"].max() < 0,
+        lambda: (
+            largest_epsilons()["repeats_change"].min() > 0
+            and judged("epsilon")["bits_repeats"].max() < 0
+        ),
     ),
-    (R, "where repeats stay no change is beyond two errors", lambda: where_repeats_stay().abs().max() < 2),
+    (
+        R,
+        "where repeats stay no change is beyond two errors",
+        lambda: where_repeats_stay().abs().max() < 2,
+    ),
     (R, "never stop moving by the least ε", lambda: table("epsilon")["flops_ratio"][0] > 0.9),
     (
         R,
         "it rises in 42 to 48 % of the steps",
-        lambda: [round(f(table("contraction")["mean_rises"]), 2) for f in (min, max)] == [0.42, 0.48],
+        lambda: (
+            [round(f(table("contraction")["mean_rises"]), 2) for f in (min, max)] == [0.42, 0.48]
+        ),
     ),
-    (R, "single positions rise in nearly half", lambda: table("contraction")["rises"].between(0.45, 0.5).all()),
-    (R, "hardly any of them never rises", lambda: table("contraction")["positions_ok"].max() < 0.02),
+    (
+        R,
+        "single positions rise in nearly half",
+        lambda: table("contraction")["rises"].between(0.45, 0.5).all(),
+    ),
+    (
+        R,
+        "hardly any of them never rises",
+        lambda: table("contraction")["positions_ok"].max() < 0.02,
+    ),
     (
         R,
         "The theorem's sum holds at every locked position",
@@ -260,6 +362,8 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "sentence", "holds"), CLAIMS, ids=[sentence[:60] for _, sentence, _ in CLAIMS])
+@pytest.mark.parametrize(
+    ("name", "sentence", "holds"), CLAIMS, ids=[sentence[:60] for _, sentence, _ in CLAIMS]
+)
 def test_what_is_said_holds(name: str, sentence: str, holds: Callable[[], Any]) -> None:
     assert sentence in words(name) and holds()

@@ -56,12 +56,25 @@ LOADING = {"device": "cpu", "dtype": "float64", "engine": "torch", "tokenizer": 
 def test_every_flag_of_the_model_reaches_the_loader(capsys, monkeypatch, command, given):
     load = create_autospec(loading.load, side_effect=ValueError("no such model"))
     monkeypatch.setattr(loading, "load", load)
-    flags = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value)]
+    flags = [
+        part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value)
+    ]
     assert run(capsys, *command, "--model", "other", *flags)[0] == 2
     load.assert_called_once_with("other", **given)
 
 
-FLOPS = ["--d-model", "4096", "--layers", "32", "--heads", "32", "--kv-heads", "32", "--ffn", "12288"]
+FLOPS = [
+    "--d-model",
+    "4096",
+    "--layers",
+    "32",
+    "--heads",
+    "32",
+    "--kv-heads",
+    "32",
+    "--ffn",
+    "12288",
+]
 
 
 def test_flops_prints_the_papers_figure(capsys):
@@ -78,7 +91,10 @@ def test_flops_prints_the_papers_figure(capsys):
     [
         (["--seq-len", "0", "--steps", "4"], "--seq-len"),
         (["--seq-len", "8", "--steps", "-1"], "--steps"),
-        (["--seq-len", "8", "--steps", "4", "--heads", "0"], "--heads (0) must divide --d-model (4096)"),
+        (
+            ["--seq-len", "8", "--steps", "4", "--heads", "0"],
+            "--heads (0) must divide --d-model (4096)",
+        ),
     ],
 )
 def test_flops_refuses_impossible_sizes(capsys, flags, said):
@@ -88,7 +104,17 @@ def test_flops_refuses_impossible_sizes(capsys, flags, said):
 
 
 def test_decode_prints_text_and_totals(capsys):
-    argv = ["decode", "Tom had a red ball. He", "--gen-length", "12", "--temperature", "0", "--device", "cpu", "--json"]
+    argv = [
+        "decode",
+        "Tom had a red ball. He",
+        "--gen-length",
+        "12",
+        "--temperature",
+        "0",
+        "--device",
+        "cpu",
+        "--json",
+    ]
     status, out, _ = run(capsys, *argv)
     result = last_json(out)
     assert status == 0 and out.startswith("Tom had a red ball. He")
@@ -99,21 +125,32 @@ def test_decode_prints_text_and_totals(capsys):
     assert (shared["temperature"], shared["no_repeat_ngram_size"]) == (0, 5)
     assert last_json(run(capsys, *argv, "--compute", "everything")[1])["flops_ratio"] == 1
     guided = last_json(run(capsys, *argv, "--cfg-scale", "1")[1])
-    assert guided["baseline_flops"] == pytest.approx(2 * result["baseline_flops"]), "two forward passes a step"
+    assert guided["baseline_flops"] == pytest.approx(2 * result["baseline_flops"]), (
+        "two forward passes a step"
+    )
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--compute", "age", "--epsilon", "1"], "epsilon is a setting of compute 'lock', which was not chosen"),
+        (
+            ["--compute", "age", "--epsilon", "1"],
+            "epsilon is a setting of compute 'lock', which was not chosen",
+        ),
         (["--chat"], "--chat: stories has no chat template, leave it out"),
         (["--model", "no/such/model"], "no/such/model"),
         (["--model", "storys"], "did you mean 'stories'?"),
         (["--compute", "lok"], "did you mean 'lock'?"),
         (["--compute", "age,stps=4"], "did you mean 'steps'?"),
         (["--compute", "age,steps=x"], "steps must be a whole number of at least 0, not 'x'"),
-        (["--compute", "age,steps=4", "--age", "4"], "age is given twice, as a flag and behind its kind"),
-        (["--compute", "no_module:Rule"], "the module 'no_module' cannot be imported: No module named"),
+        (
+            ["--compute", "age,steps=4", "--age", "4"],
+            "age is given twice, as a flag and behind its kind",
+        ),
+        (
+            ["--compute", "no_module:Rule"],
+            "the module 'no_module' cannot be imported: No module named",
+        ),
         (["--batch", "0"], "--batch must be at least 1, not 0"),
         (["--out", "results.txt"], "--out must be a file that ends in .jsonl"),
         (["--prompts", "-"], "give prompts as arguments, or a file of them by --prompts FILE"),
@@ -129,11 +166,17 @@ def test_decode_says_what_is_wrong_in_one_sentence(capsys, flags, said):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["decode", "a", "--epsilom", "3"], "unrecognized arguments: --epsilom 3: did you mean '--epsilon'?"),
+        (
+            ["decode", "a", "--epsilom", "3"],
+            "unrecognized arguments: --epsilom 3: did you mean '--epsilon'?",
+        ),
         (["decode", "a", "--dtype", "bfloat61"], "did you mean 'bfloat16'?"),
         (["decod", "a"], "did you mean 'decode'?"),
         (["page", "--model", "storys"], "did you mean 'stories'?"),
-        (["--prot", "7891"], "surelock page: error: unrecognized arguments: --prot 7891: did you mean '--port'?"),
+        (
+            ["--prot", "7891"],
+            "surelock page: error: unrecognized arguments: --prot 7891: did you mean '--port'?",
+        ),
     ],
 )
 def test_an_unknown_flag_command_or_value_suggests_the_nearest(capsys, words, said):
@@ -146,7 +189,9 @@ def test_an_unknown_flag_command_or_value_suggests_the_nearest(capsys, words, sa
 def test_a_percentile_below_one_is_warned_of_and_a_dtype_has_to_be_known():
     with pytest.warns(UserWarning, match="percentile=0.2 is in percent: a fifth is 20"):
         surelock.LockRule(percentile=0.2)
-    with pytest.raises(ValueError, match=r"dtype must be one of .* not 'bfloat61': did you mean 'bfloat16'"):
+    with pytest.raises(
+        ValueError, match=r"dtype must be one of .* not 'bfloat61': did you mean 'bfloat16'"
+    ):
         surelock.load("stories", dtype="bfloat61")
 
 
@@ -196,7 +241,10 @@ def odd_rules(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("surelock:decode", "decode is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy"),
+        (
+            "surelock:decode",
+            "decode is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy",
+        ),
         ("odd_rules:Unlabelled", "Unlabelled needs a label: a text"),
         ("odd_rules:Bare", "Bare cannot be made without arguments: each setting needs a default"),
         ("odd_rules:Twice", """as another kind has: add flat="twice_steps" to its setting(...)"""),
@@ -211,7 +259,11 @@ def test_a_rule_from_outside_says_what_it_lacks(odd_rules, named, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         given = given_settings(_parser().parse_args(["decode", "Once", "--compute", named]))
         recommended({}, given)
-    assert [kind for kind in COMPUTE if kind in ("odd_rules:Unlabelled", "odd_rules:Bare", "odd_rules:Twice")] == []
+    assert [
+        kind
+        for kind in COMPUTE
+        if kind in ("odd_rules:Unlabelled", "odd_rules:Bare", "odd_rules:Twice")
+    ] == []
 
 
 def test_a_rule_from_outside_is_a_kind_once_it_is_imported(odd_rules, stories):
@@ -249,7 +301,16 @@ class Hasty(surelock.ComputeRule):
 def test_debug_prints_the_traceback_of_a_rule(capsys, tmp_path, monkeypatch):
     (tmp_path / "hasty_rules.py").write_text(HASTY)
     monkeypatch.chdir(tmp_path)
-    command = ["decode", "Tom", "--compute", "hasty_rules:Hasty", "--gen-length", "8", "--device", "cpu"]
+    command = [
+        "decode",
+        "Tom",
+        "--compute",
+        "hasty_rules:Hasty",
+        "--gen-length",
+        "8",
+        "--device",
+        "cpu",
+    ]
     said = "surelock: rule `hasty` failed in step 0: AttributeError: 'State' object has no attribute 'steps'\n"
     assert run(capsys, *command)[::2] == (2, said)
     status, _, err = run(capsys, *command, "--debug")
@@ -260,15 +321,25 @@ def test_debug_prints_the_traceback_of_a_rule(capsys, tmp_path, monkeypatch):
     flat_settings.cache_clear()
 
 
-def test_a_trace_of_version_4_names_a_rule_from_outside_by_its_attribute(odd_rules, stories, tmp_path, monkeypatch):
+def test_a_trace_of_version_4_names_a_rule_from_outside_by_its_attribute(
+    odd_rules, stories, tmp_path, monkeypatch
+):
     monkeypatch.syspath_prepend(tmp_path)
     plain = {"kind": "odd", "gap": 2}
     with pytest.raises(ValueError, match="compute must be one of everything, lock"):
         read_compute(plain)
     odd = importlib.import_module("odd_rules").Odd  # by the program itself: no flag names it
     assert read_compute(plain) == read_compute({"kind": "odd_rules:Odd", "gap": 2}) == odd(gap=2)
-    assert read_compute({"kind": "both", "lock": {"kind": "lock"}, "select": plain}).select == odd(gap=2)
-    lane = {"id": "a", "name": "Odd", "compute": plain, "unmask": {"kind": "low_confidence"}, "settings": {}}
+    assert read_compute({"kind": "both", "lock": {"kind": "lock"}, "select": plain}).select == odd(
+        gap=2
+    )
+    lane = {
+        "id": "a",
+        "name": "Odd",
+        "compute": plain,
+        "unmask": {"kind": "low_confidence"},
+        "settings": {},
+    }
     assert Lane.from_plain(lane).decoder.compute == odd(gap=2)
     field_of(stories, ["odd_rules:Odd"], {})
     assert describe()["compute"]["odd_rules:Odd"]["was"] == "odd"
@@ -276,7 +347,9 @@ def test_a_trace_of_version_4_names_a_rule_from_outside_by_its_attribute(odd_rul
 
 def test_a_model_that_cannot_load_ends_the_page_with_the_missing_keys(llada):
     config = json.loads((llada / "config.json").read_text())
-    kept = {name: value for name, value in config.items() if name not in ("n_layers", "weight_tying")}
+    kept = {
+        name: value for name, value in config.items() if name not in ("n_layers", "weight_tying")
+    }
     (llada / "config.json").write_text(json.dumps(kept))
     words = [sys.executable, "app.py", "--model", str(llada), "--port", str(free_port())]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=HANGS)
@@ -302,25 +375,48 @@ def prompts(tmp_path):
 
 
 def lines_of(file):
-    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in file.read_text().splitlines()]
+    return [
+        {k: v for k, v in json.loads(line).items() if k != "seconds"}
+        for line in file.read_text().splitlines()
+    ]
 
 
-def test_a_file_of_prompts_is_decoded_in_batches_and_goes_on_after_a_kill(capsys, tmp_path, prompts, stories):
+def test_a_file_of_prompts_is_decoded_in_batches_and_goes_on_after_a_kill(
+    capsys, tmp_path, prompts, stories
+):
     """A line is what the library decodes of its prompt alone; after a kill the rest is decoded, and nothing twice."""
-    out, sheet = tmp_path / "out.jsonl", tmp_path / "table.csv"
-    words = [*DECODE, prompts, "--batch", "3", "--out", str(out), "--table", str(sheet), "--trace", str(tmp_path / "t")]
+    out = tmp_path / "out.jsonl"
+    sheet = tmp_path / "table.csv"
+    words = [
+        *DECODE,
+        prompts,
+        "--batch",
+        "3",
+        "--out",
+        str(out),
+        "--table",
+        str(sheet),
+        "--trace",
+        str(tmp_path / "t"),
+    ]
     assert run(capsys, *words)[:2] == (0, "")
-    whole, rows = lines_of(out), sorted(sheet.read_text().splitlines())
+    whole = lines_of(out)
+    rows = sorted(sheet.read_text().splitlines())
     assert sorted(map(str, [line["id"] for line in whole])) == ["3", "5", "9", "a", "a/b"]
     for line in whole:
         (given,) = (each for each in PROMPTS if each["prompt"] == line["prompt"])
         decoder = Decoder.from_plain(line["settings"])
-        assert read_decoder(decoder.to_plain() | given) == decoder and line["id"] in (given.get("id"), line["id"])
+        assert read_decoder(decoder.to_plain() | given) == decoder and line["id"] in (
+            given.get("id"),
+            line["id"],
+        )
         steps = list(surelock.decode(stories, [line["prompt"]], **decoder.keywords(), observe=True))
         assert line["text"] == surelock.generate(stories, [line["prompt"]], **decoder.keywords())[0]
         assert line["rows"] == sum(int(step.computed.sum()) for step in steps)
         alone = surelock.table(steps, stories).drop(columns="sequence")
-        read = pd.read_csv(sheet, dtype={"id": str}, keep_default_na=False, na_values={"token": [""], "kl": [""]})
+        read = pd.read_csv(
+            sheet, dtype={"id": str}, keep_default_na=False, na_values={"token": [""], "kl": [""]}
+        )
         read = read[read["id"] == str(line["id"])]
         for name in ("step", "position", "masked", "computed", "locked"):
             assert np.array_equal(read[name], alone[name]), name
@@ -329,7 +425,9 @@ def test_a_file_of_prompts_is_decoded_in_batches_and_goes_on_after_a_kill(capsys
             assert traced[name].astype(str).equals(alone[name].astype(str)), name
         np.testing.assert_allclose(traced["kl"], alone["kl"], rtol=1e-4, atol=1e-9)
     content = out.read_bytes()
-    out.write_bytes(content[: content.index(b"\n") + 40])  # as a kill leaves it: the table has more than the lines
+    out.write_bytes(
+        content[: content.index(b"\n") + 40]
+    )  # as a kill leaves it: the table has more than the lines
     assert "1 of 5 prompts are in" in run(capsys, *words)[2]
     assert sorted(lines_of(out), key=str) == sorted(whole, key=str)
     assert sorted(sheet.read_text().splitlines()) == rows
@@ -349,12 +447,16 @@ def test_an_interruption_keeps_what_is_done(capsys, tmp_path, prompts, monkeypat
     from surelock.trace import cli
 
     def twice(lm, texts, *args, **kwargs):
-        calls.extend([texts] if "observe" in kwargs else [])  # the others only ask whether it can be decoded
+        calls.extend(
+            [texts] if "observe" in kwargs else []
+        )  # the others only ask whether it can be decoded
         if len(calls) == 2:
             raise KeyboardInterrupt
         return decode(lm, texts, *args, **kwargs)
 
-    calls, decode, out = [], cli.decode, tmp_path / "out.jsonl"
+    calls = []
+    decode = cli.decode
+    out = tmp_path / "out.jsonl"
     monkeypatch.setattr(cli, "decode", twice)
     status, _, err = run(capsys, *DECODE, prompts, "--out", str(out))
     assert status == 130 and len(lines_of(out)) == 1
@@ -367,12 +469,28 @@ def test_an_interruption_keeps_what_is_done(capsys, tmp_path, prompts, monkeypat
         ("p.txt", b"caf\xe9", "p.txt is no UTF-8 text (byte 0xe9 at 3): save it as UTF-8"),
         ("p.txt", b"\n", "p.txt holds no prompt"),
         ("p.jsonl", b"{", "p.jsonl, line 1 is not JSON"),
-        ("p.jsonl", b'{"promt": "a"}', "must be an object with a text `prompt`: did you mean 'promt'?"),
+        (
+            "p.jsonl",
+            b'{"promt": "a"}',
+            "must be an object with a text `prompt`: did you mean 'promt'?",
+        ),
         ("p.jsonl", b'{"prompt": 3}', "must be an object with a text `prompt`\n"),
         ("p.txt", None, "surelock: No such file or directory: 'p.txt'\n"),
-        ("p.jsonl", b'{"prompt": "a", "temprature": 1}', "'temprature' is no setting: did you mean 'temperature'?"),
-        ("p.jsonl", b'{"prompt": "a", "steps": 99}', "prompt 1: steps (99) must be at most gen_length (12)"),
-        ("p.jsonl", b'{"prompt": "a"}\n{"prompt": "a __", "gen_length": 0, "steps": 9}', "prompt 2 has 2 masks"),
+        (
+            "p.jsonl",
+            b'{"prompt": "a", "temprature": 1}',
+            "'temprature' is no setting: did you mean 'temperature'?",
+        ),
+        (
+            "p.jsonl",
+            b'{"prompt": "a", "steps": 99}',
+            "prompt 1: steps (99) must be at most gen_length (12)",
+        ),
+        (
+            "p.jsonl",
+            b'{"prompt": "a"}\n{"prompt": "a __", "gen_length": 0, "steps": 9}',
+            "prompt 2 has 2 masks",
+        ),
         ("p.jsonl", b'{"prompt": "a", "id": 2}\n{"prompt": "b"}', "has two prompts of the id '2'"),
         ("p.jsonl", b'{"prompt": "a", "compute": "os:path"}', "compute must be one of"),
     ],
@@ -392,41 +510,56 @@ def test_a_prompt_that_names_a_file_gets_a_hint_and_results_of_something_else_ar
     (tmp_path / "p.txt").write_text("Tom", "utf-8")
     (tmp_path / "o.jsonl").write_text('{"name": 1}\n', "utf-8")
     words = ["decode", "p.txt", "--gen-length", "4", "--device", "cpu"]
-    assert "'p.txt' is a file, continued as a text; --prompts p.txt reads it" in run(capsys, *words)[2]
+    assert (
+        "'p.txt' is a file, continued as a text; --prompts p.txt reads it" in run(capsys, *words)[2]
+    )
     assert "line 1 is no result of this command" in run(capsys, *words, "--out", "o.jsonl")[2]
-    assert "--trace must be a folder, and 'o.jsonl' is a file" in run(capsys, *words, "--trace", "o.jsonl")[2]
+    assert (
+        "--trace must be a folder, and 'o.jsonl' is a file"
+        in run(capsys, *words, "--trace", "o.jsonl")[2]
+    )
     assert (tmp_path / "o.jsonl").read_text() == '{"name": 1}\n'
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["Tom found a _ there."], "prompt 1: one underscore is text, a blank has two or more: __\n"),
+        (
+            ["Tom found a _ there."],
+            "prompt 1: one underscore is text, a blank has two or more: __\n",
+        ),
         (["Tom", "A _", "(_)."], "prompt 2 (and 1 more): one underscore is text"),
         (["A __ b, snake_case, _x, y_, a \\_ and ___"], ""),
         (["A _", "--no-blanks"], ""),
     ],
 )
 def test_one_underscore_alone_is_said_to_be_no_blank(capsys, monkeypatch, words, said):
-    monkeypatch.setattr(loading, "load", create_autospec(loading.load, side_effect=ValueError("no such model")))
+    monkeypatch.setattr(
+        loading, "load", create_autospec(loading.load, side_effect=ValueError("no such model"))
+    )
     err = run(capsys, "decode", *words)[2]
     assert err.startswith(f"surelock: {said}") and ("underscore" in err) == bool(said)
 
 
-def test_generate_in_batches_writes_what_it_writes_at_once_and_shows_its_progress(stories, monkeypatch):
+def test_generate_in_batches_writes_what_it_writes_at_once_and_shows_its_progress(
+    stories, monkeypatch
+):
     bars = []
     monkeypatch.setattr(
-        loop, "tqdm", lambda **how: bars.append(tqdm(**how | {"disable": False, "delay": 0})) or bars[-1]
+        loop,
+        "tqdm",
+        lambda **how: bars.append(tqdm(**how | {"disable": False, "delay": 0})) or bars[-1],
     )
-    texts, settings = (
-        ["Tom", "Lily had", "Once upon a time"],
-        surelock.DecodeSettings(gen_length=8, temperature=1, seed=5),
+    texts = ["Tom", "Lily had", "Once upon a time"]
+    settings = surelock.DecodeSettings(gen_length=8, temperature=1, seed=5)
+    assert surelock.generate(stories, texts, settings, batch=2) == surelock.generate(
+        stories, texts, settings
     )
-    assert surelock.generate(stories, texts, settings, batch=2) == surelock.generate(stories, texts, settings)
     with pytest.raises(ValueError, match="batch must be a whole number of at least 1, not 0"):
         surelock.generate(stories, texts, settings, batch=0)
     assert [(bar.n, bar.total) for bar in bars] == [(16, 16), (8, 8)]
-    blank, nothing = [5, stories.mask_id, stories.mask_id, 6], surelock.DecodeSettings(gen_length=0)
+    blank = [5, stories.mask_id, stories.mask_id, 6]
+    nothing = surelock.DecodeSettings(gen_length=0)
     surelock.generate(stories, [blank], nothing, unmask=surelock.Remask())
     assert bars[-1].n == bars[-1].total == 4, "two masks, and twice the steps"
 
@@ -455,4 +588,9 @@ def test_an_interruption_while_a_command_is_imported_is_told_in_a_line(capsys, m
 
 def test_importing_surelock_stays_light():
     code = "import sys, surelock; print(sorted({'gradio', 'pandas', 'torch', 'transformers'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )

@@ -27,7 +27,9 @@ def errors(
     lm: LanguageModel, settings: DecodeSettings = SETTINGS, prompts: Any = PROMPTS, **decoder: Any
 ) -> CommitError:
     asked = {"compute": Everything(), "unmask": surelock.LowConfidence()} | decoder
-    return commit_error(lm, surelock.decode(lm, prompts, settings, keep_logits=True, **asked), settings)
+    return commit_error(
+        lm, surelock.decode(lm, prompts, settings, keep_logits=True, **asked), settings
+    )
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,26 @@ class Steals(ComputeRule):
 def test_the_first_step_computes_all_whatever_a_rule_says(lm: LanguageModel) -> None:
     first, *_ = surelock.decode(lm, PROMPTS, SETTINGS, compute=Steals(0, 4))
     whole, *_ = surelock.decode(lm, PROMPTS, SETTINGS)
-    assert np.array_equal(first.computed, whole.computed) and int(first.computed.sum()) == 3 + 7 + 1 + 3 * 12
+    assert (
+        np.array_equal(first.computed, whole.computed)
+        and int(first.computed.sum()) == 3 + 7 + 1 + 3 * 12
+    )
 
 
-def test_a_regret_is_told_where_it_is_defined_and_asked_for(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_regret_is_told_where_it_is_defined_and_asked_for(
+    lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert np.isnan(errors(lm, compute=LOOSE, unmask=surelock.Random()).regret).all()
     settings = DecodeSettings(gen_length=12)
     steps = list(surelock.decode(lm, [[5]], settings, compute=SelectRule(0.4), keep_logits=True))
     asked = commit_error(lm, steps, settings, regret=True)
-    assert asked.regret.max() > 1e-4 and np.array_equal(commit_error(lm, steps, settings).regret, asked.regret)
+    assert asked.regret.max() > 1e-4 and np.array_equal(
+        commit_error(lm, steps, settings).regret, asked.regret
+    )
     without = commit_error(lm, steps, settings, regret=False)
-    assert np.isnan(without.regret).all() and np.allclose(without.error, asked.error, rtol=0, atol=1e-12)
+    assert np.isnan(without.regret).all() and np.allclose(
+        without.error, asked.error, rtol=0, atol=1e-12
+    )
     monkeypatch.setattr(module, "_MOST_WORDS", lm.config.vocab_size)
     assert np.isfinite(commit_error(lm, steps, settings).regret).all()
     monkeypatch.setattr(module, "_MOST_WORDS", lm.config.vocab_size - 1)
@@ -64,23 +75,29 @@ def test_a_regret_is_told_where_it_is_defined_and_asked_for(lm: LanguageModel, m
 
 def test_rounding_in_float32_is_as_the_docs_say(stories: LanguageModel) -> None:
     """The same tokens in float64, where an error is exact to a billionth of that."""
-    settings, rule, prompt = (
-        DecodeSettings(gen_length=32, temperature=1.0, seed=1),
-        SelectRule(0.1),
-        ["Once upon a time"],
+    settings = DecodeSettings(gen_length=32, temperature=1.0, seed=1)
+    rule = SelectRule(0.1)
+    prompt = ["Once upon a time"]
+    *_, last = surelock.decode(
+        stories, prompt, settings, compute=rule, unmask=surelock.LowConfidence()
     )
-    *_, last = surelock.decode(stories, prompt, settings, compute=rule, unmask=surelock.LowConfidence())
     found = errors(stories, settings, prompt, compute=rule)
     places = found.position - (last.tokens.shape[1] - 32)
-    replay = zip(found.step.tolist(), places.tolist(), last.tokens[0, found.position].tolist(), strict=True)
+    replay = zip(
+        found.step.tolist(), places.tolist(), last.tokens[0, found.position].tolist(), strict=True
+    )
     exact = surelock.load("stories", device="cpu", dtype=torch.float64)
-    true = errors(exact, settings, prompt, compute=rule, unmask=surelock.Replay([tuple(replay)])).error
+    true = errors(
+        exact, settings, prompt, compute=rule, unmask=surelock.Replay([tuple(replay)])
+    ).error
     off = np.abs(found.error - true)
     assert true.max() > 1 and (true < 0.01).any()
     assert off[true < 0.01].max() < 1e-6 < off.max() < 2e-5
 
 
-def test_the_sizes_of_the_shadows_batches_change_nothing(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sizes_of_the_shadows_batches_change_nothing(
+    lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = errors(lm, compute=LOOSE)
     monkeypatch.setattr(module, "_ROWS", {"cpu": 1})
     monkeypatch.setattr(module, "_HELD_BYTES", 1)
@@ -88,7 +105,9 @@ def test_the_sizes_of_the_shadows_batches_change_nothing(lm: LanguageModel, monk
 
 
 @pytest.mark.parametrize("cfg_scale", [0.0, 0.7])
-def test_on_a_gpu_free_memory_bounds_the_rows(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch, cfg_scale: float):
+def test_on_a_gpu_free_memory_bounds_the_rows(
+    lm: LanguageModel, monkeypatch: pytest.MonkeyPatch, cfg_scale: float
+):
     """Half of it, by the tables of a layer: at 12 d_model + 4 d_ff numbers of 8 bytes, of both passes."""
     monkeypatch.setattr(LanguageModel, "device", torch.device("cuda"))
     shadow = Shadow(lm, dataclasses.replace(SETTINGS, cfg_scale=cfg_scale))
@@ -118,10 +137,15 @@ def test_of_a_trace(stories: LanguageModel) -> None:
     np.testing.assert_array_equal(found.of_sequence(0).error, np.zeros(16))
     np.testing.assert_array_equal(found.of_sequence(1).error, own.error)
     np.testing.assert_array_equal(found.of_sequence(1).regret, own.regret)
-    assert np.isfinite(found.regret).all() and np.isnan(commit_error(stories, document, regret=False).regret).all()
+    assert (
+        np.isfinite(found.regret).all()
+        and np.isnan(commit_error(stories, document, regret=False).regret).all()
+    )
     assert own.error.mean() > 1e-4
     records = [record for record in document["records"] if record["lane"] == "age"]
-    np.testing.assert_allclose([nats for r in records for nats in r["commit_error"]], own.error, rtol=1e-6)
+    np.testing.assert_allclose(
+        [nats for r in records for nats in r["commit_error"]], own.error, rtol=1e-6
+    )
     assert [p for r in records for p in r["changed"]] == own.position[own.changed].tolist()
     trace = surelock.read_trace(document)
     assert trace.lanes.exact.all(), "unless asked for less"
@@ -144,14 +168,26 @@ def test_of_a_trace(stories: LanguageModel) -> None:
 
 
 def test_a_trace_tells_the_regret_of_each_step(stories: LanguageModel) -> None:
-    settings, rule = DecodeSettings(gen_length=24, steps=12, seed=3), surelock.BudgetRule(0.1)
+    settings = DecodeSettings(gen_length=24, steps=12, seed=3)
+    rule = surelock.BudgetRule(0.1)
     field = [
-        Lane(id=unmask.kind, name=unmask.kind, decoder=Decoder(settings=settings, compute=rule, unmask=unmask))
+        Lane(
+            id=unmask.kind,
+            name=unmask.kind,
+            decoder=Decoder(settings=settings, compute=rule, unmask=unmask),
+        )
         for unmask in (surelock.Entropy(), surelock.Random())
     ]
     document = json.loads(json.dumps(record_run(stories, "Once upon a time", field)))
     told = surelock.read_trace(document).steps
-    own = errors(stories, settings, ["Once upon a time"], compute=rule, unmask=surelock.Entropy(), observe=True)
+    own = errors(
+        stories,
+        settings,
+        ["Once upon a time"],
+        compute=rule,
+        unmask=surelock.Entropy(),
+        observe=True,
+    )
     sums = np.bincount(own.step, own.regret)
     np.testing.assert_allclose(told[told.lane == "entropy"].regret.astype(float), sums, rtol=1e-6)
     assert sums.max() > 0.01 and told[told.lane == "random"].regret.isna().all()

@@ -35,7 +35,9 @@ GPU = "cuda"
 
 @pytest.mark.parametrize("write", [write_llada, partial(write_qwen3, head_dim=24)])
 @pytest.mark.parametrize("name", RUNS)
-def test_a_gpu_decides_what_the_cpu_decides(tmp_path: Path, write, name: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_gpu_decides_what_the_cpu_decides(
+    tmp_path: Path, write, name: str, monkeypatch: pytest.MonkeyPatch
+):
     """The CPU draws tokens as the GPU does, from the same numbers."""
     monkeypatch.setattr(posterior, "_BY_TOKEN", set())
     write(tmp_path, tied=False, **SHAPE)
@@ -43,7 +45,10 @@ def test_a_gpu_decides_what_the_cpu_decides(tmp_path: Path, write, name: str, mo
     settings = DecodeSettings(gen_length=GEN, **changes)
     runs = [
         list(surelock.decode(lm, PROMPTS, settings, **choices, observe=True))
-        for lm in (surelock.load(tmp_path, device=device, dtype=torch.float64) for device in ("cpu", "cuda"))
+        for lm in (
+            surelock.load(tmp_path, device=device, dtype=torch.float64)
+            for device in ("cpu", "cuda")
+        )
     ]
     for ours, theirs in zip(*runs, strict=True):
         for told in ("tokens", "masked", "locked", "computed", "probed"):
@@ -56,21 +61,29 @@ def test_half_precision_and_noise_are_reproducible(tmp_path: Path, temperature: 
     write_llada(tmp_path, tied=True, **SHAPE)
     lm = surelock.load(tmp_path, device="cuda", dtype=torch.bfloat16)
     settings = DecodeSettings(gen_length=32, temperature=temperature, seed=4)
-    first, second = (list(surelock.decode(lm, PROMPTS, settings, compute=LockRule(epsilon=0.05))) for _ in range(2))
+    first, second = (
+        list(surelock.decode(lm, PROMPTS, settings, compute=LockRule(epsilon=0.05)))
+        for _ in range(2)
+    )
     assert np.array_equal(first[-1].tokens, second[-1].tokens)
     assert not first[-1].masked.any()
 
 
-def test_noise_and_commit_errors_are_the_cpus_whatever_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_noise_and_commit_errors_are_the_cpus_whatever_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Tokens are drawn from the same numbers; a shadow of few rows at a time finds what one of many rows does."""
     monkeypatch.setattr(posterior, "_BY_TOKEN", set())
     write_llada(tmp_path, tied=False, **SHAPE)
-    settings, found = DecodeSettings(gen_length=24, temperature=0.8, seed=4), []
+    settings = DecodeSettings(gen_length=24, temperature=0.8, seed=4)
+    found = []
     for device, chunk_bytes, free in (("cpu", 2**20, 0), (GPU, 2**27, 2**60), (GPU, 2**12, 2**18)):
         monkeypatch.setattr(posterior, "_CHUNK_BYTES", dict.fromkeys(("cpu", "cuda"), chunk_bytes))
         monkeypatch.setattr(commit_error, "free_memory", lambda _, free=free: free)
         lm = surelock.load(tmp_path, device=device, dtype=torch.float64)
-        steps = list(surelock.decode(lm, PROMPTS, settings, compute=SelectRule(0.4), keep_logits=True))
+        steps = list(
+            surelock.decode(lm, PROMPTS, settings, compute=SelectRule(0.4), keep_logits=True)
+        )
         found.append((steps[-1].tokens, commit_error.commit_error(lm, steps, settings)))
     (tokens, errors), *others = found
     assert errors.error.max() > 1e-4
@@ -83,7 +96,8 @@ def test_noise_and_commit_errors_are_the_cpus_whatever_is_read_at_once(tmp_path:
 def test_weights_in_int8_take_half_the_memory_and_decode(tmp_path: Path):
     pytest.importorskip("torchao")
     write_llada(tmp_path, tied=False, **(SHAPE | {"d_model": 512, "d_ff": 2048}))
-    taken, logits = [], []
+    taken = []
+    logits = []
     tokens = torch.arange(2, 42, device=GPU)[None]
     for weights in (None, "int8"):
         before = torch.cuda.memory_allocated()
@@ -92,7 +106,9 @@ def test_weights_in_int8_take_half_the_memory_and_decode(tmp_path: Path):
         with torch.inference_mode():
             logits.append(lm.network(tokens).double().log_softmax(-1))
         runs = [list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16))) for _ in range(2)]
-        assert np.array_equal(runs[0][-1].tokens, runs[1][-1].tokens) and not runs[0][-1].masked.any()
+        assert (
+            np.array_equal(runs[0][-1].tokens, runs[1][-1].tokens) and not runs[0][-1].masked.any()
+        )
         del lm
     assert taken[1] < 0.6 * taken[0]
     assert (logits[0].exp() * (logits[0] - logits[1])).sum(-1).mean() < 0.05
@@ -100,7 +116,8 @@ def test_weights_in_int8_take_half_the_memory_and_decode(tmp_path: Path):
 
 def test_free_memory_counts_what_torch_holds_and_does_not_use():
     device = torch.device("cuda")
-    before, size = machine.free_memory(device), 2**28
+    before = machine.free_memory(device)
+    size = 2**28
     assert size < before <= machine.total_memory(device)
     table = torch.empty(size, dtype=torch.uint8, device=device)
     assert abs(before - machine.free_memory(device) - size) < 2**25
@@ -121,7 +138,9 @@ def test_flash_attention_of_segments_is_dense_attention(dtype: torch.dtype):
         torch.testing.assert_close(found.cpu().double(), expected, rtol=0.05, atol=0.02)
 
 
-@pytest.mark.parametrize("write", [write_llada, partial(write_hf, family="sdar", block_size=4, head_dim=16)])
+@pytest.mark.parametrize(
+    "write", [write_llada, partial(write_hf, family="sdar", block_size=4, head_dim=16)]
+)
 def test_graphs_and_segments_compute_what_sequences_one_after_the_other_do(
     tmp_path: Path, write, monkeypatch: pytest.MonkeyPatch
 ):
@@ -150,7 +169,8 @@ def test_graphs_and_segments_compute_what_sequences_one_after_the_other_do(
 def counted(path: Path) -> tuple[surelock.LanguageModel, list[int]]:
     """A model, and a list to which each capture of a graph adds."""
     write_llada(path, tied=False, **SHAPE)
-    lm, captures = surelock.load(path, device=GPU, dtype=torch.bfloat16), list[int]()
+    lm = surelock.load(path, device=GPU, dtype=torch.bfloat16)
+    captures = list[int]()
 
     def capture(function, sibling):
         captures.append(1)
@@ -159,7 +179,9 @@ def counted(path: Path) -> tuple[surelock.LanguageModel, list[int]]:
     return replace(lm, engine=TorchEngine(lm.network, capture)), captures
 
 
-def test_a_second_run_captures_no_graph_and_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_second_run_captures_no_graph_and_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Also of another prompt of about that length, after a run that was left, and with garbage in what came back."""
     lm, captures = counted(tmp_path)
     settings = DecodeSettings(gen_length=32)
@@ -168,7 +190,8 @@ def test_a_second_run_captures_no_graph_and_is_the_same(tmp_path: Path, monkeypa
         *_, last = surelock.decode(lm, prompts, settings, compute=LockRule(epsilon=0.05))
         return last.tokens
 
-    first, count = decoded(), len(captures)
+    first = decoded()
+    count = len(captures)
     assert count == 2, "of 128 and of 64 rows"
     release = lm.engine.release
 
@@ -191,7 +214,8 @@ def test_a_second_run_captures_no_graph_and_is_the_same(tmp_path: Path, monkeypa
 
 def test_two_lanes_in_turn_have_graphs_of_their_own(tmp_path: Path):
     lm, captures = counted(tmp_path)
-    settings, rules = DecodeSettings(gen_length=32), (Everything(), LockRule(epsilon=0.05))
+    settings = DecodeSettings(gen_length=32)
+    rules = (Everything(), LockRule(epsilon=0.05))
     alone = [list(surelock.decode(lm, PROMPTS, settings, compute=rule)) for rule in rules]
     for _ in range(2):
         lanes = [surelock.decode(lm, PROMPTS, settings, compute=rule) for rule in rules]
@@ -222,12 +246,17 @@ def test_idle_memories_leave_a_tenth_of_the_gpu(tmp_path: Path, monkeypatch: pyt
     for free in (None, 0):
         if free is not None:
             monkeypatch.setattr(torch_engine, "free_memory", lambda _: 0)
-        runs += [list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16)))[-1].tokens for _ in range(2)]
+        runs += [
+            list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16)))[-1].tokens
+            for _ in range(2)
+        ]
         assert (lm.engine._lender.nbytes > 0) == (free is None)
     assert all(np.array_equal(runs[0], tokens) for tokens in runs)
 
 
-compiles = pytest.mark.skipif(not fused.can_fuse(torch.device("cuda")), reason="no Triton or no C compiler")
+compiles = pytest.mark.skipif(
+    not fused.can_fuse(torch.device("cuda")), reason="no Triton or no C compiler"
+)
 
 
 @compiles
@@ -244,7 +273,9 @@ def test_compiled_elementwise_functions_save_launches_in_each_layer(tmp_path: Pa
     write_llada(tmp_path, tied=False, **SHAPE)
     engine = surelock.load(tmp_path, device="cuda", dtype=torch.bfloat16).engine
     plan = plan_of(engine, 64, batch, locked=False)
-    plain, compiled = (kernels_of(engine, plan, mode)["kernels_launched"] for mode in ("graphs", "compiled"))
+    plain, compiled = (
+        kernels_of(engine, plan, mode)["kernels_launched"] for mode in ("graphs", "compiled")
+    )
     assert plain - compiled >= 3 * engine.config.n_layers
 
 
@@ -252,7 +283,12 @@ def test_compiled_elementwise_functions_save_launches_in_each_layer(tmp_path: Pa
 def test_compiled_reading_is_exact():
     for seed in (0, 1, 20, 21, 40):  # one vocabulary for two seeds, so that few kernels are made
         vocab_size = 100 + 37 * (seed % 20)
-        assert_read(fused.compiled_reading(vocab_size, torch.bfloat16, torch.device(GPU)), seed, torch.bfloat16, GPU)
+        assert_read(
+            fused.compiled_reading(vocab_size, torch.bfloat16, torch.device(GPU)),
+            seed,
+            torch.bfloat16,
+            GPU,
+        )
 
 
 @compiles
@@ -265,7 +301,14 @@ def test_nothing_is_compiled_after_load_and_before_many_rows(tmp_path: Path):
     torch.compiler.set_stance("fail_on_recompile")
     try:
         for prompts in (PROMPTS, PROMPTS[:2], [[5] * 30] * 12):
-            list(surelock.decode(lm, prompts, DecodeSettings(gen_length=32, steps=8), compute=LockRule(epsilon=0.05)))
+            list(
+                surelock.decode(
+                    lm,
+                    prompts,
+                    DecodeSettings(gen_length=32, steps=8),
+                    compute=LockRule(epsilon=0.05),
+                )
+            )
     finally:
         torch.compiler.set_stance("default")
 
@@ -274,7 +317,10 @@ def test_a_layer_does_not_wait_for_the_device(tmp_path: Path):
     write_llada(tmp_path, tied=False, **SHAPE)
     engine = surelock.load(tmp_path, device="cuda", dtype=torch.bfloat16).engine
     found = kernels_of(engine, plan_of(engine, 64, 3, locked=True))
-    assert found["flash"] == engine.config.n_layers and sum("DtoH" in name for name in found["copies"]) == 1
+    assert (
+        found["flash"] == engine.config.n_layers
+        and sum("DtoH" in name for name in found["copies"]) == 1
+    )
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one CUDA device")
@@ -283,7 +329,10 @@ def test_blocks_spread_over_devices(tmp_path: Path):
     one = surelock.load(tmp_path, device="cuda:0", dtype=torch.float32)
     spread = {"embed": 0, "blocks.0": 0, "blocks.1": 1, "blocks.2": 1, "norm": 1, "head": 1}
     two = surelock.load(tmp_path, device_map=spread, dtype=torch.float32)
-    runs = [list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16), compute=LockRule())) for lm in (one, two)]
+    runs = [
+        list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16), compute=LockRule()))
+        for lm in (one, two)
+    ]
     assert np.array_equal(runs[0][-1].tokens, runs[1][-1].tokens)
 
 

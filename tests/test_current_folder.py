@@ -16,10 +16,32 @@ from surelock.model.trial import check_tokenizer
 from tests.browser.server import ROOT
 
 #: What starts a process, by the first names of a call.
-STARTS = {"subprocess", "multiprocessing", "popen", "Popen", "ProcessPoolExecutor", "system", "posix_spawn"}
+STARTS = {
+    "subprocess",
+    "multiprocessing",
+    "popen",
+    "Popen",
+    "ProcessPoolExecutor",
+    "system",
+    "posix_spawn",
+}
 STARTS |= {"create_subprocess_exec", "create_subprocess_shell", "startfile", "fork", "forkpty"}
-STARTS |= {f"{how}{end}" for how in ("exec", "spawn") for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")}
-MODULES = ("transformers", "tokenizers", "torch", "numpy", "lazy_loader", "pandas", "gguf", "torchao", "sentencepiece")
+STARTS |= {
+    f"{how}{end}"
+    for how in ("exec", "spawn")
+    for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")
+}
+MODULES = (
+    "transformers",
+    "tokenizers",
+    "torch",
+    "numpy",
+    "lazy_loader",
+    "pandas",
+    "gguf",
+    "torchao",
+    "sentencepiece",
+)
 MODULES += (
     "sitecustomize",
     "usercustomize",
@@ -55,7 +77,11 @@ def test_only_the_trial_starts_a_process() -> None:
     for file in (ROOT / "app.py", *(ROOT / "surelock").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             names = [node.attr] if isinstance(node, ast.Attribute) else []
-            names += [each.name.split(".")[0] for each in node.names] if isinstance(node, ast.Import) else []
+            names += (
+                [each.name.split(".")[0] for each in node.names]
+                if isinstance(node, ast.Import)
+                else []
+            )
             names += [str(node.module).split(".")[0]] if isinstance(node, ast.ImportFrom) else []
             found |= {file.name} if STARTS & {*names} else set()
     assert found == {"trial.py"}
@@ -67,7 +93,13 @@ def test_the_trial_runs_nothing_beside_a_checkpoint(
 ) -> None:
     monkeypatch.chdir(hostile)
     monkeypatch.setattr(sys, "path", [*sys.path, "", ".", str(hostile)])
-    for name in ("PYTHONSTARTUP", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONBREAKPOINT", "PYTHONWARNINGS"):
+    for name in (
+        "PYTHONSTARTUP",
+        "PYTHONHOME",
+        "PYTHONUSERBASE",
+        "PYTHONBREAKPOINT",
+        "PYTHONWARNINGS",
+    ):
         monkeypatch.setenv(name, str(hostile / "evil.py"))
     if python_path is not None:
         monkeypatch.setenv("PYTHONPATH", python_path.format(hostile))
@@ -75,7 +107,9 @@ def test_the_trial_runs_nothing_beside_a_checkpoint(
     assert was_run(hostile) == ""
 
 
-def test_a_trial_gets_no_secret_and_a_folder_of_its_own(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_gets_no_secret_and_a_folder_of_its_own(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: dict[str, object] = {}
 
     def run(command: list[str], **how: object) -> subprocess.CompletedProcess[bytes]:
@@ -88,7 +122,13 @@ def test_a_trial_gets_no_secret_and_a_folder_of_its_own(hostile: Path, monkeypat
     check_tokenizer(hostile)
     environment = told["env"]
     assert isinstance(environment, dict) and told["flags"] == ["-P", "-X", "utf8"] and told["empty"]
-    assert {"HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "HTTP_PROXY", "PYTHONSTARTUP", "LD_PRELOAD"}.isdisjoint(environment)
+    assert {
+        "HF_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "HTTP_PROXY",
+        "PYTHONSTARTUP",
+        "LD_PRELOAD",
+    }.isdisjoint(environment)
     assert {"PATH", "PYTHONPATH"} <= environment.keys() and not Path(str(told["cwd"])).exists()
 
 
@@ -107,14 +147,26 @@ def test_a_command_runs_nothing_in_the_current_folder(hostile: Path, python_path
     if python_path != str(ROOT):  # what Python imports before this package
         for name in ("encodings", "argparse", "re", "json"):
             (hostile / f"{name}.py").unlink()
-    command = [sys.executable, "-m", "surelock", "decode", "[1]", "--model", ".", "--gen-length", "4"]
+    command = [
+        sys.executable,
+        "-m",
+        "surelock",
+        "decode",
+        "[1]",
+        "--model",
+        ".",
+        "--gen-length",
+        "4",
+    ]
     environment = os.environ | {"PYTHONPATH": python_path}
     done = subprocess.run(command, cwd=hostile, env=environment, capture_output=True, text=True)
     assert was_run(hostile) == "", done.stderr
     assert done.returncode == 0, done.stderr
 
 
-def test_the_path_of_a_child_begins_with_this_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_of_a_child_begins_with_this_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", "lib", str(tmp_path), "/some/packages", str(ROOT)])
     assert module_path("/some/checkpoint") == [str(ROOT), str(tmp_path / "lib"), "/some/packages"]

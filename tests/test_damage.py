@@ -60,10 +60,12 @@ class Started(Exception):
 def damaged(value: Any, rng: random.Random) -> Any:
     """A copy of a JSON value with one odd thing somewhere: set, added or taken away."""
     value = json.loads(json.dumps(value))
-    place, key = None, None
+    place = None
+    key = None
     inner = value
     while isinstance(inner, dict | list) and inner and (place is None or rng.random() < 0.8):
-        place, key = inner, rng.choice(list(inner)) if isinstance(inner, dict) else rng.randrange(len(inner))
+        place = inner
+        key = rng.choice(list(inner)) if isinstance(inner, dict) else rng.randrange(len(inner))
         inner = inner[key]
     if place is None or rng.random() < 0.03:
         return rng.choice(ODD)
@@ -91,10 +93,22 @@ def spoil(file: Path, rng: random.Random) -> None:
 
 
 def checkpoint_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
-    sizes = {"layers": 1, "d_model": 16, "heads": 2, "kv_heads": 1, "d_ff": 24, "vocab": 30, "tied": False, "seed": 1}
+    sizes = {
+        "layers": 1,
+        "d_model": 16,
+        "heads": 2,
+        "kv_heads": 1,
+        "d_ff": 24,
+        "vocab": 30,
+        "tied": False,
+        "seed": 1,
+    }
     write_llada(folder, **sizes)
     (folder / "generation_config.json").write_text('{"gen_length": 8, "steps": 8}')
-    spoil(folder / rng.choice(["config.json"] * 4 + ["generation_config.json", "model.safetensors"]), rng)
+    spoil(
+        folder / rng.choice(["config.json"] * 4 + ["generation_config.json", "model.safetensors"]),
+        rng,
+    )
     return lambda: load(folder, device="cpu")
 
 
@@ -122,7 +136,10 @@ def settings_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
 #: What adds a command's flags, and what it is told beside the damaged ones.
 COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "decode": (tracing.add_decode_arguments, "A --gen-length 4"),
-    "flops": (flops.add_flops_arguments, "--d-model 64 --layers 2 --heads 4 --kv-heads 4 --ffn 99 --seq-len 8"),
+    "flops": (
+        flops.add_flops_arguments,
+        "--d-model 64 --layers 2 --heads 4 --kv-heads 4 --ffn 99 --seq-len 8",
+    ),
     "experiment": (experiments.add_arguments, "flops --quick --out out"),
     "train": (training.add_train_arguments, "--data text --valid text --out out --steps 1"),
     "page": (launch.add_page_arguments, ""),
@@ -136,9 +153,13 @@ def flag_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
     COMMANDS[name][0](parser := argparse.ArgumentParser())
     words = [name, *COMMANDS[name][1].split()]
     for _ in range(rng.randint(1, 2)):
-        action = rng.choice([each for each in parser._actions if each.option_strings and each.dest != "help"])
+        action = rng.choice(
+            [each for each in parser._actions if each.option_strings and each.dest != "help"]
+        )
         flag = rng.choice(action.option_strings)
-        words.append(flag if action.nargs == 0 and rng.random() < 0.8 else f"{flag}={rng.choice(WORDS)}")
+        words.append(
+            flag if action.nargs == 0 and rng.random() < 0.8 else f"{flag}={rng.choice(WORDS)}"
+        )
     return lambda: ended_command(words, folder)
 
 
@@ -168,7 +189,10 @@ def ended_command(words: list[str], folder: Path) -> None:
 
 @cache
 def load_once(name: str, **how: Any) -> Any:
-    return load(name, **{key: str(value) if key == "device" and value else value for key, value in how.items()})
+    return load(
+        name,
+        **{key: str(value) if key == "device" and value else value for key, value in how.items()},
+    )
 
 
 #: Of each class what damages something, and returns what then reads it; what may be raised; and how many cases.
@@ -191,7 +215,11 @@ def outcome(kind: str, seed: int, folder: Path) -> str:
         act()
         found = "good"
     except error_kind as error:
-        found = "refused" if str(error) and "\n" not in str(error).strip() else f"not one line: {error!r:.300}"
+        found = (
+            "refused"
+            if str(error) and "\n" not in str(error).strip()
+            else f"not one line: {error!r:.300}"
+        )
     except Exception as error:
         found = f"{type(error).__name__}: {error!s:.300}"
     seconds = time.process_time() - begun
@@ -217,7 +245,9 @@ def ended(models: Models, label: str) -> str:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_that_dies_is_no_model_that_loads(llada: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_dies_is_no_model_that_loads(
+    llada: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def dies(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
@@ -228,7 +258,9 @@ def test_a_thread_that_dies_is_no_model_that_loads(llada: Path, monkeypatch: pyt
         models.get(llada.name)
 
 
-def test_a_port_in_use_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("signal.signal", lambda *_: None)
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))

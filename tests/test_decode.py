@@ -41,22 +41,38 @@ from surelock import (
 from surelock.engines.torch import TorchEngine
 from surelock.research.bench.schedule import RecordedLocks
 
-MASK, EOS = 1, 0
+MASK = 1
+EOS = 0
 PROMPTS = [[5, 3, 9], [8, 30, 2, 36, 4, 11, 20], [6]]
-WIDTH, GEN = 7 + 12, 12
+WIDTH = 7 + 12
+GEN = 12
 UNLOCK = UnlockRule(period=2, budget=3, epsilon_unlock=1e-3, min_interval=1, cooldown=1)
-EVENTS = [Event(4, "write", 12, 9), Event(5, "mask", 12), Event(3, "lock", 0), Event(6, "unlock", 0)]
+EVENTS = [
+    Event(4, "write", 12, 9),
+    Event(5, "mask", 12),
+    Event(3, "lock", 0),
+    Event(6, "unlock", 0),
+]
 RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "baseline": ({}, {"compute": Everything()}),
     "locked": ({}, {"compute": LockRule(epsilon=5e-2)}),
-    "literal": ({"temperature": 1.0}, {"compute": LockRule(epsilon=1e-1, percentile=50, visible_steps=0)}),
+    "literal": (
+        {"temperature": 1.0},
+        {"compute": LockRule(epsilon=1e-1, percentile=50, visible_steps=0)},
+    ),
     "unlocking": (
         {"temperature": 0.7, "seed": [3, 1, 4]},
         {"compute": LockRule(epsilon=0.5, percentile=60, unlock=UNLOCK)},
     ),
     "guided": ({"cfg_scale": 1.5}, {"compute": LockRule(epsilon=5e-2), "unmask": Entropy()}),
-    "selected": ({"block_length": 6, "steps": 6}, {"compute": LockRule(epsilon=5e-2) & SelectRule(0.4)}),
-    "threshold": ({"block_length": 4}, {"compute": LockRule(epsilon=5e-2), "unmask": Threshold(0.5)}),
+    "selected": (
+        {"block_length": 6, "steps": 6},
+        {"compute": LockRule(epsilon=5e-2) & SelectRule(0.4)},
+    ),
+    "threshold": (
+        {"block_length": 4},
+        {"compute": LockRule(epsilon=5e-2), "unmask": Threshold(0.5)},
+    ),
     "unrepeated": (
         {"no_repeat_ngram_size": 2, "temperature": 0.7, "block_length": 6},
         {"compute": LockRule(epsilon=5e-2)},
@@ -65,7 +81,10 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "margin": ({"block_length": 3, "steps": 4}, {"compute": Everything(), "unmask": Margin()}),
     "age": ({"block_length": 6}, {"compute": LockByAge(3), "unmask": EntropyBound(0.5)}),
     "dual": ({"block_length": 4}, {"compute": BlockCache()}),
-    "prefix": ({"block_length": 4}, {"compute": BlockCache(dual=False), "unmask": Klass(0.05, 0.5, 1)}),
+    "prefix": (
+        {"block_length": 4},
+        {"compute": BlockCache(dual=False), "unmask": Klass(0.05, 0.5, 1)},
+    ),
     "delayed": ({"block_length": 6}, {"compute": DelayedCache(4)}),
     "budget": ({"block_length": 6}, {"compute": BudgetRule(0.3)}),
     "doubted": ({"block_length": 6, "temperature": 0.7}, {"compute": EntropyCache(3, 2.5)}),
@@ -94,9 +113,15 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def run(lm: LanguageModel, name: str = "baseline", prompts: Sequence = PROMPTS, **options: Any) -> list[Step]:
+def run(
+    lm: LanguageModel, name: str = "baseline", prompts: Sequence = PROMPTS, **options: Any
+) -> list[Step]:
     changes, choices = RUNS[name]
-    return list(surelock.decode(lm, prompts, DecodeSettings(gen_length=GEN, **changes), **choices, **options))
+    return list(
+        surelock.decode(
+            lm, prompts, DecodeSettings(gen_length=GEN, **changes), **choices, **options
+        )
+    )
 
 
 def with_weights(lm: LanguageModel, name: str, index: Any, value: float) -> LanguageModel:
@@ -109,7 +134,8 @@ def with_weights(lm: LanguageModel, name: str, index: Any, value: float) -> Lang
 def same(a: Step, b: Step, but: Sequence[str] = ("seconds",)) -> bool:
     pairs = [(getattr(a, f.name), getattr(b, f.name)) for f in fields(Step) if f.name not in but]
     return all(
-        np.array_equal(x, y, equal_nan=x.dtype.kind == "f") if isinstance(x, np.ndarray) else x == y for x, y in pairs
+        np.array_equal(x, y, equal_nan=x.dtype.kind == "f") if isinstance(x, np.ndarray) else x == y
+        for x, y in pairs
     )
 
 
@@ -121,7 +147,10 @@ def test_non_finite_logits_of_a_later_step_name_it(lm: LanguageModel, value: flo
     t = next(t for t in range(1, GEN - 1) if seen[t] > seen[t - 1])
     (token,) = seen[t] - seen[t - 1]
     decoding = surelock.decode(
-        with_weights(lm, "embed.weight", (token, 3), value), [[5]], DecodeSettings(gen_length=GEN), compute=Everything()
+        with_weights(lm, "embed.weight", (token, 3), value),
+        [[5]],
+        DecodeSettings(gen_length=GEN),
+        compute=Everything(),
     )
     for _ in range(t + 1):
         next(decoding)
@@ -132,7 +161,11 @@ def test_non_finite_logits_of_a_later_step_name_it(lm: LanguageModel, value: flo
 @pytest.mark.parametrize(
     ("base", "method", "said"),
     [
-        (surelock.ComputeRule, "rows", "rule `wrong` failed in step 2: IndexError: index 0 is out of bounds"),
+        (
+            surelock.ComputeRule,
+            "rows",
+            "rule `wrong` failed in step 2: IndexError: index 0 is out of bounds",
+        ),
         (surelock.LockingRule, "after", "rule `wrong` failed in step 2: IndexError: index 0"),
         (surelock.ComputeRule, "watches", "rule `wrong` failed in step 2"),
         (surelock.UnmaskPolicy, "commits", "policy `wrong` failed in step 2"),
@@ -147,7 +180,9 @@ def test_what_a_rule_raises_is_said_with_its_name_and_step(
 
     def fails(self: Any, state: Any, *more: Any) -> Any:
         if state.step < 2:
-            return getattr(LowConfidence if base is surelock.UnmaskPolicy else base, method)(self, state, *more)
+            return getattr(LowConfidence if base is surelock.UnmaskPolicy else base, method)(
+                self, state, *more
+            )
         return None if returns else np.empty(0)[0]
 
     def commits(self: Any, candidates: Any) -> Any:
@@ -160,7 +195,9 @@ def test_what_a_rule_raises_is_said_with_its_name_and_step(
 
     own = {"commits": commits, "after": after}.get(method, fails)
     bases = (LowConfidence,) if base is surelock.UnmaskPolicy else (base,)
-    wrong = dataclass(frozen=True)(type("Wrong", bases, {"kind": "wrong", "__module__": __name__, method: own}))
+    wrong = dataclass(frozen=True)(
+        type("Wrong", bases, {"kind": "wrong", "__module__": __name__, method: own})
+    )
     chosen = {"unmask" if base is surelock.UnmaskPolicy else "compute": wrong()}
     steps = surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), **chosen)
     with pytest.raises(ValueError, match=said.partition(":")[0] if returns else said) as raised:
@@ -168,7 +205,11 @@ def test_what_a_rule_raises_is_said_with_its_name_and_step(
     assert steps.run.next_step == 2 and (returns or isinstance(raised.value.__cause__, IndexError))
     if base is surelock.ComputeRule:
         with pytest.raises(ValueError, match="rule `wrong` failed"):
-            list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), compute=LockRule() & wrong()))
+            list(
+                surelock.decode(
+                    lm, PROMPTS, DecodeSettings(gen_length=GEN), compute=LockRule() & wrong()
+                )
+            )
 
 
 @pytest.mark.parametrize(
@@ -208,9 +249,18 @@ def test_seeds_are_one_for_each_prompt(lm: LanguageModel, count: int) -> None:
         ([REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, -1)]], "replay of sequence 2 .*0 to 40"),
         ([REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, MASK)]], "replay of sequence 2 .*mask token"),
         ([REPLAY, [], REPLAY], "replay of sequence 1 must commit each of the 12 positions once"),
-        ([REPLAY, REPLAY, [*REPLAY[:-1], (0, 10, 5)]], "replay of sequence 2 must commit each of the 12 positions"),
-        ([REPLAY, [*REPLAY[:-1], (12, 11, 5)], REPLAY], "replay of sequence 1 must keep to steps 0 to 11"),
-        ([[(-1, 0, 5), *REPLAY[1:]], REPLAY, REPLAY], "replay of sequence 0 must keep to steps 0 to 11"),
+        (
+            [REPLAY, REPLAY, [*REPLAY[:-1], (0, 10, 5)]],
+            "replay of sequence 2 must commit each of the 12 positions",
+        ),
+        (
+            [REPLAY, [*REPLAY[:-1], (12, 11, 5)], REPLAY],
+            "replay of sequence 1 must keep to steps 0 to 11",
+        ),
+        (
+            [[(-1, 0, 5), *REPLAY[1:]], REPLAY, REPLAY],
+            "replay of sequence 0 must keep to steps 0 to 11",
+        ),
     ],
 )
 def test_a_replay_must_fit_the_run(lm: LanguageModel, replay: list, words: str) -> None:
@@ -260,16 +310,18 @@ def test_what_is_decided_by_is_read_and_nothing_else(lm: LanguageModel) -> None:
     settings = DecodeSettings(gen_length=GEN, block_length=6)
     for name, (rule, policy, counts) in rules.items():
         steps = surelock.decode(lm, [[5]], settings, compute=rule, unmask=policy)
-        assert [int((~np.isnan(step.confidence)).sum()) for _, step in zip(range(3), steps, strict=False)] == counts, (
-            name
-        )
+        assert [
+            int((~np.isnan(step.confidence)).sum())
+            for _, step in zip(range(3), steps, strict=False)
+        ] == counts, name
 
 
 def test_a_schedule_replaces_the_verdict(lm: LanguageModel) -> None:
     """Each position locks at the step it is given, or as soon as it is a candidate: visible since the step before."""
     drawn = torch.randint(0, GEN, (15,), generator=torch.Generator().manual_seed(0)).tolist()
     rule = RecordedLocks(epsilon=-1, at=(tuple(drawn),))
-    committed, locked_at = [-1] * 3 + [0] * GEN, [GEN] * 15
+    committed = [-1] * 3 + [0] * GEN
+    locked_at = [GEN] * 15
     for step in surelock.decode(lm, PROMPTS[:1], DecodeSettings(gen_length=GEN), compute=rule):
         for i in step.newly_unmasked[0].nonzero()[0].tolist():
             committed[i] = step.index
@@ -283,9 +335,12 @@ def test_a_schedule_replaces_the_verdict(lm: LanguageModel) -> None:
 
 def test_steps_are_the_callers_own(lm: LanguageModel) -> None:
     """No views of the run's state: writing to them changes nothing."""
-    untouched, steps = run(lm, "unlocking", top_k=2), []
+    untouched = run(lm, "unlocking", top_k=2)
+    steps = []
     changes, choices = RUNS["unlocking"]
-    for step in surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices, top_k=2):
+    for step in surelock.decode(
+        lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices, top_k=2
+    ):
         steps.append(copy.deepcopy(step))
         for f in fields(Step):
             if isinstance(array := getattr(step, f.name), np.ndarray):
@@ -294,7 +349,8 @@ def test_steps_are_the_callers_own(lm: LanguageModel) -> None:
 
 
 def test_inputs_are_left_as_they_are(lm: LanguageModel) -> None:
-    prompts, weights = copy.deepcopy(PROMPTS), copy.deepcopy(lm.network.state_dict())
+    prompts = copy.deepcopy(PROMPTS)
+    weights = copy.deepcopy(lm.network.state_dict())
     settings = DecodeSettings(gen_length=GEN, seed=[1, 2, 3])
     list(surelock.decode(lm, prompts, settings, compute=LockRule(epsilon=1.0)))
     assert prompts == PROMPTS
@@ -303,9 +359,12 @@ def test_inputs_are_left_as_they_are(lm: LanguageModel) -> None:
 
 
 def test_two_runs_at_a_time_do_not_meet(lm: LanguageModel) -> None:
-    settings, rule = DecodeSettings(gen_length=GEN, temperature=1.0), LockRule(epsilon=0.1)
+    settings = DecodeSettings(gen_length=GEN, temperature=1.0)
+    rule = LockRule(epsilon=0.1)
     alone = list(surelock.decode(lm, PROMPTS, settings, compute=rule))
-    pairs = zip(*(surelock.decode(lm, PROMPTS, settings, compute=rule) for _ in range(2)), strict=True)
+    pairs = zip(
+        *(surelock.decode(lm, PROMPTS, settings, compute=rule) for _ in range(2)), strict=True
+    )
     assert all(same(a, b) and same(a, c) for a, (b, c) in zip(alone, pairs, strict=True))
 
 
@@ -314,7 +373,8 @@ def test_more_positions_than_words_cannot_be_without_repeats(lm: LanguageModel) 
     for size in (1, 2):
         settings = DecodeSettings(gen_length=words, no_repeat_ngram_size=size)
         said = (
-            f"no_repeat_ngram_size must be 0 for this model: of {words} words some must come twice in {words + 1} pos"
+            "no_repeat_ngram_size must be 0 for this model: "
+            f"of {words} words some must come twice in {words + 1} pos"
         )
         with pytest.raises(ValueError, match=said):
             surelock.decode(lm, [[5]], settings)
@@ -327,7 +387,10 @@ def test_more_positions_than_words_cannot_be_without_repeats(lm: LanguageModel) 
 def test_generate_cuts_at_the_first_eos(stories: LanguageModel) -> None:
     ids = stories.encode(" and they lived happily")[:6]
     tokens = [*ids[:3], stories.eos_id, *ids[3:], stories.eos_id]
-    replay = [[(t, t, token) for t, token in enumerate(tokens)], [(t, t, ids[0]) for t in range(len(tokens))]]
+    replay = [
+        [(t, t, token) for t, token in enumerate(tokens)],
+        [(t, t, ids[0]) for t in range(len(tokens))],
+    ]
     settings = DecodeSettings(gen_length=len(tokens))
     asked = {"compute": LockRule(), "unmask": Replay(replay)}
     texts = surelock.generate(stories, ["Once upon a time", "One"], settings, **asked)

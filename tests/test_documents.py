@@ -37,7 +37,9 @@ from tests.waiting import HANGS
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = {path.name: path.read_text("utf-8") for path in DOCUMENTS}
 README = TEXTS["README.md"]
-RULE, GUIDE = re.findall(r"^```python\n(.*?)^```", TEXTS["researchers.md"], re.DOTALL | re.MULTILINE)
+RULE, GUIDE = re.findall(
+    r"^```python\n(.*?)^```", TEXTS["researchers.md"], re.DOTALL | re.MULTILINE
+)
 ADDRESS = "http://127.0.0.1:7860"
 
 
@@ -47,7 +49,12 @@ def blocks(language: str, text: str = "\n".join(TEXTS.values())) -> list[str]:
 
 def commands() -> list[list[str]]:
     """Every command of the shell blocks, split where a shell would; `&&` parts one from the next."""
-    lines = [line for block in blocks("sh") for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+    lines = [
+        line
+        for block in blocks("sh")
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.strip()
+    ]
     return [shlex.split(part) for line in lines for part in line.split(" && ")]
 
 
@@ -62,11 +69,28 @@ SURELOCK += [command[1:] for command in starting("surelock")]
 
 
 def test_every_command_is_known_to_these_tests() -> None:
-    known = (*PARSED, "pip install -r", "pip install .", "surelock", "python tests/run.py", "python -m surelock")
-    known += ("accelerate launch", "curl -s", "docker build", "docker run", "hf upload", "INSTRUCT=", "BASE=")
+    known = (
+        *PARSED,
+        "pip install -r",
+        "pip install .",
+        "surelock",
+        "python tests/run.py",
+        "python -m surelock",
+    )
+    known += (
+        "accelerate launch",
+        "curl -s",
+        "docker build",
+        "docker run",
+        "hf upload",
+        "INSTRUCT=",
+        "BASE=",
+    )
     lines = [" ".join(command) for command in commands()]
     assert [line for line in lines if not line.startswith(known)] == []
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
     for _, _, name, *_ in starting("pip", "install", "."):
         assert Requirement(f"surelock{name.removeprefix('.')}").extras <= extras.keys()
     for words, made in PARSED.items():
@@ -76,7 +100,10 @@ def test_every_command_is_known_to_these_tests() -> None:
 
 def test_each_experiment_has_its_command_for_llada() -> None:
     """In its section of the results, with the variables that stand there."""
-    variables = dict(shlex.split(line)[0].split("=", 1) for line in blocks("sh", TEXTS["results.md"])[1].splitlines())
+    variables = dict(
+        shlex.split(line)[0].split("=", 1)
+        for line in blocks("sh", TEXTS["results.md"])[1].splitlines()
+    )
     text = " ".join(TEXTS["results.md"].split())
     named = set()
     for command in re.findall(r"`surelock (experiment [^`]*)`", text):
@@ -105,7 +132,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("command", SURELOCK, ids=" ".join)
-def test_surelock_commands(command: list[str], capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_surelock_commands(
+    command: list[str], capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
     arguments = _parser().parse_args(command or ["page"])
     if {"--model", "--shape"} & set(command) or not command:
         return  # needs the hub, takes minutes, or does not end
@@ -116,7 +145,9 @@ def test_surelock_commands(command: list[str], capsys: pytest.CaptureFixture[str
     assert out + err and arguments.run
 
 
-@pytest.mark.parametrize("command", starting("python", "-m", "surelock.harness"), ids=lambda command: command[-1])
+@pytest.mark.parametrize(
+    "command", starting("python", "-m", "surelock.harness"), ids=lambda command: command[-1]
+)
 def test_harness_commands(command: list[str], stories: LanguageModel, folder: Path) -> None:
     given = HarnessCLI()._parser.parse_args(command[3:])
     named = dict(given.model_args)
@@ -132,7 +163,9 @@ PROGRAMS = blocks("python", README) + blocks("python", TEXTS["api.md"])
 @pytest.mark.parametrize("block", PROGRAMS)
 def test_python_blocks_run_as_they_stand(block: str, app: App) -> None:
     program = block.replace(ADDRESS, app.url)
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()
 
@@ -143,21 +176,30 @@ def test_curl_commands(app: App) -> None:
     event = answer = ""
     for command in starting("curl"):
         words = [word.replace(ADDRESS, app.url).replace("EVENT_ID", event) for word in command]
-        answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=HANGS).stdout
+        answer = subprocess.run(
+            words, capture_output=True, text=True, check=True, timeout=HANGS
+        ).stdout
         event = event or json.loads(answer)["event_id"]
     last = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith("data: ")][-1]
     assert last[0]["done"] and last[0]["steps"] == 16
 
 
-def test_the_guides_rule_locks_what_it_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_guides_rule_locks_what_it_says(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """By the likeliest tokens that an observed run reports; nothing is locked otherwise where nothing is observed."""
     (folder / "guide.py").write_text(GUIDE, "utf-8")
     made = runpy.run_path(str(folder / "guide.py"))
     printed = re.fullmatch(r"(\d+) rows, (\S+) nats\n", capsys.readouterr().out)
     assert printed and float(printed[2]) > 0
-    rule, settings = made["StableArgmax"](3), made["settings"]
-    observed = list(surelock.decode(made["lm"], ["Tom found a key. He"], settings, compute=rule, top_k=1))
-    rows, masked, streaks = 0, ~observed[0].given[0], [[] for _ in observed[0].given[0]]
+    rule = made["StableArgmax"](3)
+    settings = made["settings"]
+    observed = list(
+        surelock.decode(made["lm"], ["Tom found a key. He"], settings, compute=rule, top_k=1)
+    )
+    rows = 0
+    masked = ~observed[0].given[0]
+    streaks = [[] for _ in observed[0].given[0]]
     for step, plain in zip(observed, made["steps"], strict=True):
         locks = []
         for position in np.flatnonzero(step.computed[0]).tolist():
@@ -167,7 +209,8 @@ def test_the_guides_rule_locks_what_it_says(folder: Path, capsys: pytest.Capture
                 locks.append(position)
         assert np.flatnonzero(step.newly_locked[0]).tolist() == locks
         assert np.array_equal(step.newly_locked, plain.newly_locked)
-        rows, masked = rows + int(plain.computed.sum()), step.masked[0]
+        rows = rows + int(plain.computed.sum())
+        masked = step.masked[0]
     assert rows == int(printed[1]) and observed[-1].locked.sum() > 20
 
 
@@ -178,14 +221,24 @@ def test_the_guides_rule_is_named_in_decode(folder: Path, stories: LanguageModel
     with serve(command=command, cwd=folder, log=folder / "log") as app:
         wait_for_model(app)
         client = Client(app.url, verbose=False)
-        how = {"compute": "my_rules:StableArgmax", "stable_steps": 4, "gen_length": 32, "trace": True}
+        how = {
+            "compute": "my_rules:StableArgmax",
+            "stable_steps": 4,
+            "gen_length": 32,
+            "trace": True,
+        }
         *_, last = client.submit(prompt="Tom found a key. He", **how, api_name="/decode")
-    assert last["trace"]["header"]["lanes"][0]["compute"] == {"kind": "my_rules:StableArgmax", "stable_steps": 4}
+    assert last["trace"]["header"]["lanes"][0]["compute"] == {
+        "kind": "my_rules:StableArgmax",
+        "stable_steps": 4,
+    }
     rule = runpy.run_path(str(folder / "my_rules.py"))["StableArgmax"](4)
     decoder = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=32), compute=rule)
     *_, step = surelock.decode(stories, "Tom found a key. He", **decoder.keywords())
     assert last["texts"] == [stories.decode(step.tokens[0].tolist())[len("Tom found a key. He") :]]
-    assert sum(len(record["locked"]) for record in last["trace"]["records"]) == step.locked.sum() > 20
+    assert (
+        sum(len(record["locked"]) for record in last["trace"]["records"]) == step.locked.sum() > 20
+    )
 
 
 def test_the_api_page_lists_every_field_that_a_rule_sees(lm: LanguageModel) -> None:
@@ -194,8 +247,12 @@ def test_the_api_page_lists_every_field_that_a_rule_sees(lm: LanguageModel) -> N
     run = surelock.decode(lm, [[5, 6]], surelock.DecodeSettings(gen_length=8)).run
     for each in (run.state, run.canvas, run.schedule):
         assert {name for name in vars(each) if not name.startswith("_")} <= named
-    assert {each.name for each in fields(Reading) if not each.name.startswith("_")} | {"likeliest"} <= named
-    assert {"LockingRule", "ComputeRule", "Changes"} <= set(re.findall(r"`surelock\.(\w+)", section))
+    assert {each.name for each in fields(Reading) if not each.name.startswith("_")} | {
+        "likeliest"
+    } <= named
+    assert {"LockingRule", "ComputeRule", "Changes"} <= set(
+        re.findall(r"`surelock\.(\w+)", section)
+    )
 
 
 def test_the_table_of_choices_names_rules_and_policies_with_their_settings() -> None:
@@ -204,7 +261,9 @@ def test_the_table_of_choices_names_rules_and_policies_with_their_settings() -> 
     classes = {each.__name__: each for each in (*COMPUTE.values(), *UNMASK.values(), Replay)}
     assert named.keys() == classes.keys()
     for name, arguments in named.items():
-        assert set(filter(None, arguments.split(", "))) <= {field.name for field in fields(classes[name])}, name
+        assert set(filter(None, arguments.split(", "))) <= {
+            field.name for field in fields(classes[name])
+        }, name
 
 
 def anchors(path: Path) -> set[str]:
@@ -214,7 +273,9 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS, *(ROOT / "assets").rglob("README.md")], ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "path", [*DOCUMENTS, *(ROOT / "assets").rglob("README.md")], ids=lambda path: path.parent.name
+)
 def test_links_lead_somewhere(path: Path) -> None:
     text = path.read_text("utf-8")
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -232,7 +293,9 @@ def test_the_space_runs_what_is_required() -> None:
     lines = (ROOT / "requirements.txt").read_text("utf-8").splitlines()
     gradio = next(Requirement(line) for line in lines if line.startswith("gradio"))
     assert gradio.specifier.contains(space["sdk_version"])
-    assert (ROOT / space["app_file"]).is_file() and (ROOT / space["thumbnail"].partition("/resolve/main/")[2]).is_file()
+    assert (ROOT / space["app_file"]).is_file() and (
+        ROOT / space["thumbnail"].partition("/resolve/main/")[2]
+    ).is_file()
     dockerfile = (ROOT / "Dockerfile").read_text("utf-8")
     assert f"\nARG PYTHON={space['python_version']}\n" in dockerfile
     copied = re.findall(r"^COPY (?:--\S+ )*(.*) \S+$", dockerfile, re.MULTILINE)

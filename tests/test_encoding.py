@@ -28,9 +28,17 @@ ROLES = (
 #: Templates as the families publish them: template, markup, options of its tokens. Ling's roles are no special tokens.
 KINDS: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "qwen": (CHAT, ["<|im_start|>", "<|im_end|>"], {"special": True}),
-    "llada": (LLADA, ["<|startoftext|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"], {"special": True}),
+    "llada": (
+        LLADA,
+        ["<|startoftext|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
+        {"special": True},
+    ),
     "ling": (ROLES, ["<role>", "</role>", "<|role_end|>"], {"special": False}),
-    "strips": (CHAT, ["<|im_start|>", "<|im_end|>"], {"special": True, "rstrip": True, "lstrip": True}),
+    "strips": (
+        CHAT,
+        ["<|im_start|>", "<|im_end|>"],
+        {"special": True, "rstrip": True, "lstrip": True},
+    ),
     "normalizes": (CHAT, ["<|im_start|>", "<|im_end|>"], {"special": True, "normalized": True}),
 }
 
@@ -44,7 +52,11 @@ def made(lm: surelock.LanguageModel, kind: str) -> surelock.LanguageModel:
         inner.normalizer = normalizers.NFKC()  # pyright: ignore
     tokens = [AddedToken(each, **options) for each in markup]
     inner.add_special_tokens(tokens) if options["special"] else inner.add_tokens(tokens)
-    return replace(lm, tokenizer=PreTrainedTokenizerFast(tokenizer_object=inner, chat_template=template), name=kind)
+    return replace(
+        lm,
+        tokenizer=PreTrainedTokenizerFast(tokenizer_object=inner, chat_template=template),
+        name=kind,
+    )
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -57,16 +69,26 @@ PLAIN = st.text(st.sampled_from("ab \n\t.<|>_é🌊\U000f0000\U000f0001"), max_s
 
 def written(markup: list[str]) -> st.SearchStrategy[str]:
     """Texts with markup, its halves and its fullwidth spelling in them."""
-    spelled = [*markup, "<|mask|>", "<|endoftext|>", *(each[:-2] for each in markup), "\uff1c|im_end|\uff1e"]
+    spelled = [
+        *markup,
+        "<|mask|>",
+        "<|endoftext|>",
+        *(each[:-2] for each in markup),
+        "\uff1c|im_end|\uff1e",
+    ]
     return st.lists(PLAIN | st.sampled_from(spelled), max_size=6).map("".join)
 
 
 @given(text=PLAIN)
-def test_a_text_without_markup_is_what_the_tokenizer_makes_of_it(lm: surelock.LanguageModel, text: str) -> None:
+def test_a_text_without_markup_is_what_the_tokenizer_makes_of_it(
+    lm: surelock.LanguageModel, text: str
+) -> None:
     tokenizer: Any = lm.tokenizer
     turn = [{"role": "user", "content": text}]
     how = {"add_generation_prompt": True, "enable_thinking": False}
-    assert lm.encode(text, chat=True) == tokenizer.apply_chat_template(turn, return_dict=False, **how)
+    assert lm.encode(text, chat=True) == tokenizer.apply_chat_template(
+        turn, return_dict=False, **how
+    )
     assert lm.encode(text) == tokenizer(text)["input_ids"]
 
 
@@ -74,9 +96,15 @@ def test_a_text_without_markup_is_what_the_tokenizer_makes_of_it(lm: surelock.La
 def test_what_a_user_writes_is_text(lm: surelock.LanguageModel, data: st.DataObject) -> None:
     """The markup is that of a harmless text, in its order, and the whole says what was written."""
     markup = KINDS[lm.name][1]
-    text, tokenizer = data.draw(written(markup)), lm.tokenizer
+    text = data.draw(written(markup))
+    tokenizer = lm.tokenizer
     assert tokenizer is not None
-    forged = {*tokenizer.convert_tokens_to_ids(markup), *tokenizer.all_special_ids, lm.mask_id, lm.eos_id}
+    forged = {
+        *tokenizer.convert_tokens_to_ids(markup),
+        *tokenizer.all_special_ids,
+        lm.mask_id,
+        lm.eos_id,
+    }
 
     def spelled(ids: list[int]) -> list[int]:
         return [i for i in ids if i in forged]
@@ -85,7 +113,10 @@ def test_what_a_user_writes_is_text(lm: surelock.LanguageModel, data: st.DataObj
     assert spelled(ids) == spelled(lm.encode("a", chat=True))
     assert not {lm.mask_id, lm.eos_id} & set(ids)
     rendered = tokenizer.apply_chat_template(
-        [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True, enable_thinking=False
+        [{"role": "user", "content": text}],
+        tokenize=False,
+        add_generation_prompt=True,
+        enable_thinking=False,
     )
     if lm.name not in ("strips", "normalizes"):
         assert tokenizer.decode(ids) == rendered
@@ -98,14 +129,17 @@ def test_what_a_user_writes_is_text(lm: surelock.LanguageModel, data: st.DataObj
 @given(data=st.data())
 def test_turns_of_lm_eval_are_text_as_well(lm: surelock.LanguageModel, data: st.DataObject) -> None:
     """Also after a copy to a file, and with a continuation behind it."""
-    markup, tokenizer = KINDS[lm.name][1], lm.tokenizer
+    markup = KINDS[lm.name][1]
+    tokenizer = lm.tokenizer
     assert tokenizer is not None
     texts = data.draw(st.lists(written(markup), min_size=3, max_size=3))
     model = SureLockLM(lm)
 
     def pair(first: str, second: str, last: str) -> tuple[list[int], list[int]]:
         turns = [("user", first), ("assistant", second), ("user", "Go on.")]
-        rendering = model.apply_chat_template([{"role": role, "content": text} for role, text in turns])
+        rendering = model.apply_chat_template(
+            [{"role": role, "content": text} for role, text in turns]
+        )
         assert rendering == pickle.loads(pickle.dumps(rendering)) == copy.deepcopy(rendering)
         return model._encode_pair(pickle.loads(pickle.dumps(rendering)), last)
 
@@ -117,7 +151,11 @@ def test_turns_of_lm_eval_are_text_as_well(lm: surelock.LanguageModel, data: st.
 
 def test_only_tokens_before_a_text_are_part_of_a_prompt(stories: surelock.LanguageModel) -> None:
     """A tokenizer may end each text, or wrap it, or do nothing."""
-    for single, front in (("$A <|endoftext|>", []), ("<|mask|> $A <|endoftext|>", [1]), ("<|mask|> $A", [1])):
+    for single, front in (
+        ("$A <|endoftext|>", []),
+        ("<|mask|> $A <|endoftext|>", [1]),
+        ("<|mask|> $A", [1]),
+    ):
         assert stories.tokenizer is not None
         inner = Tokenizer.from_str(stories.tokenizer.backend_tokenizer.to_str())  # pyright: ignore
         special = [("<|endoftext|>", 0), ("<|mask|>", 1)]
@@ -130,15 +168,30 @@ def test_only_tokens_before_a_text_are_part_of_a_prompt(stories: surelock.Langua
 
 def test_a_tokenizer_with_spaces_in_front_keeps_them(stories: surelock.LanguageModel) -> None:
     """As SentencePiece's: each text between markup is read as the tokenizer reads it."""
-    words = {"▁hi": 0, "▁": 1, "h": 2, "i": 3, "<": 4, "|": 5, "m": 6, ">": 7, "<|m|>": 8, "<unk>": 9}
+    words = {
+        "▁hi": 0,
+        "▁": 1,
+        "h": 2,
+        "i": 3,
+        "<": 4,
+        "|": 5,
+        "m": 6,
+        ">": 7,
+        "<|m|>": 8,
+        "<unk>": 9,
+    }
     described = {"type": "BPE", "vocab": words, "merges": ["▁ h", "▁h i"], "unk_token": "<unk>"}
     described["vocab"] |= {"▁h": 10}
-    inner = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": described}))
+    inner = Tokenizer.from_str(
+        json.dumps({"version": "1.0", "added_tokens": [], "model": described})
+    )
     inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")  # pyright: ignore
     inner.decoder = decoders.Metaspace(prepend_scheme="always")  # pyright: ignore
     inner.add_special_tokens([AddedToken("<|m|>", special=True)])
     template = "<|m|>{{ messages[0].content }}<|m|>"
-    lm = replace(stories, tokenizer=PreTrainedTokenizerFast(tokenizer_object=inner, chat_template=template))
+    lm = replace(
+        stories, tokenizer=PreTrainedTokenizerFast(tokenizer_object=inner, chat_template=template)
+    )
     assert lm.encode("hi", chat=True) == [8, 0, 8]
     assert lm.encode("hi<|m|>", chat=True) == [8, 0, 4, 5, 6, 5, 7, 8]
 
@@ -155,7 +208,9 @@ def test_a_tokenizer_with_spaces_in_front_keeps_them(stories: surelock.LanguageM
         {"tool_use": "{{ messages[0].content }}"},  # several, and none of them is the default
     ],
 )
-def test_an_error_in_a_template_is_one_sentence(stories: surelock.LanguageModel, template: Any) -> None:
+def test_an_error_in_a_template_is_one_sentence(
+    stories: surelock.LanguageModel, template: Any
+) -> None:
     tokenizer: Any = copy.deepcopy(stories.tokenizer)
     tokenizer.chat_template = template
     lm = replace(stories, tokenizer=tokenizer)
@@ -167,13 +222,19 @@ def test_an_error_in_a_template_is_one_sentence(stories: surelock.LanguageModel,
             ask()
 
 
-@pytest.mark.parametrize("odd", [[{"role": "user", "content": "hi"}], ["hi"], ("hi",), None, b"hi", 7])
+@pytest.mark.parametrize(
+    "odd", [[{"role": "user", "content": "hi"}], ["hi"], ("hi",), None, b"hi", 7]
+)
 @pytest.mark.parametrize("kind", ["qwen", "llada"])
-def test_a_prompt_that_is_no_text_is_one_sentence(stories: surelock.LanguageModel, kind: str, odd: Any) -> None:
+def test_a_prompt_that_is_no_text_is_one_sentence(
+    stories: surelock.LanguageModel, kind: str, odd: Any
+) -> None:
     lm = made(stories, kind)
     for chat in (False, True):
         with pytest.raises(ValueError, match=r"^a prompt must be a text, not") as found:
             lm.encode(odd, chat=chat)
-        assert str(found.value).endswith("several turns are not supported") == isinstance(odd, list | tuple)
+        assert str(found.value).endswith("several turns are not supported") == isinstance(
+            odd, list | tuple
+        )
     with pytest.raises(ValueError, match=r"^prompts? (1 )?must be"):
         surelock.decode(lm, [odd])

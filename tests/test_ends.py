@@ -46,17 +46,27 @@ def rows(lm: surelock.LanguageModel, count: int) -> list[tuple[str, list[int]]]:
 
 
 @needs_node
-def test_all_surfaces_cut_a_text_alike(lm: surelock.LanguageModel, models: Any, monkeypatch: Any) -> None:
+def test_all_surfaces_cut_a_text_alike(
+    lm: surelock.LanguageModel, models: Any, monkeypatch: Any
+) -> None:
     """The same runs, whose tokens a person writes: all but the last."""
     models._loaded["stories"] = lm
-    call, model = endpoint_of(models, make_runner(models)), SureLockLM(lm, gen_length=LENGTH, compute="everything")
-    documents, expected = [], []
+    call = endpoint_of(models, make_runner(models))
+    model = SureLockLM(lm, gen_length=LENGTH, compute="everything")
+    documents = []
+    expected = []
     for prompt, tokens in rows(lm, 24):
         ids = lm.encode(prompt, blanks=True)
-        places = [at for at, token in enumerate([*ids, *[lm.mask_id] * LENGTH]) if token == lm.mask_id][:-1]
-        events = [surelock.Event(0, "write", at, token) for at, token in zip(places, tokens, strict=False)]
+        places = [
+            at for at, token in enumerate([*ids, *[lm.mask_id] * LENGTH]) if token == lm.mask_id
+        ][:-1]
+        events = [
+            surelock.Event(0, "write", at, token) for at, token in zip(places, tokens, strict=False)
+        ]
         settings = surelock.DecodeSettings(gen_length=LENGTH)
-        decoder = surelock.Decoder(settings=settings, compute=surelock.Everything(), events=tuple(events))
+        decoder = surelock.Decoder(
+            settings=settings, compute=surelock.Everything(), events=tuple(events)
+        )
         steps = list(surelock.decode(lm, [ids], **decoder.keywords(), observe=True))
         row = steps[-1].tokens[0].tolist()
         text = written(lm, ids, row)
@@ -67,7 +77,10 @@ def test_all_surfaces_cut_a_text_alike(lm: surelock.LanguageModel, models: Any, 
         assert text.endswith(after)
 
         assert surelock.generate(lm, [ids], **decoder.keywords()) == [text]
-        plain = [{"step": 0, "kind": "write", "position": each.position, "token": each.token} for each in events]
+        plain = [
+            {"step": 0, "kind": "write", "position": each.position, "token": each.token}
+            for each in events
+        ]
         answer = call(prompt, gen_length=LENGTH, compute="everything", events=plain)[-1]
         assert answer["tokens"] == row and answer["texts"] == [text]
         if lm.mask_id not in ids:
@@ -83,7 +96,9 @@ def test_all_surfaces_cut_a_text_alike(lm: surelock.LanguageModel, models: Any, 
         for run in (recorder.document(), steps):
             drawn = surelock.figure(run, lm).layout.annotations[-1].text
             words = " ".join(unescape(drawn.replace("<br>", " ")).split())
-            assert " ".join(text.split()).endswith(words) and words.endswith(" ".join(after.split()))
+            assert " ".join(text.split()).endswith(words) and words.endswith(
+                " ".join(after.split())
+            )
         expected.append((text, after, ids))
     pages = json.loads(node("tests/js/read.js", given=json.dumps(documents)))
     for (text, after, ids), page in zip(expected, pages, strict=True):

@@ -18,7 +18,19 @@ import torch
 from checkpoints import write_lfm2, write_llada, write_mdlm
 from conftest import TINY
 from hypothesis import HealthCheck, given, settings
-from test_oracle import ADDED, BLOCKS, FLAGS, MODELS, PROBING, Case, Model, cases, fixed_case, run_library, run_oracle
+from test_oracle import (
+    ADDED,
+    BLOCKS,
+    FLAGS,
+    MODELS,
+    PROBING,
+    Case,
+    Model,
+    cases,
+    fixed_case,
+    run_library,
+    run_oracle,
+)
 
 import surelock
 from surelock import loading
@@ -31,10 +43,17 @@ from surelock.model.checkpoint import find_tensors
 from surelock.model.families import LLADA
 from tests.waiting import HANGS
 
-NEAR = {"epsilon": (0.01, 1e-6), "epsilon_unlock": (0.01, 1e-6), "still": (0.01, 1e-6), "selection": (0.01, 1e-6)}
+NEAR = {
+    "epsilon": (0.01, 1e-6),
+    "epsilon_unlock": (0.01, 1e-6),
+    "still": (0.01, 1e-6),
+    "selection": (0.01, 1e-6),
+}
 NEAR |= {"theta": (0, 1e-5), "theta_unlock": (0, 1e-5)}
 SCORES = (0, 1e-4)  # all other comparisons
-OTHER = {kind: ADDED[kind] for kind in (*BLOCKS, "mdlm", "lfm2")}  # block-causal, or of other layers
+OTHER = {
+    kind: ADDED[kind] for kind in (*BLOCKS, "mdlm", "lfm2")
+}  # block-causal, or of other layers
 
 
 @pytest.fixture(scope="session")
@@ -44,10 +63,16 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, 
     for kind in MODELS | OTHER:
         path = tmp_path_factory.mktemp(kind)
         exact = test_oracle.make_model(path, kind)
-        both = (surelock.load(path, device="cpu", engine=engine, tokenizer="") for engine in ("torch", "onnx"))
+        both = (
+            surelock.load(path, device="cpu", engine=engine, tokenizer="")
+            for engine in ("torch", "onnx")
+        )
         made[kind] = (
             exact,
-            *(replace(exact, lm=replace(lm, mask_id=exact.lm.mask_id, ends=exact.lm.ends)) for lm in both),
+            *(
+                replace(exact, lm=replace(lm, mask_id=exact.lm.mask_id, ends=exact.lm.ends))
+                for lm in both
+            ),
         )
     return made
 
@@ -63,7 +88,9 @@ def steps_of(model: Model, case: Case, events: list[Any]) -> tuple[list[Any], st
 
 
 def same(a: Any, b: Any) -> bool:
-    return np.array_equal(a.tokens, b.tokens) and all(np.array_equal(getattr(a, n), getattr(b, n)) for n in FLAGS)
+    return np.array_equal(a.tokens, b.tokens) and all(
+        np.array_equal(getattr(a, n), getattr(b, n)) for n in FLAGS
+    )
 
 
 def first_difference(first: list[Any], second: list[Any]) -> int | None:
@@ -74,7 +101,9 @@ def first_difference(first: list[Any], second: list[Any]) -> int | None:
         if not same(a, b):
             return int(a.index)
         for name, atol in (("kl", 1e-6), ("confidence", 1e-5)):
-            np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=0.01, atol=atol, err_msg=name)
+            np.testing.assert_allclose(
+                getattr(a, name), getattr(b, name), rtol=0.01, atol=atol, err_msg=name
+            )
         logits = a.commit_logits, b.commit_logits
         np.testing.assert_allclose(*(np.nan_to_num(each) for each in logits), rtol=0, atol=1e-4)
     return None
@@ -82,7 +111,8 @@ def first_difference(first: list[Any], second: list[Any]) -> int | None:
 
 def is_tie(model: Model, case: Case, step: int, patch: pytest.MonkeyPatch) -> bool:
     """Whether the oracle compares values in a step that float32 cannot tell apart."""
-    ties, compare = [], oracle.Run.compare
+    ties = []
+    compare = oracle.Run.compare
 
     def note(run: oracle.Run, kind: str, a: float, b: float) -> None:
         relative, absolute = NEAR.get(kind, SCORES)
@@ -101,14 +131,20 @@ def is_tie(model: Model, case: Case, step: int, patch: pytest.MonkeyPatch) -> bo
     [(60, MODELS), (60, OTHER), pytest.param(1000, MODELS | OTHER, marks=pytest.mark.long)],
     ids=["60", "other", "1000"],
 )
-def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatch, examples: int, kinds) -> None:
+def test_engines_agree_over_random_cases(
+    engines, monkeypatch: pytest.MonkeyPatch, examples: int, kinds
+) -> None:
     """At most 2 % of runs part, each at a tie; before that all values are the same but for rounding. Every second case
     is read five rows at a time in ONNX Runtime.
     """
     seen = parted = 0
 
     @settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(cases(kinds))
     def check(case: Case) -> None:
@@ -118,13 +154,17 @@ def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatc
         with monkeypatch.context() as patched:
             if sum(map(len, case.prompts)) % 2:
                 patched.setattr(both[1].lm.engine, "_rows", 5)
-            (first, refused), (second, also) = (steps_of(model, case, told.events) for model in both)
+            (first, refused), (second, also) = (
+                steps_of(model, case, told.events) for model in both
+            )
         seen += 1
         parts_at = first_difference(first, second)
         if parts_at is None:
             assert (len(first), refused) == (len(second), also)
             return
-        assert is_tie(exact, case, parts_at, monkeypatch), f"they part in step {parts_at} without a tie"
+        assert is_tie(exact, case, parts_at, monkeypatch), (
+            f"they part in step {parts_at} without a tie"
+        )
         parted += 1
 
     check()
@@ -145,7 +185,11 @@ def test_a_probe_of_a_shifted_network_changes_no_hidden_state(engines, length: i
 @pytest.mark.parametrize("kind", ["llada", "lfm2", "dream"])
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_rule_sees_the_likeliest_token_of_what_it_watches(
-    engines, monkeypatch: pytest.MonkeyPatch, which: int, kind: str, unlock: surelock.UnlockRule | None
+    engines,
+    monkeypatch: pytest.MonkeyPatch,
+    which: int,
+    kind: str,
+    unlock: surelock.UnlockRule | None,
 ) -> None:
     """That of the largest of the likely tokens which an observed run reports, also of probed rows, and in an engine
     that reads few rows at once.
@@ -169,7 +213,9 @@ def test_a_rule_sees_the_likeliest_token_of_what_it_watches(
                 probes.append(int(reading.probed.sum()))
             return surelock.LockRule.after(self, state, reading)
 
-    lm, probes, unwatched = engines[kind][which].lm, [], []
+    lm = engines[kind][which].lm
+    probes = []
+    unwatched = []
     if kind == "lfm2":
         monkeypatch.setattr(lm.engine, "_rows", 5, raising=False)
     settings = surelock.DecodeSettings(gen_length=12, block_length=4)
@@ -185,21 +231,44 @@ def test_a_rule_sees_the_likeliest_token_of_what_it_watches(
 
 @pytest.mark.parametrize("size", [0, 1, 2])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("policy", ["Remask", "EarlyFinish", "Entropy", "Margin", "EntropyBound", "Correct"])
-def test_engines_commit_the_same_tokens(engines, policy: str, temperature: float, size: int) -> None:
+@pytest.mark.parametrize(
+    "policy", ["Remask", "EarlyFinish", "Entropy", "Margin", "EntropyBound", "Correct"]
+)
+def test_engines_commit_the_same_tokens(
+    engines, policy: str, temperature: float, size: int
+) -> None:
     """Policies that choose before they draw, several commits a step, n-grams that may not repeat, uneven prompts."""
-    compute = [("LockRule", {"epsilon": 0.05}), ("BudgetRule", {"share": 0.4}), ("EntropyCache", {"recent": 4})][size]
-    given = {"EntropyBound": {"gamma": 0.5}, "EarlyFinish": {"first": 1.2, "middle": 0.8}, "Correct": {"doubt": 0.2}}
+    compute = [
+        ("LockRule", {"epsilon": 0.05}),
+        ("BudgetRule", {"share": 0.4}),
+        ("EntropyCache", {"recent": 4}),
+    ][size]
+    given = {
+        "EntropyBound": {"gamma": 0.5},
+        "EarlyFinish": {"first": 1.2, "middle": 0.8},
+        "Correct": {"doubt": 0.2},
+    }
     unmask = policy, given.get(policy, {})
     for seed, block in product(range(3), (24, 8)):
-        settings = {"gen_length": 24, "steps": 9, "block_length": block, "temperature": temperature, "seed": seed}
+        settings = {
+            "gen_length": 24,
+            "steps": 9,
+            "block_length": block,
+            "temperature": temperature,
+            "seed": seed,
+        }
         prompts = [[5, 6, 5, 6, 7], [9], [3, 2, 3]]
-        case = Case("llada-shards", prompts, settings | {"no_repeat_ngram_size": size}, [compute], unmask)
+        case = Case(
+            "llada-shards", prompts, settings | {"no_repeat_ngram_size": size}, [compute], unmask
+        )
         first, second = (run_library(model, case) for model in engines["llada-shards"][1:])
-        assert [each.tokens.tolist() for each in first] == [each.tokens.tolist() for each in second], (seed, block)
+        assert [each.tokens.tolist() for each in first] == [
+            each.tokens.tolist() for each in second
+        ], (seed, block)
 
 
-PROMPTS, CHOSEN = [[5, 9, 3], [7]], surelock.DecodeSettings(gen_length=8)
+PROMPTS = [[5, 9, 3], [7]]
+CHOSEN = surelock.DecodeSettings(gen_length=8)
 
 
 def logits_of(lm: surelock.LanguageModel) -> np.ndarray:
@@ -209,18 +278,26 @@ def logits_of(lm: surelock.LanguageModel) -> np.ndarray:
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-def test_weights_of_any_dtype_in_any_files_are_those_of_torch(tmp_path: Path, dtype: torch.dtype, shards: int) -> None:
+def test_weights_of_any_dtype_in_any_files_are_those_of_torch(
+    tmp_path: Path, dtype: torch.dtype, shards: int
+) -> None:
     """Also where every file is a link, as in the cache of the hub. The torch network is not made for it."""
     write_llada(tmp_path / "blobs", **TINY, dtype=dtype, shards=shards)
     (tmp_path / "snapshot").mkdir()
     for number, file in enumerate((tmp_path / "blobs").iterdir()):
         file.rename(tmp_path / f"{number}")
         (tmp_path / "snapshot" / file.name).symlink_to(f"../{number}")
-    lm, other = (surelock.load(tmp_path / "snapshot", device="cpu", engine=each) for each in ("auto", "torch"))
+    lm, other = (
+        surelock.load(tmp_path / "snapshot", device="cpu", engine=each)
+        for each in ("auto", "torch")
+    )
     assert isinstance(lm.engine, OnnxEngine) and isinstance(other.engine, TorchEngine)
     np.testing.assert_allclose(logits_of(lm), logits_of(other), rtol=0, atol=1e-4)
     assert lm.engine._network is None and lm.dtype == "float32"
-    assert torch.equal(lm.network.embed.weight, other.network.embed.weight) and lm.network is lm.network
+    assert (
+        torch.equal(lm.network.embed.weight, other.network.embed.weight)
+        and lm.network is lm.network
+    )
 
 
 def test_a_loaded_engine_needs_its_files_no_more(llada: Path) -> None:
@@ -242,15 +319,21 @@ def test_a_loaded_engine_needs_its_files_no_more(llada: Path) -> None:
         ({"engine": "onnx", "device_map": "auto"}, "float32 on one CPU"),
     ],
 )
-def test_an_engine_that_cannot_be_had_is_refused(llada: Path, asked: dict[str, Any], says: str) -> None:
+def test_an_engine_that_cannot_be_had_is_refused(
+    llada: Path, asked: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ValueError, match=says):
         surelock.load(llada, **asked)
 
 
 def test_without_its_packages_there_is_torch(llada: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "find_spec", lambda package: None if package == "onnxruntime" else object())
+    monkeypatch.setattr(
+        loading, "find_spec", lambda package: None if package == "onnxruntime" else object()
+    )
     assert isinstance(surelock.load(llada, device="cpu").engine, TorchEngine)
-    with pytest.raises(ValueError, match="engine 'onnx' needs onnxruntime: `pip install onnxruntime`"):
+    with pytest.raises(
+        ValueError, match="engine 'onnx' needs onnxruntime: `pip install onnxruntime`"
+    ):
         surelock.load(llada, engine="onnx")
 
 
@@ -290,7 +373,9 @@ def test_a_whole_run_needs_no_torch(llada: Path) -> None:
     tensors = find_tensors(lm.network, LLADA, llada)
     (llada / "pickled").write_bytes(pickle.dumps((lm.shape, tensors)))
     command = [sys.executable, "-c", WITHOUT_TORCH, str(llada / "pickled")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, cwd=Path(__file__).parents[1])
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=HANGS, cwd=Path(__file__).parents[1]
+    )
     *_, last = surelock.decode(lm, PROMPTS, CHOSEN, compute=surelock.LockRule())
     assert done.stdout == f"{last.tokens.tolist()}\n", done.stderr
 

@@ -51,7 +51,11 @@ RIGHT = {
     "GRADIO_DEFAULT_CONCURRENCY_LIMIT": ("none", "4"),
     "GRADIO_DEBUG": ("0",),
     "HTTP_PROXY": (DEAD, "proxy.example:3128", "http://user:word@proxy.example:3128/", "https://a"),
-    "NO_PROXY": ("*", "localhost,127.0.0.1, ::1", ".example.org,10.0.0.0/8,*.local,a:80,fe80::1,http://a"),
+    "NO_PROXY": (
+        "*",
+        "localhost,127.0.0.1, ::1",
+        ".example.org,10.0.0.0/8,*.local,a:80,fe80::1,http://a",
+    ),
 }
 
 
@@ -65,11 +69,15 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_value_is_one_sentence_that_names_the_variable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_value_is_one_sentence_that_names_the_variable(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(environment, "find_spec", lambda _: None)  # no package for SOCKS
     for value in WRONG[name]:
         os.environ[name] = value
-        with pytest.raises(ValueError, match=rf"^{name} must be[^\n]+(, not | not )[^\n]+$") as refused:
+        with pytest.raises(
+            ValueError, match=rf"^{name} must be[^\n]+(, not | not )[^\n]+$"
+        ) as refused:
             check_environment(*ALL)
         assert len(str(refused.value)) < 300
 
@@ -94,16 +102,25 @@ def test_the_page_ends_in_that_sentence(name: str) -> None:
     port = [] if name == "GRADIO_SERVER_PORT" else ["--port", str(free_port())]
     command = [sys.executable, "app.py", *port]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | more, capture_output=True, text=True)
-    assert done.returncode == 2 and re.fullmatch(rf"app\.py: error: {name} must be[^\n]+\n", done.stderr), done.stderr
+    assert done.returncode == 2 and re.fullmatch(
+        rf"app\.py: error: {name} must be[^\n]+\n", done.stderr
+    ), done.stderr
 
 
 def test_the_page_serves_whatever_else_the_environment_says(tmp_path: Path) -> None:
     """Proxies that are dead, no home, no folder for temporary files, a locale of ASCII, threads that are no number."""
     proxies = {
-        name: DEAD for scheme in ("http", "https", "all") for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY")
+        name: DEAD
+        for scheme in ("http", "https", "all")
+        for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY")
     }
     homes = dict.fromkeys(("HOME", "HF_HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR"), "/dev/null/x")
-    others = {"TMPDIR": "/nonexistent", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    others = {
+        "TMPDIR": "/nonexistent",
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONIOENCODING": "ascii",
+    }
     others |= {"OMP_NUM_THREADS": "abc", "NO_PROXY": "example.org", "GRADIO_ROOT_PATH": "/below"}
     more = proxies | homes | others
     with serve(log=tmp_path / "log", more=more) as app:
@@ -128,15 +145,23 @@ def test_where_there_is_no_proxy_nothing_is_set() -> None:
     assert os.environ == before
 
 
-@pytest.mark.parametrize("words", [["--host", "nonsense.invalid"], ["--host", "203.0.113.7"], ["--port", "0"]])
-def test_an_address_of_another_machine_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["--host", "nonsense.invalid"], ["--host", "203.0.113.7"], ["--port", "0"]]
+)
+def test_an_address_of_another_machine_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         launch.main(words)
     assert f"{words[0]} must be " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "said"), [("nonsense.invalid", "of this machine"), ("::1", "give that by --host")])
-def test_so_is_one_that_the_environment_names(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "said"), [("nonsense.invalid", "of this machine"), ("::1", "give that by --host")]
+)
+def test_so_is_one_that_the_environment_names(
+    name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     os.environ["GRADIO_SERVER_NAME"] = name
     with pytest.raises(SystemExit):
         launch.main([])
@@ -152,10 +177,15 @@ LOCALES = [
 
 @pytest.mark.skipif(sys.platform != "linux", reason="paths have the locale's encoding there")
 @pytest.mark.parametrize("locale", LOCALES)
-def test_a_path_that_the_locale_cannot_read_names_the_setting(locale: dict[str, str], tmp_path: Path) -> None:
+def test_a_path_that_the_locale_cannot_read_names_the_setting(
+    locale: dict[str, str], tmp_path: Path
+) -> None:
     folder = tmp_path / "modèle"
     folder.mkdir()
-    for command in (["app.py", "--model", str(folder)], ["-m", "surelock", "decode", "a", "--model", str(folder)]):
+    for command in (
+        ["app.py", "--model", str(folder)],
+        ["-m", "surelock", "decode", "a", "--model", str(folder)],
+    ):
         whole = [sys.executable, *command]
         done = subprocess.run(whole, cwd=ROOT, env=os.environ | locale, capture_output=True)
         sentence = done.stderr.decode("utf-8")
@@ -163,7 +193,9 @@ def test_a_path_that_the_locale_cannot_read_names_the_setting(locale: dict[str, 
         assert "PYTHONUTF8=0" in sentence and sentence.endswith("set PYTHONUTF8=1\n")
 
 
-@pytest.mark.parametrize("more", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+@pytest.mark.parametrize(
+    "more", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}]
+)
 def test_every_letter_is_written_whatever_the_locale(more: dict[str, str]) -> None:
     """In UTF-8, as in files."""
     command = [sys.executable, "-m", "surelock", "decode", "--help"]
@@ -176,9 +208,16 @@ def test_the_environment_is_read_at_one_place() -> None:
     found = set[str]()
     for file in (ROOT / "app.py", *(ROOT / "surelock").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb", "putenv"):
+            if isinstance(node, ast.Attribute) and node.attr in (
+                "environ",
+                "getenv",
+                "environb",
+                "putenv",
+            ):
                 found.add(file.relative_to(ROOT).as_posix())
-    assert found == {f"surelock/{name}.py" for name in ("environment", "current_folder", "engines/__init__")}
+    assert found == {
+        f"surelock/{name}.py" for name in ("environment", "current_folder", "engines/__init__")
+    }
 
 
 def test_the_documents_have_the_table() -> None:

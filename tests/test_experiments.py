@@ -55,13 +55,16 @@ def test_every_experiment_leaves_a_table(name, tmp_path, capsys, small_judge):
     assert quick(name, tmp_path, *["--judge", str(small_judge)] * texts) == 0
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["experiment"] == name
-    judged, drawn = [f"judge-{small_judge.name}"] * texts, FIGURES * (name in ("dynamics", "runtime"))
+    judged = [f"judge-{small_judge.name}"] * texts
+    drawn = FIGURES * (name in ("dynamics", "runtime"))
     assert {file.name for file in (tmp_path / name).iterdir()} == {*FILES, *judged, *drawn}
     for file in (tmp_path / name).rglob("table.csv"):
         header, *rows = csv.reader(file.read_text().splitlines())
         assert rows and all(len(row) == len(header) for row in rows)
         assert ("gen_ppl" in header) == (file.parent.name != name)
-    assert f"experiment {name} --model stories --quick" in (tmp_path / name / "table.md").read_text()
+    assert (
+        f"experiment {name} --model stories --quick" in (tmp_path / name / "table.md").read_text()
+    )
 
 
 def test_an_interrupted_experiment_goes_on_to_the_same_table(flops, broken):
@@ -76,10 +79,13 @@ def test_what_is_left_and_how_long_it_takes_is_said_also_to_a_file(flops, broken
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("surelock: ")]
     left = len((flops / "cells.jsonl").read_bytes().splitlines()) - 2
     assert re.fullmatch(
-        rf"surelock: {left} cells are to be measured, 2 are finished; 2 of these took \d+ s, .* about \d+ s", told[0]
+        rf"surelock: {left} cells are to be measured, 2 are finished; 2 of these took \d+ s, .* about \d+ s",
+        told[0],
     )
     assert len(told) == 1 + left
-    assert re.fullmatch(rf"surelock: cell 1 of {left} \(.*\) took \S+ s, about \d+ s are left", told[1])
+    assert re.fullmatch(
+        rf"surelock: cell 1 of {left} \(.*\) took \S+ s, about \d+ s are left", told[1]
+    )
 
 
 def test_a_cell_without_a_name_of_the_others_is_measured_and_said(tmp_path, capsys):
@@ -92,8 +98,13 @@ def test_a_cell_without_a_name_of_the_others_is_measured_and_said(tmp_path, caps
 
 def test_cells_are_selected_by_name(tmp_path, capsys):
     assert quick("flops", tmp_path, "--cell", "epsilon=0.05") == 0
-    cells = [json.loads(line)["cell"] for line in (tmp_path / "flops" / "cells.jsonl").read_text().splitlines()]
-    assert cells == [cell for cell in EXPERIMENTS["flops"].grids["quick"] if cell["epsilon"] == 0.05]
+    cells = [
+        json.loads(line)["cell"]
+        for line in (tmp_path / "flops" / "cells.jsonl").read_text().splitlines()
+    ]
+    assert cells == [
+        cell for cell in EXPERIMENTS["flops"].grids["quick"] if cell["epsilon"] == 0.05
+    ]
     assert "--cell epsilon=0.05" in (tmp_path / "flops" / "table.md").read_text()
     capsys.readouterr()
     for flag, said in (
@@ -107,7 +118,8 @@ def test_cells_are_selected_by_name(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["dynamics", "runtime"])
 def test_a_figure_is_drawn_of_the_committed_cells(name, tmp_path, capsys):
     assert main(["experiment", name, "--recorded", "--out", str(tmp_path)]) == 0
-    made, kept = tmp_path / "recorded" / name, ROOT / "assets" / "results" / name
+    made = tmp_path / "recorded" / name
+    kept = ROOT / "assets" / "results" / name
     assert (made / "table.csv").read_bytes() == (kept / "table.csv").read_bytes()
     svg = ElementTree.parse(made / "figure.svg").getroot()
     titles = [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
@@ -117,7 +129,10 @@ def test_a_figure_is_drawn_of_the_committed_cells(name, tmp_path, capsys):
     assert {panel.title for panel in panels} <= set(titles)
     assert {line.name for panel in panels for line in panel.lines} <= set(titles)
     assert "Plotly.newPlot" in (made / "figure.html").read_text()
-    assert main(["experiment", name, "--recorded", "--cell", "gen_length=64", "--out", str(tmp_path)]) == 0
+    assert (
+        main(["experiment", name, "--recorded", "--cell", "gen_length=64", "--out", str(tmp_path)])
+        == 0
+    )
     assert "N = 256" not in (made / "figure.svg").read_text()
 
 
@@ -136,14 +151,17 @@ def test_records_of_another_setup_are_kept_and_not_counted(flops, tmp_path):
 
 def test_packed_cells_are_read_and_merged_into(flops, broken):
     """What is not finished is measured beside them; one packed file stays."""
-    plain, packed = broken / "flops" / "cells.jsonl", broken / "flops" / "cells.jsonl.xz"
+    plain = broken / "flops" / "cells.jsonl"
+    packed = broken / "flops" / "cells.jsonl.xz"
     packed.write_bytes(lzma.compress(b"".join(plain.read_bytes().splitlines(keepends=True)[:2])))
     plain.unlink()
     assert quick("flops", broken) == 0
     assert (broken / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
     assert not plain.exists()
     both = [lzma.decompress(packed.read_bytes()), (flops / "cells.jsonl").read_bytes()]
-    merged, measured = ([json.loads(line) | {"seconds": 0} for line in lines.splitlines()] for lines in both)
+    merged, measured = (
+        [json.loads(line) | {"seconds": 0} for line in lines.splitlines()] for lines in both
+    )
     assert merged == measured
     packed.write_bytes(packed.read_bytes()[:-9])
     with pytest.raises(ValueError, match=f"{packed} cannot be unpacked"):
@@ -152,7 +170,14 @@ def test_packed_cells_are_read_and_merged_into(flops, broken):
 
 @pytest.mark.long
 def test_two_processes_make_the_table_of_one(flops, tmp_path):
-    launch = ["-m", "accelerate.commands.accelerate_cli", "launch", "--multi_gpu", "--num_processes", "2"]
+    launch = [
+        "-m",
+        "accelerate.commands.accelerate_cli",
+        "launch",
+        "--multi_gpu",
+        "--num_processes",
+        "2",
+    ]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
     run = ["-m", "surelock", "experiment", "flops", "--quick", "--device", "cpu", "--threads", "1"]
     subprocess.run(
@@ -168,7 +193,9 @@ def test_two_processes_make_the_table_of_one(flops, tmp_path):
 
 
 def test_a_full_disk_costs_nothing_that_was_finished(flops, broken, monkeypatch, capsys):
-    kept = sum(map(len, (broken / "flops" / "cells.jsonl").read_bytes().splitlines(keepends=True)[:2]))
+    kept = sum(
+        map(len, (broken / "flops" / "cells.jsonl").read_bytes().splitlines(keepends=True)[:2])
+    )
 
     def torn(descriptor: int) -> None:
         os.ftruncate(descriptor, kept + 30)
@@ -202,13 +229,19 @@ QUESTIONS = [
     ("flags", "said"),
     [
         (["--data", "wikitext=nowhere.txt"], "there is no file nowhere.txt"),
-        (["--data", "poems=nowhere.txt"], "SOURCE=FILE with a source of wikitext, mt_bench, humaneval"),
+        (
+            ["--data", "poems=nowhere.txt"],
+            "SOURCE=FILE with a source of wikitext, mt_bench, humaneval",
+        ),
         (["--preset", "paper"], "--data mt_bench=FILE is needed: MT-Bench's question.jsonl"),
         (["--preset", "paper", "--data", "mt_bench={questions}"], "stories has no chat template"),
         (["--preset", "paper", "--data", "mt_bench={stories}"], "line 1 is not JSON"),
         (["--quick", "--data", "wikitext={stories}"], "--data wikitext: no cell"),
         (["--data", "mt_bench={questions}"], "--data mt_bench: no cell"),
-        (["--data", "mt_bench={stories}", "--data", "mt_bench={questions}"], "--data mt_bench was given twice"),
+        (
+            ["--data", "mt_bench={stories}", "--data", "mt_bench={questions}"],
+            "--data mt_bench was given twice",
+        ),
         (["--quick", "--model", "nowhere"], "no directory 'nowhere'"),
         (["--quick", "--model", "{maskless}"], "has no mask token"),
         (["--quick", "--model", "{wordless}"], "has no tokenizer"),
@@ -217,15 +250,29 @@ QUESTIONS = [
 def test_bad_input_is_one_sentence(flags, said, tmp_path, capsys):
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(q) + "\n" for q in QUESTIONS))
     (tmp_path / "stories.txt").write_text("A cat sat.\n<|endoftext|>\nA dog ran.\n<|endoftext|>\n")
-    shape = {"layers": 1, "d_model": 32, "heads": 2, "kv_heads": 2, "d_ff": 16, "vocab": 41, "tied": True, "seed": 0}
+    shape = {
+        "layers": 1,
+        "d_model": 32,
+        "heads": 2,
+        "kv_heads": 2,
+        "d_ff": 16,
+        "vocab": 41,
+        "tied": True,
+        "seed": 0,
+    }
     for name in ("wordless", "maskless"):
         write_llada(tmp_path / name, **shape)
     config = tmp_path / "maskless" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"mask_token_id": None}))
     names = {name: str(tmp_path / name) for name in ("wordless", "maskless")}
-    names |= {"questions": str(tmp_path / "questions.jsonl"), "stories": str(tmp_path / "stories.txt")}
+    names |= {
+        "questions": str(tmp_path / "questions.jsonl"),
+        "stories": str(tmp_path / "stories.txt"),
+    }
     flags = [flag.format(**names) for flag in flags]
-    status = main(["experiment", "flops", "--device", "cpu", "--out", str(tmp_path / "out"), *flags])
+    status = main(
+        ["experiment", "flops", "--device", "cpu", "--out", str(tmp_path / "out"), *flags]
+    )
     error = capsys.readouterr().err.splitlines()
     assert status == 2
     assert error[-1].startswith("surelock: ") and said in error[-1]

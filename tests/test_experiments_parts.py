@@ -31,24 +31,34 @@ def test_wikitext_is_cut_as_the_paper_cuts_it(stories):
     path = evaluation("wikitext-2-raw_wiki.test.raw")
     records = wikitext_records(path)
     assert len(records) == 120
-    assert records[0].startswith(" Robert Boulter is an English film , television and theatre actor . He had a guest")
+    assert records[0].startswith(
+        " Robert Boulter is an English film , television and theatre actor . He had a guest"
+    )
     assert records[-1] == " = = = US 2nd Division split = = = \n"
-    prompts = Lab(stories, {"wikitext": path}).prompts(DEFAULTS | {"source": "wikitext", "prompts": 120})
+    prompts = Lab(stories, {"wikitext": path}).prompts(
+        DEFAULTS | {"source": "wikitext", "prompts": 120}
+    )
     assert [prompt.ids for prompt in prompts] == [stories.encode(text)[:64] for text in records]
     assert max(len(prompt.ids) for prompt in prompts) == 64 > len(prompts[-1].ids)
 
 
 def test_a_cell_with_too_few_prompts_is_refused(stories):
-    with pytest.raises(ValueError, match="openings has only 2 prompts after the first 94, 4 are needed"):
+    with pytest.raises(
+        ValueError, match="openings has only 2 prompts after the first 94, 4 are needed"
+    ):
         Lab(stories, {}).prompts(DEFAULTS | {"prompts": 4, "skip": 94})
 
 
 def test_a_cell_depends_on_its_own_data_alone():
-    cells = [DEFAULTS | {"source": source} for source in ("wikitext", "mt_bench_subset", "humaneval")]
+    cells = [
+        DEFAULTS | {"source": source} for source in ("wikitext", "mt_bench_subset", "humaneval")
+    ]
     setup = {"model": "m", "data": {"wikitext": "a", "mt_bench": "b", "humaneval": "c"}}
     fewer = setup | {"data": {"wikitext": "a"}}
     assert [key_of(setup, cell) == key_of(fewer, cell) for cell in cells] == [True, False, False]
-    assert key_of(setup, cells[1]) == key_of(setup | {"categories": [], "judge": "j"}, cells[1]), "of older records"
+    assert key_of(setup, cells[1]) == key_of(setup | {"categories": [], "judge": "j"}, cells[1]), (
+        "of older records"
+    )
 
 
 def test_a_fingerprint_sees_every_tensor(lm):
@@ -61,12 +71,15 @@ def test_a_fingerprint_sees_every_tensor(lm):
 
 
 def test_the_bound_of_one_token_is_exact_and_of_a_story_is_the_trainers(stories):
-    network, mask = stories.network, stories.mask_id
+    network = stories.network
+    mask = stories.mask_id
     tokens = np.array(stories.encode("Tom had a red ball. He"), dtype=np.int64)
     rng = np.random.default_rng(0)
     last = conditional_bound(network, tokens, len(tokens) - 1, draws=4, rng=rng, mask_id=mask)
     noisy = torch.from_numpy(np.append(tokens[:-1], mask))[None]
-    assert last == pytest.approx(-float(network(noisy)[0, -1].log_softmax(-1)[tokens[-1]]), abs=1e-4)
+    assert last == pytest.approx(
+        -float(network(noisy)[0, -1].log_softmax(-1)[tokens[-1]]), abs=1e-4
+    )
     whole = conditional_bound(
         network, np.append(tokens, 0), 0, draws=8, rng=np.random.default_rng([5, 0]), mask_id=mask
     )
@@ -92,21 +105,38 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     lines = {
         "wikitext": [f" The {n} cats sat on the mat . " if n % 3 else "" for n in range(400)],
         "mt_bench": [
-            json.dumps({"question_id": 81 + n, "category": f"c{n // 10}", "turns": [f"What is {n}?", "Why?"]})
+            json.dumps(
+                {
+                    "question_id": 81 + n,
+                    "category": f"c{n // 10}",
+                    "turns": [f"What is {n}?", "Why?"],
+                }
+            )
             for n in range(80)
         ],
-        "humaneval": [json.dumps({"task_id": f"HumanEval/{n}", "prompt": f"def f{n}():\n"}) for n in range(70)],
+        "humaneval": [
+            json.dumps({"task_id": f"HumanEval/{n}", "prompt": f"def f{n}():\n"}) for n in range(70)
+        ],
     }
     for name, content in lines.items():
         (path / name).write_text("".join(line + "\r\n" for line in content))
     return {name: path / name for name in lines}
 
 
-@pytest.mark.parametrize("name", [name for name, each in EXPERIMENTS.items() if "paper" in each.grids])
+@pytest.mark.parametrize(
+    "name", [name for name, each in EXPERIMENTS.items() if "paper" in each.grids]
+)
 def test_the_papers_cells_can_be_measured(name, chatty, data):
     """One cell of each source, cut down in size, of every experiment's `--preset paper`."""
     experiment = EXPERIMENTS[name]
-    small = {"prompts": 2, "batch": 2, "gen_length": 12, "steps": None, "block_length": None, "fit_prompts": 1}
+    small = {
+        "prompts": 2,
+        "batch": 2,
+        "gen_length": 12,
+        "steps": None,
+        "block_length": None,
+        "fit_prompts": 1,
+    }
     if name == "frontier":  # whose cells hold samplers
         small["sampler"] = {"gen_length": 12}
     lab = Lab(chatty, data)

@@ -40,11 +40,15 @@ EVERY_SETTING: Cell = DEFAULTS | {
 
 
 def test_every_setting_of_a_cell_reaches_the_decoder() -> None:
-    settings = DecodeSettings(gen_length=24, steps=12, block_length=8, temperature=0.7, no_repeat_ngram_size=3, seed=14)
+    settings = DecodeSettings(
+        gen_length=24, steps=12, block_length=8, temperature=0.7, no_repeat_ngram_size=3, seed=14
+    )
     rule = LockRule(epsilon=0.02, percentile=35.0, visible_steps=2, unlock=UnlockRule(period=5))
     locked = Decoder(settings=settings, compute=Both(rule, SelectRule(0.6)), unmask=Margin())
     assert decoder_of(EVERY_SETTING, 3) == locked
-    ungated = decoder_of(EVERY_SETTING | {"percentile": None, "unlock_period": None, "select_fraction": 1.0})
+    ungated = decoder_of(
+        EVERY_SETTING | {"percentile": None, "unlock_period": None, "select_fraction": 1.0}
+    )
     assert ungated.compute == LockRule(epsilon=0.02, percentile=None, visible_steps=2)
     assert decoder_of(EVERY_SETTING | {"epsilon": None, "select_fraction": 1.0}, 3) == replace(
         locked, compute=Everything()
@@ -54,7 +58,10 @@ def test_every_setting_of_a_cell_reaches_the_decoder() -> None:
 def test_a_batch_begins_with_its_first_prompts_seed(lm: surelock.LanguageModel) -> None:
     cell = grid(batch=2, gen_length=4, seed=5, temperature=0.5)[0]
     batches = list(IdsLab(lm, ids=[[5, 6], [7], [8, 9]]).batches(cell))
-    assert [(ids, decoder.settings.seed) for ids, decoder in batches] == [([[5, 6], [7]], 5), ([[8, 9]], 7)]
+    assert [(ids, decoder.settings.seed) for ids, decoder in batches] == [
+        ([[5, 6], [7]], 5),
+        ([[8, 9]], 7),
+    ]
 
 
 def row_cost(length: int) -> int:
@@ -72,17 +79,28 @@ def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) 
     settings = DecodeSettings(gen_length=8, steps=4, temperature=1.0)
     rule = LockRule(epsilon=5.0, percentile=80.0, visible_steps=0)
     runs = [
-        list(surelock.decode(lm, [ids], replace(settings, seed=3 + i), compute=rule, unmask=Entropy()))
+        list(
+            surelock.decode(
+                lm, [ids], replace(settings, seed=3 + i), compute=rule, unmask=Entropy()
+            )
+        )
         for i, ids in enumerate(prompts)
     ]
     texts = [run[-1].tokens[0, -8:].tolist() for run in runs]
-    lm = replace(lm, ends=(texts[1][4],))  # a token of the second text, so that something comes behind an end
+    lm = replace(
+        lm, ends=(texts[1][4],)
+    )  # a token of the second text, so that something comes behind an end
     ends = [text.index(lm.eos_id) if lm.eos_id in text else 8 for text in texts]
     lengths = [12, 10, 11]
-    counted = [min(n, n - 8 + end + 1) for n, end in zip(lengths, ends, strict=True)]  # up to the EOS and with it
+    counted = [
+        min(n, n - 8 + end + 1) for n, end in zip(lengths, ends, strict=True)
+    ]  # up to the EOS and with it
     assert counted != lengths
     rows = [[int(step.computed.sum()) for step in run] for run in runs]
-    rows_to_eos = [sum(int(step.computed[0, :n].sum()) for step in run) for run, n in zip(runs, counted, strict=True)]
+    rows_to_eos = [
+        sum(int(step.computed[0, :n].sum()) for step in run)
+        for run, n in zip(runs, counted, strict=True)
+    ]
     costs = [row_cost(n) for n in lengths]
     spent = sum(sum(r) * c for r, c in zip(rows, costs, strict=True))
     baseline = sum(4 * n * c for n, c in zip(lengths, costs, strict=True))
@@ -104,12 +122,15 @@ def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) 
     )
     assert 0.2 < decoded.figures["active_ratio"] < 0.9
     by_step = list(zip(*rows, strict=True))
-    expected = [sum(r * c for r, c in zip(step, costs, strict=True)) / (baseline / 4) for step in by_step]
+    expected = [
+        sum(r * c for r, c in zip(step, costs, strict=True)) / (baseline / 4) for step in by_step
+    ]
     assert decoded.curve == pytest.approx(expected)
 
 
 def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> None:
-    lm, own = stories, Lab(stories)
+    lm = stories
+    own = Lab(stories)
     prompts = [Prompt(text, lm.encode(text)) for text in ("Tom had", "Mia saw", "A dog")]
     story = lm.encode(" a red ball. He had a red ball. He")
     assert lm.decode(story[:4]) == " a red ball." and len(story) == 11 and lm.eos_id == 0
@@ -140,7 +161,11 @@ def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> N
 def test_estimates_beside_the_jackknife() -> None:
     """The error of a mean with gaps, by hand; of a ratio, from leaving out each prompt in turn."""
     assert estimates.mean([1.0, None, 3.0]).error == pytest.approx(1)  # as of the two alone
-    for p, freedom, expected in ((0.975, 29, 2.0452), (0.9995, 40, 3.5510), (1 - 0.05 / 177 / 2, 47, 3.9243)):
+    for p, freedom, expected in (
+        (0.975, 29, 2.0452),
+        (0.9995, 40, 3.5510),
+        (1 - 0.05 / 177 / 2, 47, 3.9243),
+    ):
         assert estimates.student_t(p, freedom) == pytest.approx(expected, abs=1e-4)
     paired = estimates.difference(estimates.mean([2.0, 6.0, 10.0]), estimates.mean([1.0, 5.0, 9.0]))
     assert paired[:2] == (1, 0)
@@ -167,7 +192,10 @@ def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None
     for number, (ids, run) in enumerate(zip(prompts, runs, strict=True)):
         settings = DecodeSettings(gen_length=6, temperature=1.0, seed=4 + number)
         steps = list(surelock.decode(lm, [ids], settings, compute=surelock.Everything()))
-        fed = [torch.tensor([ids + [lm.mask_id] * 6]), *(torch.from_numpy(step.tokens) for step in steps[:-1])]
+        fed = [
+            torch.tensor([ids + [lm.mask_id] * 6]),
+            *(torch.from_numpy(step.tokens) for step in steps[:-1]),
+        ]
         logits = [lm.network(tokens)[0] for tokens in fed]
         log_p = [z.log_softmax(-1) for z in logits]
         assert run.kl.shape == run.tail.shape == run.jump.shape == (6, len(ids) + 6)
@@ -175,7 +203,9 @@ def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None
         for s in range(1, 6):
             kl = (log_p[s].exp() * (log_p[s] - log_p[s - 1])).sum(-1)
             assert run.kl[s] == pytest.approx(kl, rel=1e-6, abs=1e-14)
-            assert run.jump[s] == pytest.approx((logits[s] - logits[s - 1]).square().sum(-1).sqrt().numpy())
+            assert run.jump[s] == pytest.approx(
+                (logits[s] - logits[s - 1]).square().sum(-1).sqrt().numpy()
+            )
         unmasked = {int(i): s.index for s in steps for i in s.newly_unmasked[0].nonzero()[0]}
         for i in range(len(ids) + 6):
             # unmasked in step u, first seen in u + 1, first compared with itself in u + 2: pairs from u + 3 on
@@ -205,7 +235,8 @@ def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theory, "drifts", lambda *_: iter([run]))
     told = theory.CONTRACTION.measure(Lab.__new__(Lab), DEFAULTS)
     curve = run.kl[1:].mean(axis=1)
-    x, y = np.arange(11) - 5, np.log(curve)
+    x = np.arange(11) - 5
+    y = np.log(curve)
     assert told["rho_mean"] == pytest.approx(math.exp((x * y).sum() / (x * x).sum()))
     # what the third gains in a step, .002 (1.1)^s, is more than the second loses, .04 (.8)^s, from s = 9.4 on
     assert told["mean_rises"] == pytest.approx(1 / 10)
@@ -220,7 +251,9 @@ def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     run = drift_of_three()
-    run = replace(run, jump=np.sqrt(np.concatenate((np.ones((1, 3)), run.kl[:-1]))) * [3.0, 2.0, 5.0])
+    run = replace(
+        run, jump=np.sqrt(np.concatenate((np.ones((1, 3)), run.kl[:-1]))) * [3.0, 2.0, 5.0]
+    )
 
     def drifts(own: Lab, cell: Cell, *, jumps: bool) -> Any:
         asked.append((cell["prompts"], cell["skip"], jumps))
@@ -228,7 +261,11 @@ def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(theory, "drifts", drifts)
     monkeypatch.setattr(Lab, "prompts", lambda *_: [1, 2])
-    monkeypatch.setattr(theory, "locked_positions", lambda own, cell, number, prompt: {"kl": np.array([prompt, 0.5])})
+    monkeypatch.setattr(
+        theory,
+        "locked_positions",
+        lambda own, cell, number, prompt: {"kl": np.array([prompt, 0.5])},
+    )
     told = theory.BOUND.measure(Lab.__new__(Lab), DEFAULTS | {"prompts": 16, "fit_prompts": 4})
     assert asked == [(4, 16, True)]
     assert told["rho"] == pytest.approx(0.95) and told["rho_above_1"] == 0.5
@@ -239,10 +276,16 @@ def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.Monkey
 
 def errors_of(lm: surelock.LanguageModel, rule: LockRule) -> dict[str, list[float]]:
     """Of each locked position, as `locked_positions` tells it, from two runs that report the whole vocabulary."""
-    settings, ids = DecodeSettings(gen_length=12), [5, 6, 7, 8]
+    settings = DecodeSettings(gen_length=12)
+    ids = [5, 6, 7, 8]
     steps = list(surelock.decode(lm, [ids], settings, compute=rule, top_k=41))
-    commits = [(s.index, int(i) - 4, int(s.tokens[0, i])) for s in steps for i in s.newly_unmasked[0].nonzero()[0]]
-    every, forced = surelock.Everything(), surelock.Replay([commits])
+    commits = [
+        (s.index, int(i) - 4, int(s.tokens[0, i]))
+        for s in steps
+        for i in s.newly_unmasked[0].nonzero()[0]
+    ]
+    every = surelock.Everything()
+    forced = surelock.Replay([commits])
     alone = list(surelock.decode(lm, [ids], settings, compute=every, unmask=forced, top_k=41))
 
     def log_p(step: surelock.Step, i: int) -> NDArray[np.float64]:

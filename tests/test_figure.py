@@ -55,9 +55,14 @@ def shown(figure: Any) -> list[dict[str, Any]]:
 def test_a_trace_is_drawn_as_the_steps_of_its_run(stories: surelock.LanguageModel) -> None:
     """Four lanes that differ in everything: what is read from records equals what the steps hold."""
     settings = surelock.DecodeSettings(gen_length=16, block_length=8, temperature=0.7, seed=3)
-    decoders = {name: surelock.Decoder(settings=settings, **more) for name, more in DECODERS.items()}
-    document = record_run(stories, PROMPT, [Lane(id=name, name=name, decoder=decoders[name]) for name in decoders])
-    drawn, seen = surelock.figure(json.loads(json.dumps(document))), set()
+    decoders = {
+        name: surelock.Decoder(settings=settings, **more) for name, more in DECODERS.items()
+    }
+    document = record_run(
+        stories, PROMPT, [Lane(id=name, name=name, decoder=decoders[name]) for name in decoders]
+    )
+    drawn = surelock.figure(json.loads(json.dumps(document)))
+    seen = set()
     assert [each.name for each in drawn.data[1::3]] == list(DECODERS)
     for decoder, lane in zip(decoders.values(), shown(drawn), strict=True):
         steps = surelock.decode(stories, [PROMPT], **decoder.keywords(), observe=True)
@@ -65,21 +70,31 @@ def test_a_trace_is_drawn_as_the_steps_of_its_run(stories: surelock.LanguageMode
         for name in ("states", "words", "text"):
             assert np.array_equal(alike[name], lane[name]), name
         for name in ("kl", "median", "saved"):
-            np.testing.assert_allclose(np.array(alike[name], float), np.array(lane[name], float), rtol=1e-6)
+            np.testing.assert_allclose(
+                np.array(alike[name], float), np.array(lane[name], float), rtol=1e-6
+            )
         seen |= set(np.unique(lane["states"]))
     assert seen == set(range(len(STATES)))
 
 
-def test_each_sequence_of_a_batch_is_a_lane_without_its_pads(stories: surelock.LanguageModel) -> None:
+def test_each_sequence_of_a_batch_is_a_lane_without_its_pads(
+    stories: surelock.LanguageModel,
+) -> None:
     prompts = [PROMPT, "Once"]
     settings = surelock.DecodeSettings(gen_length=8, seed=[3, 5])
-    drawn = shown(surelock.figure(surelock.decode(stories, prompts, settings, observe=True), stories))
+    drawn = shown(
+        surelock.figure(surelock.decode(stories, prompts, settings, observe=True), stories)
+    )
     for prompt, seed, lane in zip(prompts, (3, 5), drawn, strict=True):
-        own = surelock.decode(stories, [prompt], surelock.DecodeSettings(gen_length=8, seed=seed), observe=True)
+        own = surelock.decode(
+            stories, [prompt], surelock.DecodeSettings(gen_length=8, seed=seed), observe=True
+        )
         (alike,) = shown(surelock.figure(list(own), stories))
         assert np.array_equal(alike["states"], lane["states"]) and alike["text"] == lane["text"]
     assert unescape(drawn[0]["text"].replace("<br>", " ")) == " ".join(
-        surelock.generate(stories, [PROMPT], surelock.DecodeSettings(gen_length=8, seed=3))[0].split()
+        surelock.generate(stories, [PROMPT], surelock.DecodeSettings(gen_length=8, seed=3))[
+            0
+        ].split()
     )
     alone = surelock.decode(stories, [[5, 6]], surelock.DecodeSettings(gen_length=8))
     (ids,) = shown(surelock.figure(alone))  # without the model's words, and nothing observed
@@ -92,7 +107,9 @@ def test_nothing_in_a_trace_is_markup() -> None:
         lane["name"] = name
     document["pieces"] = {token: HOSTILE[i % 4] for i, token in enumerate(document["pieces"])}
     drawn = surelock.figure(document)
-    texts = [each.text for each in drawn.layout.annotations] + [each.name for each in drawn.data[1::3]]
+    texts = [each.text for each in drawn.layout.annotations] + [
+        each.name for each in drawn.data[1::3]
+    ]
     texts += [word for cells in drawn.data[::3] for word in cells.y]
     assert {tag for text in texts for tag in re.findall("<[^>]*>", text)} == {"<b>", "</b>", "<br>"}
     assert f"<b>{'W' * 80}</b>" in drawn.layout.annotations[3].text
@@ -100,7 +117,9 @@ def test_nothing_in_a_trace_is_markup() -> None:
 
 def test_a_lane_that_ends_early_is_drawn_as_far_as_it_came() -> None:
     document = saved("stories")
-    document["records"] = [each for each in document["records"] if each["lane"] == "everything"][:100]
+    document["records"] = [each for each in document["records"] if each["lane"] == "everything"][
+        :100
+    ]
     one, none = shown(surelock.figure(document))
     assert one["states"].shape == (142, 100) and none["states"].shape == (142, 0)
     for empty in (document | {"records": []}, []):
@@ -157,7 +176,10 @@ def test_a_run_by_itself_is_named_after_its_choices() -> None:
         for unmask in UNMASK:
             own = alone(read_decoder({"compute": compute, "unmask": unmask}))
             assert Lane.from_plain(own.to_plain()) == own
-    assert alone(surelock.Decoder(compute=surelock.Everything())).name == "Every token; most confident first"
+    assert (
+        alone(surelock.Decoder(compute=surelock.Everything())).name
+        == "Every token; most confident first"
+    )
 
 
 @pytest.mark.parametrize(

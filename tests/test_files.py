@@ -27,11 +27,15 @@ WRITERS: dict[str, Callable[[Path], int]] = {
 
 @pytest.mark.parametrize("former", [None, "what was there"])
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_full_disk_leaves_the_former_file_and_the_sentence_names_it(name, former, tmp_path, capsys) -> None:
+def test_a_full_disk_leaves_the_former_file_and_the_sentence_names_it(
+    name, former, tmp_path, capsys
+) -> None:
     out = tmp_path / name
     if former:
         out.parent.mkdir(exist_ok=True)
-        out.write_text(former + (' <meta name="generator" content="surelock site">' if "site" in name else ""))
+        out.write_text(
+            former + (' <meta name="generator" content="surelock site">' if "site" in name else "")
+        )
         former = out.read_text()
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
@@ -49,7 +53,12 @@ def test_a_process_that_is_killed_leaves_no_half_file(tmp_path: Path) -> None:
     killed = "import os, sys; os.replace = os.rename = lambda *_: os._exit(9)\n"
     words = ["site", "--one-file", str(tmp_path / "a.html")]
     program = f"{killed}from surelock.__main__ import main; main(sys.argv[1:])"
-    assert subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True).returncode == 9
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True
+        ).returncode
+        == 9
+    )
     assert not list(tmp_path.glob("a.h*"))
 
 
@@ -59,7 +68,9 @@ def test_links_devices_and_folders_are_written_to(tmp_path: Path) -> None:
         write_bytes(file, b"x")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_bytes() == b"x"
     write_files(tmp_path / "new", {"a/b": b"1", "c": b"2"})
-    assert (tmp_path / "new" / "a" / "b").read_bytes() == b"1" and len(list(tmp_path.rglob("*"))) == 6
+    assert (tmp_path / "new" / "a" / "b").read_bytes() == b"1" and len(
+        list(tmp_path.rglob("*"))
+    ) == 6
     (tmp_path / "nowhere").symlink_to(tmp_path / "later")
     for file in (tmp_path / "link", tmp_path / "nowhere"):
         check_place(file)

@@ -45,13 +45,15 @@ def test_a_row_by_hand() -> None:
 @pytest.mark.parametrize("run", ["baseline", "unlocking", "guided", "threshold", "prefix"])
 def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
     changes, choices = RUNS[run]
-    settings, lengths = DecodeSettings(gen_length=12, **changes), np.array([14.0, 20.0, 17.0])
+    settings = DecodeSettings(gen_length=12, **changes)
+    lengths = np.array([14.0, 20.0, 17.0])
     prompts = [[1] * 2, list(range(2, 10)), [9] * 5]
     steps = list(surelock.decode(lm, prompts, settings, **choices))
     counter = TotalsCounter(lm.config, lm.ends, guided=settings.cfg_scale > 0)
     for step in steps:
         counter.add(step)
-    totals, passes = counter.totals(), 2 if settings.cfg_scale else 1
+    totals = counter.totals()
+    passes = 2 if settings.cfg_scale else 1
     c = lm.config
     fixed = 4 * c.d_model**2 + 4 * c.d_model * c.n_kv_heads * c.head_size + 6 * c.d_model * c.d_ff
     row = passes * c.n_layers * (4 * lengths * c.d_model + fixed)
@@ -68,15 +70,21 @@ def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
     assert totals.tokens == 38
     assert totals.seconds == pytest.approx(sum(step.seconds for step in steps))
     assert totals.flops == pytest.approx(float(sum(step.flops.sum() for step in steps)))
-    assert totals.baseline_flops == pytest.approx(float(sum(step.baseline_flops.sum() for step in steps)))
+    assert totals.baseline_flops == pytest.approx(
+        float(sum(step.baseline_flops.sum() for step in steps))
+    )
     assert totals.flops_ratio == totals.flops / totals.baseline_flops
     padded = float(sum(runs.sum() for runs in running)) * padded_row * 20
     assert totals.padded_baseline_flops == pytest.approx(padded)
     computable = sum(float((lengths * runs).sum()) for runs in running)
-    assert totals.active_ratio == pytest.approx(sum(int(step.computed.sum()) for step in steps) / computable)
+    assert totals.active_ratio == pytest.approx(
+        sum(int(step.computed.sum()) for step in steps) / computable
+    )
     assert totals.locked == int(steps[-1].locked.sum()) / 51
     counted = np.zeros((3, 20), dtype=bool)
-    for row, begin, after, ids in zip(counted, (6, 0, 3), (6, 8, 8), steps[-1].tokens.tolist(), strict=True):
+    for row, begin, after, ids in zip(
+        counted, (6, 0, 3), (6, 8, 8), steps[-1].tokens.tolist(), strict=True
+    ):
         row[begin : next((at + 1 for at in range(after, 20) if ids[at] in lm.ends), 20)] = True
     to_eos = sum(float((counted.sum(1) * runs).sum()) for runs in running)
     assert totals.active_ratio_to_eos == pytest.approx(

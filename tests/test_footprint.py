@@ -18,12 +18,14 @@ from surelock.model.footprint import Sizes, check_room, file_sizes, weight_bytes
 from surelock.model.network import empty_network
 from surelock.model.stored import Stored
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda")
 
 
 def published() -> Sizes:
     """The tensors of LLaDA-8B, in bfloat16."""
-    config, sizes = LLADA_8B, {}
+    config = LLADA_8B
+    sizes = {}
     for name, each in empty_network(config).named_parameters():
         rows, *columns = each.shape
         sources = LLADA.tensor_names(name)
@@ -33,12 +35,16 @@ def published() -> Sizes:
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return lambda gigabytes: monkeypatch.setattr(footprint, "total_memory", lambda device: gigabytes * 1e9)
+    return lambda gigabytes: monkeypatch.setattr(
+        footprint, "total_memory", lambda device: gigabytes * 1e9
+    )
 
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_headers_tell_the_bytes_of_a_loaded_network(tmp_path: Path, family: str, tied: bool) -> None:
+def test_headers_tell_the_bytes_of_a_loaded_network(
+    tmp_path: Path, family: str, tied: bool
+) -> None:
     FAMILIES[family](tmp_path, tied=tied, **SHAPE)
     sizes = file_sizes(tmp_path)
     for dtype in (torch.float32, torch.bfloat16):
@@ -52,12 +58,18 @@ def test_headers_tell_the_bytes_of_a_loaded_network(tmp_path: Path, family: str,
     ("options", "gigabytes", "sentence"),
     [
         ({"device": CUDA}, 25.4, "LLaDA-8B takes 16.0 GB in bfloat16, this GPU has 25.4"),
-        ({"device": CUDA, "weights": "int8"}, 12.0, "LLaDA-8B takes 9.1 GB in int8, this GPU has 12.0"),
+        (
+            {"device": CUDA, "weights": "int8"},
+            12.0,
+            "LLaDA-8B takes 9.1 GB in int8, this GPU has 12.0",
+        ),
         ({"device": CPU}, 64.0, "LLaDA-8B takes 32.1 GB in float32, this machine has 64.0"),
         ({"device": CUDA, "device_map": "auto"}, 12.0, "LLaDA-8B takes 16.0 GB in bfloat16"),
     ],
 )
-def test_what_fits_is_written(memory, capsys, options: dict[str, Any], gigabytes: float, sentence: str) -> None:
+def test_what_fits_is_written(
+    memory, capsys, options: dict[str, Any], gigabytes: float, sentence: str
+) -> None:
     memory(gigabytes)
     check_room("LLaDA-8B", published(), **options)
     assert capsys.readouterr().err == f"{sentence}\n"
@@ -66,10 +78,26 @@ def test_what_fits_is_written(memory, capsys, options: dict[str, Any], gigabytes
 @pytest.mark.parametrize(
     ("options", "gigabytes", "sentence"),
     [
-        ({"device": CUDA}, 12.0, "takes 16.0 GB in bfloat16, this GPU has 12.0: --weights int8 takes 9.1"),
-        ({"device": CPU}, 16.0, "takes 32.1 GB in float32, this machine has 16.0: --weights int8 takes 11.1"),
-        ({"device": CUDA}, 8.0, "takes 16.0 GB in bfloat16, this GPU has 8.0: no setting makes it fit"),
-        ({"device": CUDA, "weights": "int8"}, 8.0, "takes 9.1 GB in int8, this GPU has 8.0: no setting makes it fit"),
+        (
+            {"device": CUDA},
+            12.0,
+            "takes 16.0 GB in bfloat16, this GPU has 12.0: --weights int8 takes 9.1",
+        ),
+        (
+            {"device": CPU},
+            16.0,
+            "takes 32.1 GB in float32, this machine has 16.0: --weights int8 takes 11.1",
+        ),
+        (
+            {"device": CUDA},
+            8.0,
+            "takes 16.0 GB in bfloat16, this GPU has 8.0: no setting makes it fit",
+        ),
+        (
+            {"device": CUDA, "weights": "int8"},
+            8.0,
+            "takes 9.1 GB in int8, this GPU has 8.0: no setting makes it fit",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_would(
@@ -81,22 +109,33 @@ def test_what_does_not_fit_is_refused_with_what_would(
     assert str(caught.value) == f"LLaDA-8B {sentence}"
 
 
-def test_a_small_model_needs_no_sentence(stories: surelock.LanguageModel, capsys: pytest.CaptureFixture) -> None:
+def test_a_small_model_needs_no_sentence(
+    stories: surelock.LanguageModel, capsys: pytest.CaptureFixture
+) -> None:
     surelock.load("stories", device="cpu", engine="torch")
     assert capsys.readouterr().err == ""
 
 
 def test_a_hub_model_too_large_is_not_fetched(memory, monkeypatch: pytest.MonkeyPatch) -> None:
     memory(12.0)
-    tensors = {name: SimpleNamespace(dtype=kind, shape=shape) for name, (kind, shape) in published().items()}
+    tensors = {
+        name: SimpleNamespace(dtype=kind, shape=shape)
+        for name, (kind, shape) in published().items()
+    }
     shards = SimpleNamespace(files_metadata={"a": SimpleNamespace(tensors=tensors)})
     monkeypatch.setattr(huggingface_hub, "get_safetensors_metadata", lambda name: shards)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("it was fetched"))
-    with pytest.raises(CheckpointError, match=r"^owner/model takes 32\.1 GB in float32, this machine has 12\.0: "):
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("it was fetched")
+    )
+    with pytest.raises(
+        CheckpointError, match=r"^owner/model takes 32\.1 GB in float32, this machine has 12\.0: "
+    ):
         surelock.load("owner/model", device="cpu")
 
 
-def test_a_directory_too_large_is_not_read(memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_too_large_is_not_read(
+    memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     FAMILIES["llada"](tmp_path, tied=True, **SHAPE)
     memory(1e-6)
     monkeypatch.setattr(footprint, "SHOW_PROGRESS_FROM", 1)

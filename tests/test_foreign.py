@@ -32,12 +32,18 @@ def defined(tree: ast.AST) -> Iterator[str]:
 def breaches(source: str) -> Iterator[str]:
     """Private names of others that are imported or read, and assignments to what is imported."""
     tree = ast.parse(source)
-    own, imported = set(defined(tree)), set[str]()
+    own = set(defined(tree))
+    imported = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             module = getattr(node, "module", None) or ""
-            names = [*module.split("."), *(part for each in node.names for part in each.name.split("."))]
-            yield from (name for name in names if private(name) and not module.startswith("surelock"))
+            names = [
+                *module.split("."),
+                *(part for each in node.names for part in each.name.split(".")),
+            ]
+            yield from (
+                name for name in names if private(name) and not module.startswith("surelock")
+            )
             imported |= {(each.asname or each.name).split(".")[0] for each in node.names}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
@@ -46,18 +52,37 @@ def breaches(source: str) -> Iterator[str]:
             root = node.value
             while isinstance(root, ast.Attribute):
                 root = root.value
-            if not isinstance(node.ctx, ast.Load) and isinstance(root, ast.Name) and root.id in imported:
+            if (
+                not isinstance(node.ctx, ast.Load)
+                and isinstance(root, ast.Name)
+                and root.id in imported
+            ):
                 yield f"{ast.unparse(node)} is assigned"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("setattr", "delattr", "getattr", "vars"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
+            "setattr",
+            "delattr",
+            "getattr",
+            "vars",
+        ):
             first, *rest = node.args
-            if isinstance(first, ast.Name) and first.id in imported and ast.unparse(node.func) != "getattr":
+            if (
+                isinstance(first, ast.Name)
+                and first.id in imported
+                and ast.unparse(node.func) != "getattr"
+            ):
                 yield f"{ast.unparse(node)} assigns"
-            yield from (each.value for each in rest if isinstance(each, ast.Constant) and private(str(each.value)))
+            yield from (
+                each.value
+                for each in rest
+                if isinstance(each, ast.Constant) and private(str(each.value))
+            )
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_no_private_name_of_a_library_is_used_and_none_is_changed(path: Path) -> None:
-    found = {name for name in breaches(path.read_text("utf-8")) if (path.name, name) not in EXCEPTIONS}
+    found = {
+        name for name in breaches(path.read_text("utf-8")) if (path.name, name) not in EXCEPTIONS
+    }
     assert found == set()
 
 
@@ -73,7 +98,10 @@ def test_the_exceptions_are_few_and_each_is_needed_and_has_its_reason() -> None:
     [
         ("page._queue.max_size = 1", "_queue"),
         ("import gradio as gr\ngr.Slider.preprocess = f", "gr.Slider.preprocess is assigned"),
-        ("from uvicorn import Server\nsetattr(Server, 'run', f)", "setattr(Server, 'run', f) assigns"),
+        (
+            "from uvicorn import Server\nsetattr(Server, 'run', f)",
+            "setattr(Server, 'run', f) assigns",
+        ),
         ("from gradio import _simple_templates", "_simple_templates"),
         ("getattr(event, '_data')", "_data"),
         ("class A:\n    def f(self):\n        self._a = 1\n        return self._a, other._a", None),

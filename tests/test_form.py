@@ -20,16 +20,21 @@ WANTS = st.builds(Wants, LENGTHS, st.none() | LENGTHS, st.none() | LENGTHS)
 
 
 def test_it_begins_with_what_fits_beside_the_first_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("surelock.ui.form.EXAMPLES", {"stories": ["Once", "Once upon a time there was"], "": []})
+    monkeypatch.setattr(
+        "surelock.ui.form.EXAMPLES", {"stories": ["Once", "Once upon a time there was"], "": []}
+    )
     with gr.Blocks():
         form = Form(Models(["stories"]), 64)
     assert form.prompt.value == "Once" and form.fields["gen_length"].value == 56  # of 60, in eights
 
 
 @given(WANTS, st.lists(st.just(0) | LENGTHS, min_size=1, max_size=6))
-def test_what_fits_depends_on_the_last_length_and_the_wants_alone(start: Wants, walk: list[int]) -> None:
+def test_what_fits_depends_on_the_last_length_and_the_wants_alone(
+    start: Wants, walk: list[int]
+) -> None:
     """As the page does it: each change is made to what the fields show after the one before."""
-    wants, shown = start, fit(start, 512).values
+    wants = start
+    shown = fit(start, 512).values
     for length in walk:
         shown = shown | {"gen_length": length}
         wants = wants.with_field("gen_length", length, length)
@@ -42,8 +47,14 @@ def test_what_fits_depends_on_the_last_length_and_the_wants_alone(start: Wants, 
 @given(WANTS)
 def test_what_was_changed_is_said_beside_its_field(wants: Wants) -> None:
     fitted = fit(wants, 300)
-    asked = {"gen_length": wants.gen_length, "steps": wants.steps, "block_length": wants.block_length}
-    assert fitted.said.keys() == {name for name in NAMES if asked[name] and asked[name] != fitted.values[name]}
+    asked = {
+        "gen_length": wants.gen_length,
+        "steps": wants.steps,
+        "block_length": wants.block_length,
+    }
+    assert fitted.said.keys() == {
+        name for name in NAMES if asked[name] and asked[name] != fitted.values[name]
+    }
     assert all(str(asked[name]) in said for name, said in fitted.said.items())
 
 
@@ -54,16 +65,23 @@ def test_what_does_not_fit_is_shortened_to_what_is_offered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "said"), [(9999, "Shortened from 9999 to what fits"), (12.7, "12.7 is no whole number: 12 is taken.")]
+    ("length", "said"),
+    [(9999, "Shortened from 9999 to what fits"), (12.7, "12.7 is no whole number: 12 is taken.")],
 )
 def test_a_length_is_not_changed_in_silence(form: Form, length: float, said: str) -> None:
-    (update, *_) = form.refit("gen_length", "stories", "Once", True, form.wants.value, length, 64, 32)
-    assert update["info"].startswith(said) and update["value"] == min(int(length), update["maximum"])
+    (update, *_) = form.refit(
+        "gen_length", "stories", "Once", True, form.wants.value, length, 64, 32
+    )
+    assert update["info"].startswith(said) and update["value"] == min(
+        int(length), update["maximum"]
+    )
 
 
 @pytest.mark.parametrize("name", [None, 5, " "])
 def test_a_lane_without_a_name_is_ones_own(form: Form, name: object) -> None:
-    found = json.loads(form.lanes_value("stories", [{"name": name, "compute": {"kind": "everything"}}] * 2))
+    found = json.loads(
+        form.lanes_value("stories", [{"name": name, "compute": {"kind": "everything"}}] * 2)
+    )
     assert [lane["name"] for lane in found["lanes"]] == ["Your own", "Your own (2)"]
 
 
@@ -75,18 +93,30 @@ def test_what_is_no_number_changes_nothing(form: Form) -> None:
     assert wants.with_field("steps", 64, 64).steps is None
 
 
-@pytest.mark.parametrize("prompt", ["Once", "Once upon a time, there was a little girl named Lily. She", "dog " * 300])
-def test_every_length_that_is_offered_can_run(form: Form, stories: surelock.LanguageModel, prompt: str) -> None:
-    loading = form.longest("stories", prompt, True)  # before the model is there, the prompt counts for more
+@pytest.mark.parametrize(
+    "prompt", ["Once", "Once upon a time, there was a little girl named Lily. She", "dog " * 300]
+)
+def test_every_length_that_is_offered_can_run(
+    form: Form, stories: surelock.LanguageModel, prompt: str
+) -> None:
+    loading = form.longest(
+        "stories", prompt, True
+    )  # before the model is there, the prompt counts for more
     form.models._loaded["stories"] = stories
     try:
         longest = form.longest("stories", prompt, True)
-        (length, *_), info = form.refit_to_prompt("stories", prompt, True, Wants(512).text, 512, 512, 512)[1:], 0
+        (length, *_) = form.refit_to_prompt(
+            "stories", prompt, True, Wants(512).text, 512, 512, 512
+        )[1:]
+        info = 0
     finally:
         form.models._loaded.clear()
     tokens = len(stories.encode(prompt))
     assert loading <= longest <= 512 - tokens < longest + 8
-    assert length["maximum"] == length["value"] == longest and "what fits beside the prompt" in length["info"], info
+    assert (
+        length["maximum"] == length["value"] == longest
+        and "what fits beside the prompt" in length["info"]
+    ), info
 
 
 @pytest.mark.parametrize(
@@ -108,19 +138,28 @@ def test_a_prompt_that_the_model_cannot_know_is_told_from_others(
         form.models._loaded.clear()
 
 
-def test_a_prompt_fits_while_the_shortest_answers_do(form: Form, lm: surelock.LanguageModel) -> None:
+def test_a_prompt_fits_while_the_shortest_answers_do(
+    form: Form, lm: surelock.LanguageModel
+) -> None:
     """Of this model's 64 positions 16 are for the answer."""
 
     def about(prompt: str) -> tuple[str, int]:
-        info, length, *_, warned = form.refit_to_prompt("stories", prompt, True, Wants(512).text, 512, 512, 512)
+        info, length, *_, warned = form.refit_to_prompt(
+            "stories", prompt, True, Wants(512).text, 512, 512, 512
+        )
         return info["info"] or json.loads(warned)["tooLong"], length["maximum"]
 
     form.models._loaded["stories"] = lm
     try:
         for tokens, longest in ((33, 24), (40, 24), (41, 16), (48, 16)):
             assert about("5 " * tokens) == (f"{tokens} tokens of the 64 that fit here.", longest)
-        assert about("5 " * 49) == ("Too long: 49 tokens; at most 64 fit here, 16 of them for the answer.", 16)
-        assert about("x" * MOST_CHARACTERS)[0] == "" and about("x" * (MOST_CHARACTERS + 1))[0].startswith("Too long")
+        assert about("5 " * 49) == (
+            "Too long: 49 tokens; at most 64 fit here, 16 of them for the answer.",
+            16,
+        )
+        assert about("x" * MOST_CHARACTERS)[0] == "" and about("x" * (MOST_CHARACTERS + 1))[
+            0
+        ].startswith("Too long")
     finally:
         form.models._loaded.clear()
 
@@ -128,14 +167,20 @@ def test_a_prompt_fits_while_the_shortest_answers_do(form: Form, lm: surelock.La
 @pytest.mark.parametrize(
     ("problem", "said"),
     [
-        ("block_length (7) must divide gen_length (64)", "Block length (7) must divide Generated length (64)"),
+        (
+            "block_length (7) must divide gen_length (64)",
+            "Block length (7) must divide Generated length (64)",
+        ),
         (
             "steps must be a whole number of at least 1, or None for one per position, not 0",
             "Steps must be a whole number of at least 1, not 0",
         ),
         ("steps (3) must be a multiple of the number of blocks (2)", None),
         ("prompt is empty: write a few words.", "Prompt is empty: write a few words."),
-        ("cfg_scale must be a number from 0 to 1000, not -1", "Guidance must be a number from 0 to 1000, not -1"),
+        (
+            "cfg_scale must be a number from 0 to 1000, not -1",
+            "Guidance must be a number from 0 to 1000, not -1",
+        ),
     ],
 )
 def test_refusals_use_the_labels_of_the_page(problem: str, said: str | None) -> None:
@@ -164,21 +209,29 @@ def test_refusals_use_the_labels_of_the_page(problem: str, said: str | None) -> 
         ({f"a{i}": "1" for i in range(9)}, "and 5 more"),
     ],
 )
-def test_what_is_wrong_with_a_link_is_one_sentence(form: Form, query: dict[str, str], said: str) -> None:
+def test_what_is_wrong_with_a_link_is_one_sentence(
+    form: Form, query: dict[str, str], said: str
+) -> None:
     told = read_link(query, ["stories"], form.suits).sentence
     assert said in told and bool(told) == bool(said)
     assert told.count(". ") == 0 and "\n" not in told and len(told) < 400
 
 
 def test_a_link_may_ask_for_all_that_is_offered_and_no_more(form: Form) -> None:
-    link = read_link({name: f"{most:g}" for name, most in MOST_OFFERED.items()}, ["stories"], form.suits)
+    link = read_link(
+        {name: f"{most:g}" for name, most in MOST_OFFERED.items()}, ["stories"], form.suits
+    )
     assert not link.problems and link.settings.items() >= MOST_OFFERED.items()
-    above = read_link({name: f"{most + 1:g}" for name, most in MOST_OFFERED.items()}, ["stories"], form.suits)
+    above = read_link(
+        {name: f"{most + 1:g}" for name, most in MOST_OFFERED.items()}, ["stories"], form.suits
+    )
     assert len(above.problems) == len(MOST_OFFERED) and not above.settings
     full = {"prompt": "x" * MOST_CHARACTERS, "lanes": json.dumps(["klass"] * 4)}
     link = read_link(full, ["stories"], form.suits)
     assert not link.problems and (link.prompt, len(link.lanes)) == (full["prompt"], 4)
-    assert "more" not in read_link({f"a{i}": "1" for i in range(4)}, ["stories"], form.suits).sentence
+    assert (
+        "more" not in read_link({f"a{i}": "1" for i in range(4)}, ["stories"], form.suits).sentence
+    )
 
 
 def test_a_links_lengths_that_do_not_fit_are_told(form: Form) -> None:

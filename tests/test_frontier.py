@@ -17,12 +17,18 @@ from surelock.research.runner import Record
 from surelock.research.taking_back import TAKING_BACK
 
 
-def records(errors: dict[str, list[float]], skip: int = 0, setting: str = "recorded run") -> list[Record]:
+def records(
+    errors: dict[str, list[float]], skip: int = 0, setting: str = "recorded run"
+) -> list[Record]:
     """Openings of 100 rows each, half of them computed; SureLock errs by 0.5 unless `errors` tells otherwise."""
     made = []
     for rule, compute in RULES.items():
         own = errors.get(rule, [0.0 if rule == EVERY else 0.5] * len(errors[SURELOCK]))
-        result: Record = {"rows": [50] * len(own), "positions": [100] * len(own), "commits": [10] * len(own)}
+        result: Record = {
+            "rows": [50] * len(own),
+            "positions": [100] * len(own),
+            "commits": [10] * len(own),
+        }
         result |= {"error": own, "regret": own, "large": [1] * len(own), "changed": [2] * len(own)}
         cell = {"setting": setting, "rule": rule, "compute": compute, "skip": skip}
         made.append({"cell": cell, "result": result | {"tokens": [[5]] * len(own)}})
@@ -32,20 +38,33 @@ def records(errors: dict[str, list[float]], skip: int = 0, setting: str = "recor
 def timed(*seconds: float, setting: str = "recorded run") -> list[Record]:
     """An opening for each of SureLock's seconds; every other rule takes 2 s."""
     cell = {"setting": setting, "timed": RULES}
-    return [{"cell": cell, "result": {"seconds": dict.fromkeys(RULES, 2.0) | {SURELOCK: own}}} for own in seconds]
+    return [
+        {"cell": cell, "result": {"seconds": dict.fromkeys(RULES, 2.0) | {SURELOCK: own}}}
+        for own in seconds
+    ]
 
 
-@pytest.mark.parametrize(("margin", "errs"), [(1.001, ("less", "more")), (0.999, ("not shown", "not shown"))])
+@pytest.mark.parametrize(
+    ("margin", "errs"), [(1.001, ("less", "more")), (0.999, ("not shown", "not shown"))]
+)
 def test_a_difference_is_told_after_correction_for_everything_that_was_compared(
     margin: float, errs: tuple[str, str]
 ) -> None:
     """Seven rules beside SureLock, over 32 openings: Student's t of 31 degrees of freedom at 1 - .05 / 7 / 2."""
-    t, sides = 2.8804, np.tile([-0.01, 0.01], 16)
+    t = 2.8804
+    sides = np.tile([-0.01, 0.01], 16)
     shift = margin * t * sides.std(ddof=1) / math.sqrt(32)
-    own = {SURELOCK: [0.5] * 32, "by age": (0.5 - shift + sides).tolist(), "by chance": (0.5 + shift + sides).tolist()}
+    own = {
+        SURELOCK: [0.5] * 32,
+        "by age": (0.5 - shift + sides).tolist(),
+        "by chance": (0.5 + shift + sides).tolist(),
+    }
     frame = FRONTIER.table(records(own) + timed(1.0, 2.0)).set_index("rule")
     assert (frame.loc["by age", "errs"], frame.loc["by chance", "errs"]) == errs
-    assert frame.loc[EVERY, "errs"] == frame.loc[SURELOCK, "errs"] == "" and frame.loc["budget", "errs"] == "not shown"
+    assert (
+        frame.loc[EVERY, "errs"] == frame.loc[SURELOCK, "errs"] == ""
+        and frame.loc["budget", "errs"] == "not shown"
+    )
     assert frame.loc["by age", "over_surelock"] == pytest.approx(1 - shift / 0.5)
     assert frame.loc[SURELOCK, ["rows", "large", "changed"]].tolist() == [0.5, 0.1, 0.2]
     assert frame.loc[SURELOCK, "time"] == pytest.approx(3 / 4) and frame.loc["budget", "time"] == 1
@@ -54,19 +73,24 @@ def test_a_difference_is_told_after_correction_for_everything_that_was_compared(
 
 def test_a_judge_compares_what_it_has_read_of_every_rule() -> None:
     """Of the second opening it has not read the budget's text."""
-    made, scores = [], []
+    made = []
+    scores = []
     for skip, nats in ((0, 9.0), (1, 4.0)):
         for record in [*records({SURELOCK: [0.1]}, skip), *timed(1.0)]:
             read = "rule" in record["cell"] and (skip, record["cell"]["rule"]) != (1, "budget")
             made.append(record)
             scores.append({"": judged.Scores([nats], [3], [8], [0.0])} if read else {})
     frame = FRONTIER.judge_table(made, scores) if FRONTIER.judge_table else None
-    assert frame is not None and frame["rule"].tolist() == list(RULES) and set(frame["prompts"]) == {1}
+    assert (
+        frame is not None and frame["rule"].tolist() == list(RULES) and set(frame["prompts"]) == {1}
+    )
     assert frame["bits"].to_numpy() == pytest.approx(9 / 8 / math.log(2))
 
 
 @pytest.mark.parametrize("rule", ["by age", "by chance", "dual cache"])
-def test_rows_and_errors_are_those_of_each_run_alone(rule: str, stories: surelock.LanguageModel) -> None:
+def test_rows_and_errors_are_those_of_each_run_alone(
+    rule: str, stories: surelock.LanguageModel
+) -> None:
     (cell,) = [cell for cell in FRONTIER.grids["quick"] if cell.get("rule") == rule]
     cell |= {"skip": 3, "sampler": {"gen_length": 24, "block_length": 8, "temperature": 0.7}}
     lab = Lab(stories)
@@ -81,14 +105,21 @@ def test_rows_and_errors_are_those_of_each_run_alone(rule: str, stories: sureloc
         errors = surelock.commit_error(stories, steps, decoder.settings)
         looked_at = (errors.step % 2 == 0) | (rule == "dual cache")
         assert result["commits"][number] == looked_at.sum()
-        assert result["error"][number] == pytest.approx(errors.error[looked_at].mean(), rel=1e-3, abs=1e-6)
-        assert result["regret"][number] == pytest.approx(errors.regret[looked_at].mean(), rel=1e-3, abs=1e-6)
+        assert result["error"][number] == pytest.approx(
+            errors.error[looked_at].mean(), rel=1e-3, abs=1e-6
+        )
+        assert result["regret"][number] == pytest.approx(
+            errors.regret[looked_at].mean(), rel=1e-3, abs=1e-6
+        )
         assert result["tokens"][number] == steps[-1].tokens[0, -24:].tolist()
 
 
-def test_rules_take_turns_in_going_first(stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_take_turns_in_going_first(
+    stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each turn takes as many seconds as runs came before it; the first run, which warms up, is not counted."""
-    runs, clock = [], count()
+    runs = []
+    clock = count()
 
     def decoded(lm: object, prompts: object, compute: object, **_: object) -> list[object]:
         runs.append(compute)
@@ -117,7 +148,12 @@ def test_chance_locks_what_it_says(lm: surelock.LanguageModel) -> None:
 
 def test_taking_back_is_compared_in_as_many_steps_and_in_as_many_rows() -> None:
     """Made-up decoders, each with an error of its own that the openings share."""
-    texts = {(128, "entropy"): 3.0, (64, "entropy"): 5.0, (128, "low_confidence"): 2.0, (64, "remask"): 4.0}
+    texts = {
+        (128, "entropy"): 3.0,
+        (64, "entropy"): 5.0,
+        (128, "low_confidence"): 2.0,
+        (64, "remask"): 4.0,
+    }
     made: list[Record] = []
     for (steps, policy), characters in texts.items():
         result: Record = {"f_locked": steps * (1 + (policy == "remask")), "repeats": [0.5, None]}
@@ -129,9 +165,15 @@ def test_taking_back_is_compared_in_as_many_steps_and_in_as_many_rows() -> None:
         }
         made.append({"cell": {"steps": steps, "remasking": policy}, "result": result})
     frame = TAKING_BACK.table(made).set_index("less")
-    assert frame.index.tolist() == [""] * 4 + ["entropy in 64", "low_confidence in 128", "entropy in 128"]
+    assert frame.index.tolist() == [""] * 4 + [
+        "entropy in 64",
+        "low_confidence in 128",
+        "entropy in 128",
+    ]
     assert frame["rows"].tolist() == [1, 0.5, 1, 1, 0.5, 0, 0]
-    assert frame["bits"].tolist()[4:] == pytest.approx([1 / 4 - 1 / 5, 1 / 4 - 1 / 2, 1 / 4 - 1 / 3])
+    assert frame["bits"].tolist()[4:] == pytest.approx(
+        [1 / 4 - 1 / 5, 1 / 4 - 1 / 2, 1 / 4 - 1 / 3]
+    )
     assert frame["faults"].tolist()[4:] == [-0.5, 1, 0.5]
 
 

@@ -58,7 +58,9 @@ async def _echo(request: Request) -> JSONResponse:
 def small() -> TestClient:
     """The gate before an application that has every route."""
     routes = [Route("/{path:path}", _echo, methods=["GET", "POST", "PUT"])]
-    return TestClient(Starlette(routes=routes, middleware=[Middleware(Gate)]), base_url="http://localhost")
+    return TestClient(
+        Starlette(routes=routes, middleware=[Middleware(Gate)]), base_url="http://localhost"
+    )
 
 
 def refused(answer: httpx.Response, status: int) -> str:
@@ -89,7 +91,9 @@ def test_what_the_page_needs_is_taken_whole_and_with_headers(small: TestClient) 
         assert small.get(f"/{path}").status_code == 200
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "same-origin"
-    (replay,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.+?)"', TEMPLATE.read_text("utf-8"))
+    (replay,) = re.findall(
+        r'http-equiv="Content-Security-Policy" content="(.+?)"', TEMPLATE.read_text("utf-8")
+    )
     share = (ASSETS / "js" / "export" / "share.js").read_text("utf-8")
     allowed = re.findall(r'^const (?:SCRIPTS|DECODES) = "(.+)";$', share, re.MULTILINE)
     policies = {
@@ -100,23 +104,37 @@ def test_what_the_page_needs_is_taken_whole_and_with_headers(small: TestClient) 
         "replay": replay,
         "decoding replay": replay.replace(*allowed),
     }
-    rows = re.findall(r"^\| ([a-z, ]+) \| `(.+?)` \| (`.+?) \| .+ \|$", SECURITY.read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([a-z, ]+) \| `(.+?)` \| (`.+?) \| .+ \|$", SECURITY.read_text("utf-8"), re.MULTILINE
+    )
     for of, policy in policies.items():
         assert (
-            "; ".join(f"{name} {allows.replace('`', '')}" for own, name, allows in rows if of in own.split(", "))
+            "; ".join(
+                f"{name} {allows.replace('`', '')}"
+                for own, name, allows in rows
+                if of in own.split(", ")
+            )
             == policy
         )
-    assert sum(own.count(",") + 1 for own, *_ in rows) == sum(policy.count(";") + 1 for policy in policies.values())
-    assert "frame-ancestors" not in answer.headers["content-security-policy"], "slides on a disk may embed it, too"
+    assert sum(own.count(",") + 1 for own, *_ in rows) == sum(
+        policy.count(";") + 1 for policy in policies.values()
+    )
+    assert "frame-ancestors" not in answer.headers["content-security-policy"], (
+        "slides on a disk may embed it, too"
+    )
     refused(small.put("/", json={}), 404)
 
 
 def test_a_container_finds_itself_healthy(app: App) -> None:
-    (path,) = re.findall(r"http://127\.0\.0\.1:7860(/\S+?)'", (ASSETS.parent / "Dockerfile").read_text("utf-8"))
+    (path,) = re.findall(
+        r"http://127\.0\.0\.1:7860(/\S+?)'", (ASSETS.parent / "Dockerfile").read_text("utf-8")
+    )
     assert httpx.get(f"{app.url}{path}").status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "hf.space.evil.example", "localhost.evil", "", "[::1", "a b"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "hf.space.evil.example", "localhost.evil", "", "[::1", "a b"]
+)
 def test_a_foreign_name_is_no_name_of_this_server(small: TestClient, host: str) -> None:
     assert "--allow-host" in refused(small.get("/", headers={"host": host}), 421)
 
@@ -127,15 +145,25 @@ def test_a_foreign_name_is_no_name_of_this_server(small: TestClient, host: str) 
 def test_names_that_a_proxy_tells_are_names_of_this_server(small: TestClient, said: str) -> None:
     refused(small.get("/", headers={"x-forwarded-host": said}), 421)
     if "," not in said:
-        refused(small.get("/", headers={"forwarded": f'for=1.2.3.4;host="{said}";proto=https, for=1.1.1.1'}), 421)
+        refused(
+            small.get(
+                "/", headers={"forwarded": f'for=1.2.3.4;host="{said}";proto=https, for=1.1.1.1'}
+            ),
+            421,
+        )
         refused(small.get("/", headers={"forwarded": f"for=1.2.3.4, for=1.1.1.1;Host={said}"}), 421)
-    for header, own in (("x-forwarded-host", "me.hf.space, localhost:1,"), ("forwarded", "host=me.hf.space;by=_x")):
+    for header, own in (
+        ("x-forwarded-host", "me.hf.space, localhost:1,"),
+        ("forwarded", "host=me.hf.space;by=_x"),
+    ):
         assert small.get("/", headers={header: own}).status_code == 200
 
 
 def test_a_name_holds_what_names_hold() -> None:
     """It is written into the page."""
-    client = TestClient(Starlette(routes=[Route("/", _echo)], middleware=[Middleware(Gate, allow_hosts=["*"])]))
+    client = TestClient(
+        Starlette(routes=[Route("/", _echo)], middleware=[Middleware(Gate, allow_hosts=["*"])])
+    )
     for host in ('a"b', "a</script>", "a:80:80", "a:x", "a/b", "a@b", "", "[a]", "é"):
         for header in ("host", "x-forwarded-host") if host else ("host",):
             refused(client.get("/", headers={header: host.encode("latin-1")}), 421)
@@ -144,7 +172,10 @@ def test_a_name_holds_what_names_hold() -> None:
 
 def test_a_socket_is_refused_with_the_policy(small: TestClient) -> None:
     for host, status in (("localhost", 404), ("evil.example", 421)):
-        with pytest.raises(WebSocketDenialResponse) as refusal, small.websocket_connect("/", headers={"host": host}):
+        with (
+            pytest.raises(WebSocketDenialResponse) as refusal,
+            small.websocket_connect("/", headers={"host": host}),
+        ):
             pass
         refused(refusal.value, status)
         assert "content-security-policy" in refusal.value.headers
@@ -153,7 +184,8 @@ def test_a_socket_is_refused_with_the_policy(small: TestClient) -> None:
 def test_before_it_nothing_answers(app: App) -> None:
     """Gradio's own middleware answers a browser's question for another site's request, and all failures."""
     asked = {"origin": "https://other.example", "access-control-request-method": "POST"}
-    public, call = {"host": "me.hf.space"}, f"{app.url}/gradio_api/call/v2/decode"
+    public = {"host": "me.hf.space"}
+    call = f"{app.url}/gradio_api/call/v2/decode"
     good = httpx.options(call, headers=asked | public)
     assert (good.status_code, good.headers["access-control-allow-origin"]) == (200, asked["origin"])
     bad = [
@@ -161,15 +193,28 @@ def test_before_it_nothing_answers(app: App) -> None:
         (403, httpx.options(call, headers=asked)),
         (404, httpx.options(f"{app.url}/gradio_api/upload_progress", headers=asked | public)),
         (404, httpx.options(call)),
-        (400, httpx.post(call, json={"prompt": "a", "nonsense": 1}, headers={"origin": asked["origin"]} | public)),
+        (
+            400,
+            httpx.post(
+                call,
+                json={"prompt": "a", "nonsense": 1},
+                headers={"origin": asked["origin"]} | public,
+            ),
+        ),
     ]
     for status, answer in bad:
         refused(answer, status)
-    assert {each.headers["content-security-policy"] for each in (good, *(answer for _, answer in bad))} != {""}
-    assert bad[-1][1].headers["access-control-allow-origin"] == asked["origin"], "its script may read why"
+    assert {
+        each.headers["content-security-policy"] for each in (good, *(answer for _, answer in bad))
+    } != {""}
+    assert bad[-1][1].headers["access-control-allow-origin"] == asked["origin"], (
+        "its script may read why"
+    )
 
 
-@pytest.mark.parametrize("host", ["localhost:7860", "127.0.0.1:1", "[::1]:7860", "192.168.1.7", "me-page.hf.space"])
+@pytest.mark.parametrize(
+    "host", ["localhost:7860", "127.0.0.1:1", "[::1]:7860", "192.168.1.7", "me-page.hf.space"]
+)
 def test_its_own_names_are(small: TestClient, host: str) -> None:
     assert small.get("/", headers={"host": host}).status_code == 200
 
@@ -182,13 +227,22 @@ def test_names_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Middleware(Gate, allow_hosts=["*.class.example", "lab", "lab*"])
     client = TestClient(Starlette(routes=[Route("/", _echo)], middleware=[gate]))
     hosts = ("a.class.example", "class.example.org", "lab1", "grab")
-    assert [client.get("/", headers={"host": each}).status_code for each in hosts] == [200, 421, 421, 421]
+    assert [client.get("/", headers={"host": each}).status_code for each in hosts] == [
+        200,
+        421,
+        421,
+        421,
+    ]
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://6.6.6.6", "https://x.hf.space", "x"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://6.6.6.6", "https://x.hf.space", "x"]
+)
 def test_other_sites_may_not_call_a_local_server(small: TestClient, origin: str) -> None:
     refused(small.post("/gradio_api/queue/join", json={}, headers={"origin": origin}), 403)
-    public = small.post("/gradio_api/queue/join", json={}, headers={"origin": origin, "host": "me.hf.space"})
+    public = small.post(
+        "/gradio_api/queue/join", json={}, headers={"origin": origin, "host": "me.hf.space"}
+    )
     assert public.status_code == 200
     own = small.post("/gradio_api/queue/join", json={}, headers={"origin": "http://localhost:5"})
     assert own.status_code == 200
@@ -196,14 +250,26 @@ def test_other_sites_may_not_call_a_local_server(small: TestClient, origin: str)
 
 
 def test_bodies_are_bounded_and_say_their_length(small: TestClient) -> None:
-    for method, path in (("POST", "/gradio_api/queue/join"), ("GET", "/")):  # without a length, in pieces of any size
+    for method, path in (
+        ("POST", "/gradio_api/queue/join"),
+        ("GET", "/"),
+    ):  # without a length, in pieces of any size
         answer = small.request(method, path, content=iter([b"{", b"}"]), headers=KIND)
         assert "length" in refused(answer, 411) and answer.headers["connection"] == "close"
-    refused(small.post("/gradio_api/queue/join", content=b'"' + b"x" * 2**21 + b'"', headers=KIND), 413)
-    refused(small.post("/gradio_api/queue/join", content=b"1", headers={**KIND, "content-length": "-5"}), 413)
+    refused(
+        small.post("/gradio_api/queue/join", content=b'"' + b"x" * 2**21 + b'"', headers=KIND), 413
+    )
+    refused(
+        small.post(
+            "/gradio_api/queue/join", content=b"1", headers={**KIND, "content-length": "-5"}
+        ),
+        413,
+    )
 
 
-@pytest.mark.parametrize("session", ["", "x" * 65, "x" * 900_000, "a b", "é", "a/b", "a\n", 5, [], {}, True])
+@pytest.mark.parametrize(
+    "session", ["", "x" * 65, "x" * 900_000, "a b", "é", "a/b", "a\n", 5, [], {}, True]
+)
 def test_a_session_goes_by_a_short_plain_name(small: TestClient, session: Any) -> None:
     for path in ("queue/join", "run/predict", "cancel", "reset", "call/decode", "call/v2/decode"):
         body = {"data": [], "fn_index": 8, "event_id": "x", "session_hash": session}
@@ -214,18 +280,31 @@ def test_a_session_goes_by_a_short_plain_name(small: TestClient, session: Any) -
         assert small.post("/gradio_api/queue/join", json={"session_hash": good}).status_code == 200
 
 
-def test_bodies_hold_so_many_values_and_so_much_at_once(small: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_hold_so_many_values_and_so_much_at_once(
+    small: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tokens = list(range(8192))
-    assert small.post("/gradio_api/queue/join", json={"data": [{"prompt_tokens": tokens}]}).status_code == 200
-    assert small.post("/gradio_api/queue/join", json=[0] * (gate.MOST_VALUES - 1)).status_code == 200
-    for data in ([0] * gate.MOST_VALUES, [[]] * 200_000, {str(number): [] for number in range(50_000)}):
+    assert (
+        small.post("/gradio_api/queue/join", json={"data": [{"prompt_tokens": tokens}]}).status_code
+        == 200
+    )
+    assert (
+        small.post("/gradio_api/queue/join", json=[0] * (gate.MOST_VALUES - 1)).status_code == 200
+    )
+    for data in (
+        [0] * gate.MOST_VALUES,
+        [[]] * 200_000,
+        {str(number): [] for number in range(50_000)},
+    ):
         assert "values" in refused(small.post("/gradio_api/queue/join", json=data), 413)
     for bound in ("MOST_BODIES_OF_ONE", "MOST_BODIES"):
         with monkeypatch.context() as patch:
             patch.setattr(gate, bound, 10_000)
             for _ in range(3):
                 assert small.post("/gradio_api/queue/join", json="x" * 9998).status_code == 200
-                assert "at once" in refused(small.post("/gradio_api/queue/join", json="x" * 9999), 503)
+                assert "at once" in refused(
+                    small.post("/gradio_api/queue/join", json="x" * 9999), 503
+                )
 
 
 def test_a_body_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,18 +318,30 @@ def test_a_body_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> 
             await turn.wait()
             return await _echo(request)
 
-        app = Starlette(routes=[Route("/{path:path}", wait, methods=["POST"])], middleware=[Middleware(Gate)])
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
-            asks = [asyncio.ensure_future(http.post("/gradio_api/run/predict", json="x" * 9998)) for _ in range(5)]
+        app = Starlette(
+            routes=[Route("/{path:path}", wait, methods=["POST"])], middleware=[Middleware(Gate)]
+        )
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost"
+        ) as http:
+            asks = [
+                asyncio.ensure_future(http.post("/gradio_api/run/predict", json="x" * 9998))
+                for _ in range(5)
+            ]
             async with asyncio.timeout(HANGS):
                 while sum(each.done() for each in asks) < 3:
                     await asyncio.sleep(0)
             waiting = [each for each in asks if not each.done()]
-            odd = [await http.post("/gradio_api/run/predict", content=b"[", headers=KIND) for _ in range(3000)]
+            odd = [
+                await http.post("/gradio_api/run/predict", content=b"[", headers=KIND)
+                for _ in range(3000)
+            ]
             turn.set()
             statuses = [(await each).status_code for each in asks]
             again = (await http.post("/gradio_api/run/predict", json="x" * 24_998)).status_code
-        assert len(waiting) == statuses.count(200) == 2 and {each.status_code for each in odd} == {400}
+        assert len(waiting) == statuses.count(200) == 2 and {each.status_code for each in odd} == {
+            400
+        }
         return [*sorted(statuses), again]
 
     assert finished(ask()) == [200, 200, 503, 503, 503, 200]
@@ -264,14 +355,25 @@ def test_a_file_is_sent_whole_and_packed_once_whatever_a_request_says() -> None:
     ranges = "bytes=" + ",".join(f"{2 * number}-{2 * number}" for number in range(4000))
     for given, kept in {"br": None, "gzip, br;q=0.5": "gzip"}.items():
         headers = {"range": ranges, "x-a": "b", "accept-encoding": given}
-        arrived = TestClient(app, base_url="http://localhost").get("/assets/a.js", headers=headers).json()
-        assert "range" not in arrived and arrived["x-a"] == "b" and arrived.get("accept-encoding") == kept
+        arrived = (
+            TestClient(app, base_url="http://localhost").get("/assets/a.js", headers=headers).json()
+        )
+        assert (
+            "range" not in arrived
+            and arrived["x-a"] == "b"
+            and arrived.get("accept-encoding") == kept
+        )
 
 
 @pytest.mark.parametrize("content", [b'{"a": [1,', b"", b"\xff\xfe\x00", b"[" * 100_000])
 def test_bodies_are_json(small: TestClient, content: bytes) -> None:
     refused(small.post("/gradio_api/queue/join", content=content, headers=KIND), 400)
-    refused(small.post("/gradio_api/queue/join", content=content, headers={"content-type": "text/plain"}), 415)
+    refused(
+        small.post(
+            "/gradio_api/queue/join", content=content, headers={"content-type": "text/plain"}
+        ),
+        415,
+    )
 
 
 @pytest.mark.parametrize("half", ["\ud800", "\udfff", "\ude00\ud83d"])
@@ -282,11 +384,17 @@ def test_no_text_holds_half_a_character(small: TestClient, half: str) -> None:
             body = content.encode("utf-8", "surrogatepass")
             answer = small.post("/gradio_api/queue/join", content=body, headers=KIND)
             assert "half a character" in refused(answer, 400)
-    assert small.post("/gradio_api/queue/join", json={"data": "\U0001f600 \ud55c"}).status_code == 200
+    assert (
+        small.post("/gradio_api/queue/join", json={"data": "\U0001f600 \ud55c"}).status_code == 200
+    )
 
 
 def test_no_input_names_a_file(small: TestClient) -> None:
-    file = {"path": "https://example.org/a", "url": "https://example.org/a", "meta": {"_type": "gradio.FileData"}}
+    file = {
+        "path": "https://example.org/a",
+        "url": "https://example.org/a",
+        "meta": {"_type": "gradio.FileData"},
+    }
     for data in (file, [[{"a": file}]]):
         refused(small.post("/gradio_api/queue/join", json={"data": [data]}), 400)
     escaped = json.dumps({"data": [file]}).replace("FileData", "\\u0046ileData")
@@ -339,17 +447,28 @@ def honest(url: str, ends: list[str]) -> None:
 
 def test_a_call_that_gradio_cannot_read_is_refused_before_it(app: App) -> None:
     """Gradio would print a traceback, with all data: for another number, a function of the browser's, odd data."""
-    before, functions = app.log.stat().st_size, httpx.get(f"{app.url}/config").json()["dependencies"]
+    before = app.log.stat().st_size
+    functions = httpx.get(f"{app.url}/config").json()["dependencies"]
     browsers = [each["id"] for each in functions if not each["backend_fn"]]
     for path in ("run/predict", "queue/join"):
         for number in ("45", [], None, 4.5, True, 999, -1, *browsers):
             body = {"data": [], "fn_index": number, "session_hash": "x"}
             answer = httpx.post(f"{app.url}/gradio_api/{path}", json=body)
-            assert answer.status_code == 400 and answer.json()["detail"].startswith("fn_index must be"), number
+            assert answer.status_code == 400 and answer.json()["detail"].startswith(
+                "fn_index must be"
+            ), number
         for data in (None, "x", {}, [1] * 99):
-            known = next(each["id"] for each in functions if each["backend_fn"] and each["queue"] == ("join" in path))
-            answer = httpx.post(f"{app.url}/gradio_api/{path}", json=body | {"fn_index": known, "data": data})
-            assert answer.status_code == 400 and answer.json()["detail"].startswith("data must be a list of"), data
+            known = next(
+                each["id"]
+                for each in functions
+                if each["backend_fn"] and each["queue"] == ("join" in path)
+            )
+            answer = httpx.post(
+                f"{app.url}/gradio_api/{path}", json=body | {"fn_index": known, "data": data}
+            )
+            assert answer.status_code == 400 and answer.json()["detail"].startswith(
+                "data must be a list of"
+            ), data
     assert app.log.stat().st_size == before
 
 
@@ -368,7 +487,12 @@ def test_one_client_has_so_many_requests_at_once(monkeypatch: pytest.MonkeyPatch
             async def send(message: Message) -> None:
                 statuses.append(message["status"]) if "status" in message else None
 
-            scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
+            scope = {
+                "type": "http",
+                "method": "GET",
+                "path": "/",
+                "headers": [(b"host", b"localhost")],
+            }
             await served({**scope, "client": (client, 1)}, Mock(), send)
 
         served = Gate(waits)
@@ -392,9 +516,15 @@ def test_the_page_is_made_once_whatever_its_query_and_the_name_of_the_server() -
         return JSONResponse([len(made), str(request.url)], 200 if request.url.path == "/" else 500)
 
     routes = [Route("/{path:path}", page)]
-    client = TestClient(Starlette(routes=routes, middleware=[Middleware(KeptAnswers)]), base_url="http://a")
-    assert [client.get(path).json() for path in ("/", "/?page=x", "/?prompt=y")] == [[1, "http://a/"]] * 3
-    assert client.head("/").headers["content-length"] == str(len(client.get("/").content)) and made == ["/"]
+    client = TestClient(
+        Starlette(routes=routes, middleware=[Middleware(KeptAnswers)]), base_url="http://a"
+    )
+    assert [client.get(path).json() for path in ("/", "/?page=x", "/?prompt=y")] == [
+        [1, "http://a/"]
+    ] * 3
+    assert client.head("/").headers["content-length"] == str(
+        len(client.get("/").content)
+    ) and made == ["/"]
     assert [client.get("/config").json()[0] for _ in range(2)] == [2, 3], "a failure is not kept"
     for number in range(300):
         for header in ("host", "x-forwarded-host", "x-gradio-server"):
@@ -409,7 +539,12 @@ def test_the_page_is_made_once_whatever_its_query_and_the_name_of_the_server() -
 def test_what_is_kept_is_what_gradio_makes_under_each_name(path: str, root: str) -> None:
     with gr.Blocks(analytics_enabled=False) as page:
         gr.Textbox("a")
-    how: dict[str, Any] = {"prevent_thread_lock": True, "quiet": True, "ssr_mode": False, "server_port": free_port()}
+    how: dict[str, Any] = {
+        "prevent_thread_lock": True,
+        "quiet": True,
+        "ssr_mode": False,
+        "server_port": free_port(),
+    }
     page.launch(root_path=root, **how)
     made = page.app
     kept = KeptAnswers(made)
@@ -423,28 +558,40 @@ def test_what_is_kept_is_what_gradio_makes_under_each_name(path: str, root: str)
         {"x-forwarded-proto": "https, http", "x-forwarded-host": "me.hf.space:8443"},
         {"x-forwarded-proto": "nonsense"},
     ]
-    for base, headers in itertools.product(("http://localhost:7860", "https://page.example"), lines):
-        one, other = (TestClient(each, base_url=base).get(path, headers=headers) for each in (made, kept))
+    for base, headers in itertools.product(
+        ("http://localhost:7860", "https://page.example"), lines
+    ):
+        one, other = (
+            TestClient(each, base_url=base).get(path, headers=headers) for each in (made, kept)
+        )
         assert one.text == other.text, headers
         assert one.headers == other.headers, headers
     page.close()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_it_stops_at_once_and_leaves_nothing(
     how: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C, or a container's end, with an active run and one that waits."""
     (place := tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
-    monkeypatch.delenv("CI", raising=False)  # where it is set, ONNX Runtime's telemetry is silent of itself
+    monkeypatch.delenv(
+        "CI", raising=False
+    )  # where it is set, ONNX Runtime's telemetry is silent of itself
     with serve("--max-length", "256", log=tmp_path / "log") as served:
         wait_for_model(served)
         visitor = Visitor(served.url)
         stream = visitor.run(gen_length=200, steps=200, block_length=200)
         next(stream)
-        httpx.post(f"{served.url}/gradio_api/call/v2/decode", json={"prompt": "A fox", "gen_length": 32})
-        children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children").read_text()
+        httpx.post(
+            f"{served.url}/gradio_api/call/v2/decode", json={"prompt": "A fox", "gen_length": 32}
+        )
+        children = Path(
+            f"/proc/{served.process.pid}/task/{served.process.pid}/children"
+        ).read_text()
         begun = time.monotonic()
         os.kill(served.process.pid, how)
         assert served.process.wait(HANGS) == 0
@@ -463,14 +610,23 @@ def test_what_a_browser_decodes_with_is_served_and_kept(app: App) -> None:
         assert "immutable" in answer.headers["cache-control"]
     described = httpx.get(f"{folder}/browser.json")
     assert described.json() == told and described.headers["cache-control"] == "no-cache"
-    again = httpx.get(f"{folder}/browser.json", headers={"if-none-match": described.headers["etag"]})
+    again = httpx.get(
+        f"{folder}/browser.json", headers={"if-none-match": described.headers["etag"]}
+    )
     assert again.status_code == 304
-    assert {httpx.get(f"{folder}/{name}").status_code for name in ("config.json", "README.md", "")} == {404}
-    assert httpx.get(f"{app.url}/surelock/scripts/worker.js").headers["content-security-policy"] == WORKER_POLICY
+    assert {
+        httpx.get(f"{folder}/{name}").status_code for name in ("config.json", "README.md", "")
+    } == {404}
+    assert (
+        httpx.get(f"{app.url}/surelock/scripts/worker.js").headers["content-security-policy"]
+        == WORKER_POLICY
+    )
 
 
 def test_where_runs_are_computed_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    def first(*words: str, decode_in: str = "both", labels: str = EMBEDDED, gpu: bool = False) -> list[str]:
+    def first(
+        *words: str, decode_in: str = "both", labels: str = EMBEDDED, gpu: bool = False
+    ) -> list[str]:
         monkeypatch.setattr(launch, "_has_gpu", lambda: gpu)
         given = launch.parser().parse_args([*words])
         return launch.sources(decode_in, [labels], launch.is_public(given))
@@ -480,12 +636,17 @@ def test_where_runs_are_computed_at_first(monkeypatch: pytest.MonkeyPatch) -> No
     assert first("--host", "0.0.0.0") == first("--share") == ["browser", "server"]
     assert first("--host", "0.0.0.0", gpu=True) == ["server", "browser"]
     assert first("--share", labels="another") == ["server"]
-    assert [first("--share", decode_in=each) for each in ("browser", "server")] == [["browser"], ["server"]]
+    assert [first("--share", decode_in=each) for each in ("browser", "server")] == [
+        ["browser"],
+        ["server"],
+    ]
     monkeypatch.setenv("SPACE_HOST", "me-page.hf.space")
     assert first() == ["browser", "server"]
 
 
-@pytest.mark.parametrize(("words", "said"), [("--model x", "leave out --model"), ("--mcp", "--mcp needs them")])
+@pytest.mark.parametrize(
+    ("words", "said"), [("--model x", "leave out --model"), ("--mcp", "--mcp needs them")]
+)
 def test_a_server_that_computes_nothing_takes_nothing_that_needs_it(
     words: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,25 +44,42 @@ def test_a_step_asks_for_few_kernels_one_upload_and_one_download() -> None:
     """At LLaDA-8B's shape; the same in each layer, whatever the batch is and what is locked."""
     lines = counts.table()
     assert [(line["gen"], line["batch"], line["locked"]) for line in lines] == [
-        (gen, batch, locked) for gen, batch in ((64, 1), (256, 4), (1024, 8)) for locked in (False, True)
+        (gen, batch, locked)
+        for gen, batch in ((64, 1), (256, 4), (1024, 8))
+        for locked in (False, True)
     ]
-    assert len({line["kernels_a_layer"] for line in lines}) == 1 and lines[0]["kernels_a_layer"] <= 16
+    assert (
+        len({line["kernels_a_layer"] for line in lines}) == 1 and lines[0]["kernels_a_layer"] <= 16
+    )
     assert {(line["uploads"], line["downloads"]) for line in lines} == {(1, 1)}
-    assert max(line["kernels"] for line in lines[:4]) <= 620 and max(line["kernels"] for line in lines[4:]) <= 1050
+    assert (
+        max(line["kernels"] for line in lines[:4]) <= 620
+        and max(line["kernels"] for line in lines[4:]) <= 1050
+    )
 
 
 def looped(
-    q: Tensor, k: Tensor, v: Tensor, rows: Tensor, starts: Tensor, most_q: int, most_k: int, **more: Any
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rows: Tensor,
+    starts: Tensor,
+    most_q: int,
+    most_k: int,
+    **more: Any,
 ) -> Tensor:
     """What torch's varlen_attn computes, one segment after the other."""
-    out, seen = torch.full_like(q, torch.nan), more.get("seqused_k")
+    out = torch.full_like(q, torch.nan)
+    seen = more.get("seqused_k")
     assert rows.dtype == starts.dtype == torch.int32 and int(rows[-1]) == len(q)
     for s in range(len(rows) - 1):
         own = slice(int(rows[s]), int(rows[s + 1]))
         stop = int(starts[s + 1]) if seen is None else int(starts[s] + seen[s])
         keys, values = (each[int(starts[s]) : stop].transpose(0, 1)[None] for each in (k, v))
         assert own.stop - own.start <= most_q and keys.shape[2] <= most_k
-        found = F.scaled_dot_product_attention(q[own].transpose(0, 1)[None], keys, values, enable_gqa=True)
+        found = F.scaled_dot_product_attention(
+            q[own].transpose(0, 1)[None], keys, values, enable_gqa=True
+        )
         out[own] = found[0].transpose(0, 1)
     return out
 
@@ -90,7 +107,10 @@ def packed_upload(arrays: Mapping[str, np.ndarray], device: torch.device) -> dic
 
 
 def like_a_gpu(
-    lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch, capture: Captures | None = None, backend: Any = "eager"
+    lm: surelock.LanguageModel,
+    monkeypatch: pytest.MonkeyPatch,
+    capture: Captures | None = None,
+    backend: Any = "eager",
 ) -> surelock.LanguageModel:
     """The model on a CPU that takes the paths of a GPU: its uploads and attention, and rows filled up for graphs."""
     monkeypatch.setattr(engine, "has_varlen", lambda *_: True)
@@ -111,12 +131,19 @@ def test_the_paths_of_a_gpu_decide_what_the_cpu_decides(
     lm = surelock.load(tmp_path, device="cpu", dtype=torch.float64)
     changes, choices = RUNS[name]
     if lm.config.block_size is not None:
-        changes = {key: value for key, value in changes.items() if key not in ("block_length", "steps", "cfg_scale")}
+        changes = {
+            key: value
+            for key, value in changes.items()
+            if key not in ("block_length", "steps", "cfg_scale")
+        }
 
     def decoded() -> list[surelock.Step]:
-        return list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices))
+        return list(
+            surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices)
+        )
 
-    plain, capture = decoded(), Captures()
+    plain = decoded()
+    capture = Captures()
     lm = like_a_gpu(lm, monkeypatch, capture if graphs else None)
     for mine, theirs in zip(plain, decoded(), strict=True):
         for field in ("tokens", "masked", "locked", "computed", "probed"):
@@ -129,25 +156,37 @@ def test_the_paths_of_a_gpu_decide_what_the_cpu_decides(
 def segment_case(seed: int) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor | None], Tensor]:
     """A random case: q, keys, values in float64, the arrays of `Segments`, and what dense attention returns."""
     rng = np.random.default_rng(seed)
-    batch, kv_heads, size = int(rng.integers(1, 5)), int(rng.integers(1, 3)), int(rng.choice([8, 16, 32]))
-    heads, block = kv_heads * int(rng.integers(1, 4)), int(rng.integers(2, 6)) if seed % 2 else None
+    batch = int(rng.integers(1, 5))
+    kv_heads = int(rng.integers(1, 3))
+    size = int(rng.choice([8, 16, 32]))
+    heads = kv_heads * int(rng.integers(1, 4))
+    block = int(rng.integers(2, 6)) if seed % 2 else None
     lengths = rng.integers(1, 40, batch).tolist()
     counts = [int(rng.integers(0, length + 1)) for length in lengths]
     counts[-1] = max(1, counts[-1])
-    positions = np.concatenate([np.sort(rng.permutation(n)[:c]) for n, c in zip(lengths, counts, strict=True)])
+    positions = np.concatenate(
+        [np.sort(rng.permutation(n)[:c]) for n, c in zip(lengths, counts, strict=True)]
+    )
     config = replace(LLADA_8B, n_heads=heads, n_kv_heads=kv_heads, head_size=size, block_size=block)
     found = attention.segment_arrays(config, positions, counts, lengths)
     generator = torch.Generator().manual_seed(seed)
     q = torch.randn(len(positions), heads, size, dtype=torch.float64, generator=generator)
     shape = (2, sum(lengths) + 1, kv_heads, size)
     keys, values = torch.randn(shape, dtype=torch.float64, generator=generator)
-    out, at = torch.empty_like(q), 0
+    out = torch.empty_like(q)
+    at = 0
     starts = np.cumsum([0, *lengths])
     for b, count in enumerate(counts):
         for row in range(at, at + count):
-            stop = lengths[b] if block is None else min(lengths[b], (int(positions[row]) // block + 1) * block)
+            stop = (
+                lengths[b]
+                if block is None
+                else min(lengths[b], (int(positions[row]) // block + 1) * block)
+            )
             own = slice(int(starts[b]), int(starts[b]) + stop)
-            k, v = (each[own].repeat_interleave(heads // kv_heads, dim=1) for each in (keys, values))
+            k, v = (
+                each[own].repeat_interleave(heads // kv_heads, dim=1) for each in (keys, values)
+            )
             weights = (torch.einsum("hd,nhd->hn", q[row], k) / size**0.5).softmax(-1)
             out[row] = torch.einsum("hn,nhd->hd", weights, v)
         at += count
@@ -170,12 +209,14 @@ def test_segments_are_what_each_row_attends_to(first: int, monkeypatch: pytest.M
 def fused_case(seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
     """Random logits, kept ones near them, which tokens are banned, and in float64 what is read of them."""
     generator = torch.Generator().manual_seed(seed)
-    count, vocab = 3 + seed % 5, 100 + 37 * (seed % 20)
+    count = 3 + seed % 5
+    vocab = 100 + 37 * (seed % 20)
     logits = torch.randn(count, vocab, generator=generator).mul(1 + seed % 6).to(dtype)
     kept = (logits + torch.randn(count, vocab, generator=generator) * 10.0 ** -(seed % 4)).to(dtype)
     banned = torch.zeros(vocab)
     banned[torch.randint(vocab, (2,), generator=generator)] = -torch.inf
-    exact, log_q = logits.double(), kept.double().log_softmax(-1)
+    exact = logits.double()
+    log_q = kept.double().log_softmax(-1)
     log_p = exact.log_softmax(-1)
     tokens = (exact + banned).argmax(-1)
     return logits, kept, banned, {
@@ -189,7 +230,9 @@ def fused_case(seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, d
 
 def assert_read(functions: tuple[Any, Any], seed: int, dtype: torch.dtype, device: str) -> None:
     logits, kept, banned, exact = fused_case(seed, dtype)
-    logits, kept, banned = logits.to(device), kept.to(device), banned.to(device)
+    logits = logits.to(device)
+    kept = kept.to(device)
+    banned = banned.to(device)
     total, confidence, lse, tokens, scores = functions[0](logits, banned)
     rows = torch.arange(0, len(logits), 2, device=device)
     kl = functions[1](logits, lse, rows, kept, rows, kept[rows].float().logsumexp(-1))
@@ -210,7 +253,9 @@ def assert_elementwise(functions: network.Elementwise, device: str) -> None:
     """In bfloat16, for several numbers of rows: a compiled function rounds once, a plain one where it stores."""
     generator = torch.Generator().manual_seed(0)
     for rows in (64, 5, 1, 320, 128):
-        x = torch.randn(rows, 12, 16, generator=generator).bfloat16().to(device)[:, :8]  # strided, as q and k are
+        x = (
+            torch.randn(rows, 12, 16, generator=generator).bfloat16().to(device)[:, :8]
+        )  # strided, as q and k are
         rotary = [each.to(device) for each in torch.randn(2, rows, 1, 16, generator=generator)]
         gate_up = torch.randn(rows, 96, generator=generator).bfloat16().to(device)
         with torch.inference_mode():
@@ -224,27 +269,35 @@ def assert_elementwise(functions: network.Elementwise, device: str) -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_compiled_elementwise_functions_are_the_plain_ones_within_a_rounding() -> None:
     config = replace(LLADA_8B, n_heads=6, n_kv_heads=2, head_size=16, d_ff=48)
-    assert_elementwise(fused.compiled_elementwise(config, torch.bfloat16, torch.device("cpu")), "cpu")
+    assert_elementwise(
+        fused.compiled_elementwise(config, torch.bfloat16, torch.device("cpu")), "cpu"
+    )
 
 
 @pytest.mark.parametrize("graphs", [False, True], ids=["varlen", "graphs"])
 def test_a_gpu_takes_compiled_elementwise_functions_in_each_layer(
     lm: surelock.LanguageModel, graphs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, used = run(lm, "locked"), Counter()
+    plain = run(lm, "locked")
+    used = Counter()
 
     def counted(function: Any) -> Any:
         return lambda *given: used.update([function.__name__]) or function(*given)
 
     lm = like_a_gpu(lm, monkeypatch, Captures() if graphs else None)
     monkeypatch.setattr(engine, "can_fuse", lambda _: True)
-    monkeypatch.setattr(engine, "compiled_elementwise", lambda *_: network.Elementwise(*map(counted, network.PLAIN)))
+    monkeypatch.setattr(
+        engine, "compiled_elementwise", lambda *_: network.Elementwise(*map(counted, network.PLAIN))
+    )
     monkeypatch.setitem(break_even.FASTER, "compiled layers", (40, np.inf))
     run(lm, "locked")  # with graphs the first captures
     used.clear()
-    found, rows = run(lm, "locked"), list[int]()
+    found = run(lm, "locked")
+    rows = list[int]()
     for mine, theirs in zip(plain, found, strict=True):
-        assert np.array_equal(mine.tokens, theirs.tokens) and np.array_equal(mine.locked, theirs.locked)
+        assert np.array_equal(mine.tokens, theirs.tokens) and np.array_equal(
+            mine.locked, theirs.locked
+        )
         np.testing.assert_allclose(mine.kl, theirs.kl, atol=1e-12, rtol=1e-9)
         rows.append(int(theirs.computed.sum()))
     rows = [cuda_graph.bucket_of(count) for count in rows] if graphs else rows
@@ -256,7 +309,8 @@ def test_a_gpu_takes_compiled_elementwise_functions_in_each_layer(
 def test_a_run_read_by_the_compiled_functions_is_the_same(
     lm: surelock.LanguageModel, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, used = run(lm, name), []
+    plain = run(lm, name)
+    used = []
 
     def read(*given: Tensor) -> Any:
         used.append(1)
@@ -282,7 +336,9 @@ def test_the_recorded_schedule_commits_every_position_once_and_locks_none_before
     assert all(lock == -1 or lock >= commit for commit, lock in pairs)
 
 
-def test_a_schedule_is_recorded_of_the_steps_in_which_each_position_stops_being_masked_and_unlocked() -> None:
+def test_a_schedule_is_recorded_of_the_steps_in_which_each_position_stops_being_masked_and_unlocked() -> (
+    None
+):
     lm = surelock.load("stories")
     found = record(lm)
     decoder = recommended(lm.generation, {"gen_length": found["steps"]})
@@ -306,16 +362,37 @@ def test_the_recorded_schedule_is_stretched_to_a_size() -> None:
         assert all(locks[len(locks) - 48 + position] >= step for step, position, _ in commits)
 
 
-def test_the_parts_of_bench_gpu_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_parts_of_bench_gpu_on_a_cpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each is written as soon as it is measured, with the prediction beside it."""
-    flags = ["--shape", "tiny", "--device", "cpu", "--size", "16x2", "--repeats", "2", "--run-steps", "16"]
+    flags = [
+        "--shape",
+        "tiny",
+        "--device",
+        "cpu",
+        "--size",
+        "16x2",
+        "--repeats",
+        "2",
+        "--run-steps",
+        "16",
+    ]
     assert main(["bench", "gpu", *flags, "--out", str(tmp_path)]) == 0
     lines = [json.loads(line) for line in (tmp_path / "gpu.jsonl").read_text().splitlines()]
     *printed, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert printed == lines and last["parts"] == len(lines)
     assert _parser().parse_args(["bench", "gpu"]).out is None, "only what is named is written"
-    names = [f"{kind} 16x2 {rows}" for rows in ("unlocked", "half locked") for kind in ("kernels", "step")]
-    assert [line["part"].removesuffix(" plain") for line in lines] == [*names, "run 16x2", "rounding"]
+    names = [
+        f"{kind} 16x2 {rows}"
+        for rows in ("unlocked", "half locked")
+        for kind in ("kernels", "step")
+    ]
+    assert [line["part"].removesuffix(" plain") for line in lines] == [
+        *names,
+        "run 16x2",
+        "rounding",
+    ]
     assert not any("failed" in line for line in lines)
     for line in lines:
         if line["part"].startswith("step"):

@@ -25,7 +25,9 @@ FAMILIES = {"llada": write_llada, "qwen3": partial(write_qwen3, head_dim=24), "d
 
 
 def products(network: Network) -> dict[str, nn.Linear]:
-    return {name: each for name, each in network.blocks.named_modules() if isinstance(each, nn.Linear)}
+    return {
+        name: each for name, each in network.blocks.named_modules() if isinstance(each, nn.Linear)
+    }
 
 
 def stored(network: Network) -> int:
@@ -33,7 +35,9 @@ def stored(network: Network) -> int:
     whole = 0
     for each in network.parameters():
         parts = [getattr(each, name, None) for name in ("qdata", "scale", "zero_point")]
-        whole += sum(part.nbytes for part in (parts if parts[0] is not None else [each]) if part is not None)
+        whole += sum(
+            part.nbytes for part in (parts if parts[0] is not None else [each]) if part is not None
+        )
     return whole
 
 
@@ -62,10 +66,13 @@ def test_weights_are_rounded_row_by_row(tmp_path: Path, family: str, tied: bool)
 def test_a_locked_run_is_that_of_the_dense_network(tmp_path: Path, family: str) -> None:
     """Nothing locks, so that each step's posterior is that of a dense forward pass."""
     FAMILIES[family](tmp_path, tied=False, **SHAPE)
-    lm, settings = surelock.load(tmp_path, device="cpu", weights="int8"), DecodeSettings(gen_length=8)
+    lm = surelock.load(tmp_path, device="cpu", weights="int8")
+    settings = DecodeSettings(gen_length=8)
     assert isinstance(lm.engine, TorchEngine)
     canvas = torch.tensor([[5, 6, 7, *[lm.mask_id] * 8]])
-    for step in surelock.decode(lm, [[5, 6, 7]], settings, compute=LockRule(epsilon=-1.0), observe=True):
+    for step in surelock.decode(
+        lm, [[5, 6, 7]], settings, compute=LockRule(epsilon=-1.0), observe=True
+    ):
         with torch.inference_mode():
             confidence = lm.network(canvas).softmax(-1).amax(-1).numpy()
         np.testing.assert_allclose(step.confidence, confidence, rtol=1e-4)
@@ -95,7 +102,10 @@ def test_llada_8b_fits_a_gpu_of_12_gb(monkeypatch: pytest.MonkeyPatch) -> None:
     ("options", "words"),
     [
         ({"weights": "int4"}, r"weights must be 'int8' or None, not 'int4'"),
-        ({"weights": "int8", "engine": "onnx"}, "engine 'onnx' computes no weights in int8: ask for engine 'torch'"),
+        (
+            {"weights": "int8", "engine": "onnx"},
+            "engine 'onnx' computes no weights in int8: ask for engine 'torch'",
+        ),
         ({"weights": "int8", "dtype": torch.float64}, "not in float64"),
     ],
 )
@@ -105,7 +115,9 @@ def test_what_cannot_be_had_is_refused(tmp_path: Path, options: dict[str, Any], 
         surelock.load(tmp_path, device="cpu", **options)
 
 
-def test_torchao_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchao_is_named_where_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(int8, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"weights in int8 need torchao: `pip install torchao`"):
         surelock.load(tmp_path, device="cpu", weights="int8")

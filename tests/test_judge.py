@@ -44,7 +44,8 @@ def scored(judge: Judge, prompt: str, text: str) -> Score:
 
 def loss(judge: Judge, prompt: str, text: str) -> tuple[float, int]:
     """The sum of transformers' own loss over the text's tokens, one text at a time, and their number."""
-    given, own = judge.tokenizer(prompt)["input_ids"], judge.tokenizer(text, add_special_tokens=False)["input_ids"]
+    given = judge.tokenizer(prompt)["input_ids"]
+    own = judge.tokenizer(text, add_special_tokens=False)["input_ids"]
     ids = torch.tensor([given + own])
     labels = ids.clone()
     labels[0, : max(1, len(given))] = -100
@@ -55,7 +56,8 @@ def loss(judge: Judge, prompt: str, text: str) -> tuple[float, int]:
 
 def test_the_sum_is_transformers_own_loss(judge):
     for prompt, text in [*PAIRS[:5], ("Tom", " ran")]:
-        score, (nats, counted) = scored(judge, prompt, text), loss(judge, prompt, text)
+        score = scored(judge, prompt, text)
+        (nats, counted) = loss(judge, prompt, text)
         assert sum(score.nats) == pytest.approx(nats, rel=1e-5) and len(score.nats) == counted
     for prompt, text in PAIRS[5:]:
         assert scored(judge, prompt, text) == ((), 0)
@@ -67,7 +69,9 @@ def test_the_first_token_counts_where_something_stands_before_it(judge):
     begins = tokenizer()
     begins.add_special_tokens({"bos_token": "<|endoftext|>"})
     special = [("<|endoftext|>", begins.convert_tokens_to_ids("<|endoftext|>"))]
-    begins.backend_tokenizer.post_processor = TemplateProcessing("<|endoftext|> $A", special_tokens=special)
+    begins.backend_tokenizer.post_processor = TemplateProcessing(
+        "<|endoftext|> $A", special_tokens=special
+    )
     score = scored(Judge("begins", judge.model, begins), "", "The sun was warm.")
     assert score.characters == len("The sun was warm.")
     assert score.nats[1:] != pytest.approx(without.nats)
@@ -78,7 +82,8 @@ def test_a_long_prompt_loses_its_beginning_a_text_that_fills_the_context_all_of_
     text = PAIRS[0][1]
     room = CONTEXT - len(words(text)["input_ids"])
     ids = words("The cat ran. " * 40)["input_ids"]
-    long, cut = words.decode(ids), words.decode(ids[-room:])
+    long = words.decode(ids)
+    cut = words.decode(ids[-room:])
     assert words(cut)["input_ids"] == ids[-room:], "the cut must not fall into a word"
     assert scored(judge, long, text).nats == pytest.approx(scored(judge, cut, text).nats, rel=1e-5)
     full = words.decode(ids[:CONTEXT])
@@ -87,7 +92,9 @@ def test_a_long_prompt_loses_its_beginning_a_text_that_fills_the_context_all_of_
         scored(judge, "Tom had a dog.", full) == scored(judge, "", full)
         and len(scored(judge, "", full).nats) == CONTEXT - 1
     )
-    with pytest.raises(ValueError, match=f"'random-1.5B' reads {CONTEXT} tokens at most, the text has 161"):
+    with pytest.raises(
+        ValueError, match=f"'random-1.5B' reads {CONTEXT} tokens at most, the text has 161"
+    ):
         scored(judge, "", long)
 
 
@@ -103,7 +110,12 @@ def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, small_judge, monk
     refused(tmp_path / "nowhere", ".")
     refused(tmp_path, ".")
     refused(ROOT / "assets" / "stories", ".")
-    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
     looks_ahead = BertLMHeadModel(BertConfig(vocab_size=len(tokenizer()), **shape))
     looks_ahead.save_pretrained(tmp_path / "ahead")
     tokenizer().save_pretrained(tmp_path / "ahead")
@@ -159,7 +171,9 @@ def epsilon(decoded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     """A copy of it, in a place where nothing can be decoded."""
     shutil.copytree(decoded, tmp_path / "epsilon")
     monkeypatch.setattr(EXPERIMENTS["epsilon"], "measure", lambda *_: pytest.fail("measured again"))
-    monkeypatch.setattr("surelock.research.lab.decode", lambda *_, **__: pytest.fail("decoded again"))
+    monkeypatch.setattr(
+        "surelock.research.lab.decode", lambda *_, **__: pytest.fail("decoded again")
+    )
     return tmp_path / "epsilon"
 
 
@@ -167,7 +181,9 @@ def lines(file: Path) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_finished_cells_are_scored_and_nothing_is_decoded(epsilon, small_judge, judge, stories, monkeypatch):
+def test_finished_cells_are_scored_and_nothing_is_decoded(
+    epsilon, small_judge, judge, stories, monkeypatch
+):
     before = (epsilon / "cells.jsonl").read_bytes()
     assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
     assert (epsilon / "cells.jsonl").read_bytes() == before
@@ -178,10 +194,16 @@ def test_finished_cells_are_scored_and_nothing_is_decoded(epsilon, small_judge, 
     pairs = list(zip(prompts, map(stories.decode, record["result"]["tokens"]), strict=True))
     first = lines(folder / "cells.jsonl")[0]
     assert first["setup"] == judge.setup()
-    assert first["result"]["nats"] == pytest.approx([loss(judge, *pair)[0] for pair in pairs], rel=1e-4)
+    assert first["result"]["nats"] == pytest.approx(
+        [loss(judge, *pair)[0] for pair in pairs], rel=1e-4
+    )
     assert first["result"]["characters"] == [len(text) for _, text in pairs]
     table = (epsilon / "table.md").read_text()
-    assert "## By the judge random-1.5B" in table and "gen_ppl_ratio_se" in table and "bits_repeats" in table
+    assert (
+        "## By the judge random-1.5B" in table
+        and "gen_ppl_ratio_se" in table
+        and "bits_repeats" in table
+    )
     monkeypatch.setattr(Judge, "scores", lambda *_: pytest.fail("scored again"))
     assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
     assert quick("epsilon", epsilon.parent) == 0
@@ -198,7 +220,9 @@ def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, small_judge
     assert quick("epsilon", epsilon.parent) == 0
     said = "the judge random-1.5B has not read the texts of 1 of 3 cells as they are now"
     assert said in capsys.readouterr().err
-    assert len((epsilon / "judge-random-1.5B" / "table.csv").read_text().splitlines()) == 2  # the other, by itself
+    assert (
+        len((epsilon / "judge-random-1.5B" / "table.csv").read_text().splitlines()) == 2
+    )  # the other, by itself
     assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
     assert said not in capsys.readouterr().err
     again = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
@@ -207,7 +231,9 @@ def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, small_judge
 
 def test_a_judge_of_cells_without_texts_is_refused_before_the_work(small_judge, tmp_path, capsys):
     assert quick("flops", tmp_path, "--judge", str(small_judge)) == 2
-    assert "--judge: the cells of flops keep no texts that it could score" in capsys.readouterr().err
+    assert (
+        "--judge: the cells of flops keep no texts that it could score" in capsys.readouterr().err
+    )
     assert not (tmp_path / "flops").exists()
 
 
@@ -218,18 +244,23 @@ def without(scores: Scores, prompt: int) -> Scores:
 def test_changes_at_equal_repeats_and_all_errors_beside_the_jackknife():
     rng = np.random.default_rng(0)
     n = 80
-    repeats, base_repeats = rng.uniform(0, 0.5, (3, n)), rng.uniform(0.2, 0.7, n)
+    repeats = rng.uniform(0, 0.5, (3, n))
+    base_repeats = rng.uniform(0.2, 0.7, n)
     own_effect = rng.normal(0, 0.05, n)  # of a prompt: the same in all settings
 
     def scores(repeats: np.ndarray, bits: np.ndarray) -> Scores:
         return Scores((bits * 100 * math.log(2)).tolist(), [25] * n, [100] * n, repeats.tolist())
 
     base = scores(base_repeats, 1 - 0.6 * base_repeats)
-    own = [scores(each, 1.02 - 0.6 * each + own_effect + rng.normal(0, 0.01, n)) for each in repeats]
+    own = [
+        scores(each, 1.02 - 0.6 * each + own_effect + rng.normal(0, 0.01, n)) for each in repeats
+    ]
     row = beside(own, base)
     assert row["bits_change"] == pytest.approx(0.02 + 0.6 * 0.2, abs=0.02)
     assert row["bits_change_even"] == pytest.approx(0.02, abs=0.02)
-    left_out = [beside([without(each, out) for each in own], without(base, out)) for out in range(n)]
+    left_out = [
+        beside([without(each, out) for each in own], without(base, out)) for out in range(n)
+    ]
     for name in ("bits", "bits_change", "gen_ppl", "gen_ppl_ratio", "bits_change_even"):
         jackknife = math.sqrt((n - 1) * np.var([each[name] for each in left_out]))
         assert row[f"{name}_se"] == pytest.approx(jackknife, rel=0.05) and jackknife > 0, name

@@ -56,10 +56,16 @@ class Held:
 
 
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=30), st.integers(0, 9))
-def test_a_lender_keeps_idle_memories_in_the_order_of_their_use(wishes: list[tuple[str, int]], most: int) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=30), st.integers(0, 9)
+)
+def test_a_lender_keeps_idle_memories_in_the_order_of_their_use(
+    wishes: list[tuple[str, int]], most: int
+) -> None:
     """Against a model: one list, of which the keys used least recently go first. Keys have sizes of their own."""
-    sizes, taken, made = {"a": 1, "b": 2, "c": 4}, list[Held](), list[Held]()
+    sizes = {"a": 1, "b": 2, "c": 4}
+    taken = list[Held]()
+    made = list[Held]()
     idle: list[Held] = []
     lender = Lender[Held](lambda _: most)
 
@@ -76,7 +82,9 @@ def test_a_lender_keeps_idle_memories_in_the_order_of_their_use(wishes: list[tup
             back = taken.pop(number % len(taken))
             lender.take_back(back)
             idle.append(back)
-            idle.sort(key=lambda each, used=back.key: each.key == used)  # stable: all of the key are used now
+            idle.sort(
+                key=lambda each, used=back.key: each.key == used
+            )  # stable: all of the key are used now
             drop(0)
         else:
             equal = [each for each in idle if each.key == key]
@@ -122,7 +130,9 @@ def test_what_graphs_hold_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def decoded(lm: surelock.LanguageModel, prompts: Any = PROMPTS, chosen: DecodeSettings = CHOSEN) -> list[surelock.Step]:
+def decoded(
+    lm: surelock.LanguageModel, prompts: Any = PROMPTS, chosen: DecodeSettings = CHOSEN
+) -> list[surelock.Step]:
     return list(surelock.decode(lm, prompts, chosen, compute=LockRule(epsilon=0.05)))
 
 
@@ -136,11 +146,14 @@ def test_a_second_run_of_about_one_size_captures_nothing(
     small: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And every run that fits a graph is launched as one. Other layouts have graphs of their own."""
-    plain, capture = decoded(small), Captures()
+    plain = decoded(small)
+    capture = Captures()
     lm = like_a_gpu(small, monkeypatch, capture)
     assert all(map(same_numbers, plain, decoded(lm)))
     sizes = capture.captured
-    assert sizes == 128 // 8 and capture.replayed == len(plain)  # 82 positions are rounded up to 128
+    assert sizes == 128 // 8 and capture.replayed == len(
+        plain
+    )  # 82 positions are rounded up to 128
     assert all(map(same_numbers, plain, decoded(lm)))
     assert capture.captured == sizes
     longer = [[*prompt, 9] for prompt in PROMPTS]
@@ -163,10 +176,13 @@ def same_numbers(a: surelock.Step, b: surelock.Step) -> bool:
 def test_two_lanes_have_a_memory_each_and_leave_two(
     small: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, capture = decoded(small), Captures()
+    plain = decoded(small)
+    capture = Captures()
     lm = like_a_gpu(small, monkeypatch, capture)
     for _ in range(2):
-        lanes = [surelock.decode(lm, PROMPTS, CHOSEN, compute=LockRule(epsilon=0.05)) for _ in range(2)]
+        lanes = [
+            surelock.decode(lm, PROMPTS, CHOSEN, compute=LockRule(epsilon=0.05)) for _ in range(2)
+        ]
         for expected, *both in zip(plain, *lanes, strict=True):
             assert all(same_numbers(expected, step) for step in both)
         assert capture.captured == 2 * 128 // 8
@@ -174,7 +190,8 @@ def test_two_lanes_have_a_memory_each_and_leave_two(
 
 def broken(engine: Any, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """Reading step `at` fails as a full GPU does."""
-    read, steps = engine.read, []
+    read = engine.read
+    steps = []
 
     def fail(memory: Any, plan: Any) -> Any:
         steps.append(plan.step)
@@ -191,7 +208,8 @@ def test_a_run_that_fails_or_is_left_gives_its_memory_back(
 ) -> None:
     write_llada(tmp_path, tied=False, **SHAPE)
     lm = surelock.load(tmp_path, device="cpu", engine=engine)
-    plain, lender = decoded(lm), lm.engine._lender
+    plain = decoded(lm)
+    lender = lm.engine._lender
     kept = lender.nbytes
     assert kept > 0
     left = surelock.decode(lm, PROMPTS, CHOSEN)
@@ -223,9 +241,17 @@ def tables_of(memory: Any) -> list[Any]:
         tables = [table for each in caches for table in each._tables]
         own = [memory.log_p, memory.table, *([] if memory.logits is None else [memory.logits])]
         return [*tables, *states, *own, memory.hidden]
-    cache, reader = memory.packed.cache, memory.reader
+    cache = memory.packed.cache
+    reader = memory.reader
     graphs = [] if memory.captured is None else [*memory.captured._arrays.values()]
-    own = [cache._hidden, reader._raw, reader._kept, reader._kept_lse, memory._logits, memory.hidden]
+    own = [
+        cache._hidden,
+        reader._raw,
+        reader._kept,
+        reader._kept_lse,
+        memory._logits,
+        memory.hidden,
+    ]
     return [*cache.keys, *cache.values, *graphs, *(table for table in own if table is not None)]
 
 
@@ -233,7 +259,8 @@ def poison(monkeypatch: pytest.MonkeyPatch, engine: Any) -> Counter[Any]:
     """Memories claim to hold every posterior when they come back: as they are, full of NaN, or of large numbers. Counts
     how often those of a key came back.
     """
-    release, seen = engine.release, Counter[Any]()
+    release = engine.release
+    seen = Counter[Any]()
 
     def spoil(memory: Any) -> None:
         value = (None, float("nan"), 3e4)[seen[memory.key] % 3]
@@ -264,11 +291,19 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, surel
 @pytest.mark.parametrize("kind", [*MODELS, *ADDED])
 @pytest.mark.parametrize("guided", [False, True], ids=["", "guided"])
 def test_garbage_in_what_a_run_gives_back_changes_no_later_step(
-    both: dict[str, tuple[Any, surelock.LanguageModel]], kind: str, guided: bool, monkeypatch: pytest.MonkeyPatch
+    both: dict[str, tuple[Any, surelock.LanguageModel]],
+    kind: str,
+    guided: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Against the oracle in float64; under ONNX Runtime against a run on new memory."""
     exact, lm = both[kind]
-    values = {"gen_length": 12, "steps": 12, "block_length": 12, "cfg_scale": 1.5 if guided else 0.0}
+    values = {
+        "gen_length": 12,
+        "steps": 12,
+        "block_length": 12,
+        "cfg_scale": 1.5 if guided else 0.0,
+    }
     rule = "LockRule", {"epsilon": 0.05, "percentile": 60.0, "visible_steps": 1}
     case = Case(kind, [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]], values, [rule], observe=guided)
     exact = replace(exact, lm=replace(exact.lm, engine=TorchEngine(exact.lm.network)))
@@ -280,7 +315,9 @@ def test_garbage_in_what_a_run_gives_back_changes_no_later_step(
     def under_onnx() -> list[surelock.Step]:
         chosen = DecodeSettings(**values)
         options = {"observe": guided, "keep_logits": True}
-        return list(surelock.decode(lm, case.prompts, chosen, compute=LockRule(epsilon=0.05), **options))
+        return list(
+            surelock.decode(lm, case.prompts, chosen, compute=LockRule(epsilon=0.05), **options)
+        )
 
     plain = under_onnx()
     seen = poison(monkeypatch, lm.engine)
@@ -294,7 +331,8 @@ def test_garbage_changes_nothing_on_the_paths_of_a_gpu(
     small: surelock.LanguageModel, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(posterior, "_BY_TOKEN", set())
-    plain, capture = run(small, name), Captures()
+    plain = run(small, name)
+    capture = Captures()
     lm = like_a_gpu(small, monkeypatch, capture)
     seen = poison(monkeypatch, lm.engine)
     for _ in range(4):
@@ -303,13 +341,19 @@ def test_garbage_changes_nothing_on_the_paths_of_a_gpu(
 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
-def test_kept_logits_begin_at_zero(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_logits_begin_at_zero(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_llada(tmp_path, tied=False, **SHAPE)
     lm = surelock.load(tmp_path, device="cpu", engine=engine)
     poison(monkeypatch, lm.engine)
     for _ in range(2):
         with lent(lm.engine, Layout((5, 7), 1), keep_logits=True) as memory:
-            assert not np.asarray(memory.logits).any() and not len(memory.rows) and not len(memory.hidden)
+            assert (
+                not np.asarray(memory.logits).any()
+                and not len(memory.rows)
+                and not len(memory.hidden)
+            )
             memory.logits[3] = 2.0  # as an adapter does
 
 
@@ -352,7 +396,9 @@ def test_neither_under_onnx_runtime(stories: surelock.LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
-def test_idle_memories_are_dropped_by_bytes(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_memories_are_dropped_by_bytes(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The layout used least recently first. What is larger than the limit is not kept."""
     write_llada(tmp_path, tied=False, **SHAPE)
     lm = surelock.load(tmp_path, device="cpu", engine=engine)
@@ -363,7 +409,10 @@ def test_idle_memories_are_dropped_by_bytes(tmp_path: Path, engine: str, monkeyp
     decoded(lm, [[5]])
     decoded(lm, [[5, 6, 7]])
     assert 2 * one < lm.engine._lender.nbytes <= 2.5 * one
-    lengths = [(memory.caches[0][0]._tables[0] if engine == "onnx" else memory.key.room.slots) for memory in idle(lm)]
+    lengths = [
+        (memory.caches[0][0]._tables[0] if engine == "onnx" else memory.key.room.slots)
+        for memory in idle(lm)
+    ]
     assert [each if isinstance(each, int) else len(each) for each in lengths] == [25, 27]
     monkeypatch.setattr(lending, "CPU_BYTES", one - 1)
     decoded(lm, [[5]])
@@ -413,13 +462,18 @@ def test_two_lanes_of_llada_8b_keep_at_most_1_2_gb(monkeypatch: pytest.MonkeyPat
 def test_the_document_says_what_memories_take() -> None:
     """Of LLaDA-8B on a GPU, and the limit on a CPU."""
     text = Path(__file__).parents[1].joinpath("docs", "gpu.md").read_text("utf-8")
-    engine, sizes = meta_engine(), {(256, 1): "most 0.39 GB", (1024, 1): "tokens 1.14 GB", (1024, 4): "four 3.8 GB"}
+    engine = meta_engine()
+    sizes = {(256, 1): "most 0.39 GB", (1024, 1): "tokens 1.14 GB", (1024, 4): "four 3.8 GB"}
     for (generated, batch), says in sizes.items():
         layout, _ = plan_of(engine, generated, batch, locked=False)
         room = inputs.Room.for_layout(layout, rounded=True)
-        kind = torch_engine.Kind(room, keep_logits=False, varlen=True, graphs=True, layers=True, reading=True)
+        kind = torch_engine.Kind(
+            room, keep_logits=False, varlen=True, graphs=True, layers=True, reading=True
+        )
         taken = torch_engine.memory_bytes(engine.network, kind) / 1e9
-        assert says.endswith(f" {taken:.2f} GB" if taken < 2 else f" {taken:.1f} GB") and says in " ".join(text.split())
+        assert says.endswith(
+            f" {taken:.2f} GB" if taken < 2 else f" {taken:.1f} GB"
+        ) and says in " ".join(text.split())
     assert f"{lending.CPU_BYTES / 1e6:.0f} MB" in text
 
 
@@ -427,7 +481,11 @@ def test_the_document_says_what_memories_take() -> None:
 
 
 def whole_run(
-    lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch, generated: int, steps: int, capture: Captures | None
+    lm: surelock.LanguageModel,
+    monkeypatch: pytest.MonkeyPatch,
+    generated: int,
+    steps: int,
+    capture: Captures | None,
 ) -> list[int]:
     """Of each graph that torch makes for a locked run of four texts and the baseline, how many sizes are variables."""
     graphs = []
@@ -441,7 +499,9 @@ def whole_run(
     monkeypatch.setattr(cuda_graph, "_STEP", 64)
     rng = np.random.default_rng(0)
     prompts = rng.integers(2, 199, (4, 64)).tolist()
-    decoder = Decoder(settings=DecodeSettings(gen_length=generated, steps=steps), compute=LockRule())
+    decoder = Decoder(
+        settings=DecodeSettings(gen_length=generated, steps=steps), compute=LockRule()
+    )
     locked = stretch(decoder, prompts, lm.config.vocab_size)
     for each in (locked, replace(locked, compute=Everything())):
         for _ in surelock.decode(lm, prompts, **each.keywords()):
@@ -458,7 +518,9 @@ def test_a_whole_run_of_448_tokens_compiles_twice(
     assert whole_run(small, monkeypatch, 448, 12, capture) == [1, 1]
 
 
-def test_many_rows_are_read_by_two_more(small: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_are_read_by_two_more(
+    small: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In parts of many sizes, with other numbers of slots and of compared rows in each."""
     torch.compiler.reset()
     monkeypatch.setitem(posterior._CHUNK_BYTES, "cpu", 265 * 199 * 8)
@@ -467,7 +529,22 @@ def test_many_rows_are_read_by_two_more(small: surelock.LanguageModel, monkeypat
 
 def test_a_form_is_taken_where_it_was_measured_to_be_faster() -> None:
     """Of graphs, whose rows are filled up, and of what docs/gpu.md has measured."""
-    assert [cuda_graph.bucket_of(rows, compiled=False) for rows in (1, 64, 65, 512, 513)] == [64, 64, 128, 512, 0]
-    assert [cuda_graph.bucket_of(rows) for rows in (513, 667, 704, 705, 1049)] == [576, 704, 704, 0, 0]
+    assert [cuda_graph.bucket_of(rows, compiled=False) for rows in (1, 64, 65, 512, 513)] == [
+        64,
+        64,
+        128,
+        512,
+        0,
+    ]
+    assert [cuda_graph.bucket_of(rows) for rows in (513, 667, 704, 705, 1049)] == [
+        576,
+        704,
+        704,
+        0,
+        0,
+    ]
     assert cuda_graph.buckets(320, compiled=True) == [320, 256, 192, 128, 64]
-    assert cuda_graph.buckets(2048, compiled=True)[0] == 704 and cuda_graph.buckets(2048, compiled=False)[0] == 512
+    assert (
+        cuda_graph.buckets(2048, compiled=True)[0] == 704
+        and cuda_graph.buckets(2048, compiled=False)[0] == 512
+    )

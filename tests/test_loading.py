@@ -78,7 +78,9 @@ TENSORS: list[tuple[str, tuple[int, ...] | None]] = [  # without a shape it is l
 
 
 @pytest.mark.parametrize(("name", "shape"), TENSORS)
-def test_a_tensor_that_does_not_fit_is_named(llada: Path, name: str, shape: tuple[int, ...] | None) -> None:
+def test_a_tensor_that_does_not_fit_is_named(
+    llada: Path, name: str, shape: tuple[int, ...] | None
+) -> None:
     if shape is None:
         edit_tensors(llada, drop=(ROOT + name,))
     else:
@@ -86,14 +88,22 @@ def test_a_tensor_that_does_not_fit_is_named(llada: Path, name: str, shape: tupl
     refuses(
         llada,
         ROOT + name,
-        "lacks" if shape is None else "unknown" if shape == (32,) and "q_proj.w" not in name else str(list(shape)),
+        "lacks"
+        if shape is None
+        else "unknown"
+        if shape == (32,) and "q_proj.w" not in name
+        else str(list(shape)),
     )
 
 
 def test_wrong_shapes_that_add_up_are_refused(llada: Path) -> None:
     """q, k and v share one matrix: the sum of the rows alone proves nothing."""
     edit_tensors(
-        llada, **{"blocks.0.q_proj.weight": torch.zeros(16, 32), "blocks.0.k_proj.weight": torch.zeros(32, 32)}
+        llada,
+        **{
+            "blocks.0.q_proj.weight": torch.zeros(16, 32),
+            "blocks.0.k_proj.weight": torch.zeros(32, 32),
+        },
     )
     refuses(llada, "blocks.0.q_proj.weight")
 
@@ -110,7 +120,9 @@ def test_a_duplicate_head_of_a_tied_checkpoint(tmp_path: Path) -> None:
         assert torch.equal(lm.network(torch.tensor([[3, 4]])), expected)
 
 
-def with_tensors(directory: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> None:
+def with_tensors(
+    directory: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
+) -> None:
     file = directory / "model.safetensors"
     save_file({name: value.contiguous() for name, value in change(load_file(file)).items()}, file)
 
@@ -118,11 +130,16 @@ def with_tensors(directory: Path, change: Callable[[dict[str, torch.Tensor]], di
 HEAD = torch.tensor([[3, 4]])
 
 
-@pytest.mark.parametrize("prefixes", [["module."], ["_orig_mod.module."], ["", "module._fsdp_wrapped_module."]])
+@pytest.mark.parametrize(
+    "prefixes", [["module."], ["_orig_mod.module."], ["", "module._fsdp_wrapped_module."]]
+)
 def test_prefixes_of_wrappers_are_passed_over_and_said(tmp_path: Path, prefixes: list[str]) -> None:
     write_qwen3(tmp_path, **QWEN3)
     expected = load(tmp_path).network(HEAD)
-    with_tensors(tmp_path, lambda w: {prefixes[i % len(prefixes)] + k: v for i, (k, v) in enumerate(w.items())})
+    with_tensors(
+        tmp_path,
+        lambda w: {prefixes[i % len(prefixes)] + k: v for i, (k, v) in enumerate(w.items())},
+    )
     for engine in ("torch", "onnx"):
         with pytest.warns(UserWarning, match=prefixes[-1]):
             lm = load(tmp_path, engine=engine)
@@ -134,26 +151,39 @@ def test_prefixes_of_wrappers_are_passed_over_and_said(tmp_path: Path, prefixes:
 
 def test_buffers_of_rotary_embeddings_are_passed_over(llada: Path) -> None:
     expected = load(llada).network(HEAD)
-    names = [f"{owner}rotary_emb.{name}" for owner in ("", "a.0.") for name in ("inv_freq", "original_inv_freq")]
-    with_tensors(llada, lambda w: w | {name: torch.ones(4) for name in (*names, "rotary_emb.cos_cached")})
+    names = [
+        f"{owner}rotary_emb.{name}"
+        for owner in ("", "a.0.")
+        for name in ("inv_freq", "original_inv_freq")
+    ]
+    with_tensors(
+        llada, lambda w: w | {name: torch.ones(4) for name in (*names, "rotary_emb.cos_cached")}
+    )
     assert torch.equal(load(llada).network(HEAD), expected)
 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
 def test_a_tied_checkpoint_may_hold_the_head_alone(tmp_path: Path, engine: str) -> None:
     write_hf(tmp_path, "dream", **DREAM)
-    expected, embed = load(tmp_path).network(HEAD), "model.embed_tokens.weight"
-    with_tensors(tmp_path, lambda w: {"lm_head.weight" if k == embed else k: v for k, v in w.items()})
+    expected = load(tmp_path).network(HEAD)
+    embed = "model.embed_tokens.weight"
+    with_tensors(
+        tmp_path, lambda w: {"lm_head.weight" if k == embed else k: v for k, v in w.items()}
+    )
     assert torch.equal(load(tmp_path, engine=engine).network(HEAD), expected)
     with_tensors(tmp_path, lambda w: {k: v for k, v in w.items() if k != "lm_head.weight"})
     refuses(tmp_path, "lacks", embed)
 
 
-def stored_as(dtype: torch.dtype, more: str = "") -> Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]:
+def stored_as(
+    dtype: torch.dtype, more: str = ""
+) -> Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]:
     """Projections of another dtype, and beside each a tensor of another name."""
 
     def change(w: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        marks = {k.replace(".weight", more): torch.ones(1) for k in w if "proj" in k} if more else {}
+        marks = (
+            {k.replace(".weight", more): torch.ones(1) for k in w if "proj" in k} if more else {}
+        )
         return {k: v.to(dtype) if "proj" in k else v for k, v in w.items()} | marks
 
     return change
@@ -162,7 +192,11 @@ def stored_as(dtype: torch.dtype, more: str = "") -> Callable[[dict[str, torch.T
 @pytest.mark.parametrize(
     ("change", "described", "word"),
     [
-        (lambda w: {k.replace("proj.weight", "proj.qweight"): v for k, v in w.items()}, None, "GPTQ"),
+        (
+            lambda w: {k.replace("proj.weight", "proj.qweight"): v for k, v in w.items()},
+            None,
+            "GPTQ",
+        ),
         (stored_as(torch.int32, ".qzeros"), {"quant_method": "awq"}, "AWQ"),
         (stored_as(torch.int8, ".SCB"), None, "bitsandbytes"),
         (stored_as(torch.uint8, ".weight.absmax"), {"load_in_4bit": True}, "bitsandbytes"),
@@ -183,7 +217,8 @@ def test_a_quantised_checkpoint_is_refused_by_what_it_is(
 
 
 @pytest.mark.parametrize(
-    ("names", "word"), [(["config.json", "adapter_model.bin"], "PEFT"), (["config.json", "model.gguf"], "GGUF")]
+    ("names", "word"),
+    [(["config.json", "adapter_model.bin"], "PEFT"), (["config.json", "model.gguf"], "GGUF")],
 )
 def test_another_kind_of_checkpoint_is_named(tmp_path: Path, names: list[str], word: str) -> None:
     for name in names:
@@ -199,12 +234,15 @@ def test_of_two_sets_of_weights_the_single_file_is_read(tmp_path: Path, engine: 
     write_qwen3(tmp_path / "both", **QWEN3, shards=3)
     expected = load(tmp_path / "new").network(HEAD)
     shutil.copy(tmp_path / "new" / "model.safetensors", tmp_path / "both")
-    with pytest.warns(UserWarning, match=r"model\.safetensors is read.*model\.safetensors\.index\.json") as warned:
+    with pytest.warns(
+        UserWarning, match=r"model\.safetensors is read.*model\.safetensors\.index\.json"
+    ) as warned:
         lm = load(tmp_path / "both", engine=engine)
     assert torch.equal(lm.network(HEAD), expected) and len(warned) == 1
 
 
-INDEX, SHARD = "model.safetensors.index.json", "model-00002-of-00003.safetensors"
+INDEX = "model.safetensors.index.json"
+SHARD = "model-00002-of-00003.safetensors"
 SPOILT: list[tuple[int, str, bytes | int | None, str]] = [  # shards, a file's content or end, None for gone
     *((1, "model.safetensors", end, "model.safetensors") for end in (0, 4, 100, 5000, None)),
     *((1, "config.json", content, "config") for content in (b"", b"{'a': 1}", b"[1]", b"\xff\xfe", b'{"d_model": 32')),
@@ -215,8 +253,12 @@ SPOILT: list[tuple[int, str, bytes | int | None, str]] = [  # shards, a file's c
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shards", "name", "content", "word"), SPOILT, ids=lambda value: ascii(value)[:20])
-def test_a_spoilt_file_is_named(tmp_path: Path, shards: int, name: str, content: bytes | int | None, word: str) -> None:
+@pytest.mark.parametrize(
+    ("shards", "name", "content", "word"), SPOILT, ids=lambda value: ascii(value)[:20]
+)
+def test_a_spoilt_file_is_named(
+    tmp_path: Path, shards: int, name: str, content: bytes | int | None, word: str
+) -> None:
     write_llada(tmp_path, **TINY, shards=shards)
     file = tmp_path / name
     if content is None:
@@ -234,7 +276,9 @@ def test_a_shard_without_its_tensor_is_named(tmp_path: Path) -> None:
     refuses(tmp_path, SHARD, ROOT)
 
 
-def test_two_threads_load_while_transformers_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_threads_load_while_transformers_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As two models of a server do: a module that puts another in its place is half a module until then."""
     package = tmp_path / "packages" / "transformers"
     package.mkdir(parents=True)
@@ -262,7 +306,12 @@ sys.modules[__name__] = made"""
 def test_a_text_at_which_a_pattern_gives_up_is_one_error(llada: Path) -> None:
     """Many ways to read it, though not without end: the library's panic is no Exception."""
     write_tokenizer(llada, chat_template="{{ messages[0].content }}")
-    split = {"type": "Split", "pattern": {"Regex": r"\s*\s*\s*[\r\n]b"}, "behavior": "Isolated", "invert": False}
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": r"\s*\s*\s*[\r\n]b"},
+        "behavior": "Isolated",
+        "invert": False,
+    }
     edit_json(llada / "tokenizer.json", pre_tokenizer=split)
     for chat in (False, True):
         with pytest.raises(ValueError, match=r"the tokenizer of .* cannot read this text: Onig"):
@@ -275,7 +324,9 @@ def test_nothing_that_is_loaded_is_a_compiler() -> None:
     code += "    lm = surelock.load('stories', device='cpu', engine=engine)\n"
     code += "    list(surelock.decode(lm, ['A dog'], surelock.DecodeSettings(gen_length=4)))\n"
     code += "print([name for name in ('torch._dynamo', 'sympy') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[1]
+    )
     assert done.stdout == "[]\n", done.stderr
 
 
@@ -293,8 +344,17 @@ def test_a_network_is_read_after_a_change_of_directory(
 SCALES: list[dict[str, Any]] = [
     {"factor": 4.0}, {"factor": "2"}, {}, {"factor": 1.0, "attention_factor": 1.2}, {"factor": 1, "long_factor": [1, 2]}
 ]  # fmt: skip
-SCALED = [{name: kind} | each for name in ("type", "rope_type") for kind in ("yarn", "linear") for each in SCALES]
-SCALED += [{"type": "dynamic", "rope_type": "default", "factor": 2.0}, {"factor": 2.0}, {"partial_rotary_factor": 0.5}]
+SCALED = [
+    {name: kind} | each
+    for name in ("type", "rope_type")
+    for kind in ("yarn", "linear")
+    for each in SCALES
+]
+SCALED += [
+    {"type": "dynamic", "rope_type": "default", "factor": 2.0},
+    {"factor": 2.0},
+    {"partial_rotary_factor": 0.5},
+]
 UNSCALED: list[dict[str, Any]] = [
     {}, {"type": None, "factor": None}, {"rope_type": "default"}, {"type": "default", "factor": 4.0},
     {"partial_rotary_factor": 1.0}, {"type": "yarn", "factor": 1.0}, {"rope_type": "dynamic", "factor": 1.0},
@@ -316,7 +376,9 @@ SENSELESS = [
     ("rope_theta", "big"), ("rope_theta", -1.0), ("rms_norm_eps", "small"), ("embedding_size", "41"),
 ]  # fmt: skip
 SENSELESS += [
-    (f"{token}_token_id", value) for token in ("mask", "eos", "pad") for value in (41, -2, "1", True, [0, 41])
+    (f"{token}_token_id", value)
+    for token in ("mask", "eos", "pad")
+    for value in (41, -2, "1", True, [0, 41])
 ]
 QWEN = {
     "attention_bias": True, "hidden_act": "gelu", "use_sliding_window": True, "rope_theta": None, "hidden_size": None,
@@ -331,7 +393,9 @@ CONFIGURED: list[tuple[str, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("layout", "key", "value", "word"), CONFIGURED)
-def test_what_a_configuration_cannot_say_is_named(tmp_path: Path, layout: str, key: str, value: Any, word: str) -> None:
+def test_what_a_configuration_cannot_say_is_named(
+    tmp_path: Path, layout: str, key: str, value: Any, word: str
+) -> None:
     write_layout(tmp_path, layout)
     edit_json(tmp_path / "config.json", **{key: value})
     refuses(tmp_path, word)
@@ -344,18 +408,32 @@ def test_rotary_embeddings_are_not_scaled_and_their_base_stands_inside_or_outsid
 ) -> None:
     write_layout(tmp_path, layout)
     config = json.loads((tmp_path / "config.json").read_text())
-    read, expected, outer = family_of(config).read_config, family_of(config).read_config(config), config["rope_theta"]
-    for inner in (each for scaled in SCALED for each in (scaled, {"rope_theta": 1e4, "full_attention": scaled})):
+    read = family_of(config).read_config
+    expected = family_of(config).read_config(config)
+    outer = config["rope_theta"]
+    for inner in (
+        each
+        for scaled in SCALED
+        for each in (scaled, {"rope_theta": 1e4, "full_attention": scaled})
+    ):
         with pytest.raises(CheckpointError, match=f"scales rotary embeddings.*{key} holds"):
             read(config | {key: inner})
     for unscaled in UNSCALED:
-        assert read(config | {key: unscaled}) == read(config | {key: {"full_attention": unscaled}}) == expected
+        assert (
+            read(config | {key: unscaled})
+            == read(config | {key: {"full_attention": unscaled}})
+            == expected
+        )
     inside = {"rope_type": "default", "rope_theta": 321.0}
     for inner in (inside, {"full_attention": inside}):
         assert read({**config, key: inner, "rope_theta": None}).rope_theta == 321.0
         with pytest.warns(UserWarning, match="321.*goes before the outer one"):
             assert read(config | {key: inner, "rope_theta": outer}).rope_theta == 321.0
-    for wrong in ({"a": inside, "b": inside | {"rope_theta": 5.0}}, {}, inside | {"rope_theta": "x"}):
+    for wrong in (
+        {"a": inside, "b": inside | {"rope_theta": 5.0}},
+        {},
+        inside | {"rope_theta": "x"},
+    ):
         with pytest.raises(CheckpointError, match="rope_theta"):
             read({**config, key: wrong, "rope_theta": None})
 
@@ -373,26 +451,40 @@ def test_rotary_embeddings_are_not_scaled_and_their_base_stands_inside_or_outsid
 def test_what_would_be_mistaken_is_refused_by_its_architecture(
     llada: Path, architecture: str | None, model_type: str | None, words: list[str]
 ) -> None:
-    edit_json(llada / "config.json", architectures=architecture and [architecture], model_type=model_type)
+    edit_json(
+        llada / "config.json", architectures=architecture and [architecture], model_type=model_type
+    )
     refuses(llada, *words)
 
 
-def test_a_causal_qwen3_is_refused_and_its_mask_says_that_it_is_a_diffusion_model(tmp_path: Path) -> None:
+def test_a_causal_qwen3_is_refused_and_its_mask_says_that_it_is_a_diffusion_model(
+    tmp_path: Path,
+) -> None:
     """Its tokenizer may have a mask: that of a causal model may, too."""
     write_qwen3(tmp_path, **QWEN3)
     write_tokenizer(tmp_path)
     for architectures in (["Qwen3ForCausalLM"], None):
         edit_json(tmp_path / "config.json", architectures=architectures, mask_token_id=None)
-        refuses(tmp_path, "Qwen3ForCausalLM is a causal model", "has a mask_token_id in config.json")
+        refuses(
+            tmp_path, "Qwen3ForCausalLM is a causal model", "has a mask_token_id in config.json"
+        )
         edit_json(tmp_path / "config.json", mask_token_id=1)
         assert load(tmp_path).mask_id == 1
 
 
 @pytest.mark.parametrize(
     ("name", "declared", "found"),
-    [("A-bd3lm-v0.1", None, 32), ("OPDLM", None, 4), ("b-bd3lm", 8, 8), ("bd3lm/mdlm", None, None), ("m", None, None)],
+    [
+        ("A-bd3lm-v0.1", None, 32),
+        ("OPDLM", None, 4),
+        ("b-bd3lm", 8, 8),
+        ("bd3lm/mdlm", None, None),
+        ("m", None, None),
+    ],
 )
-def test_block_causal_siblings_are_told_by_config_or_name(tmp_path: Path, name: str, declared, found) -> None:
+def test_block_causal_siblings_are_told_by_config_or_name(
+    tmp_path: Path, name: str, declared, found
+) -> None:
     """Their config.json differs in nothing from that of the bidirectional one. They have blocks of their own."""
     write_hf(tmp_path / name, "a2d-qwen3", **QWEN3, block_size=declared)
     lm = load(tmp_path / name)
@@ -403,11 +495,19 @@ def test_block_causal_siblings_are_told_by_config_or_name(tmp_path: Path, name: 
 def test_the_traps_of_sdar(tmp_path: Path) -> None:
     """Its size of blocks is declared or the model is another one, and its sampling settings are of next-token kind."""
     write_hf(tmp_path, "sdar", **QWEN3 | {"tied": False}, block_size=4)
-    (tmp_path / "generation_config.json").write_text('{"do_sample": true, "temperature": 0.6, "top_k": 20}')
+    (tmp_path / "generation_config.json").write_text(
+        '{"do_sample": true, "temperature": 0.6, "top_k": 20}'
+    )
     lm = load(tmp_path)
     assert lm.config.block_size == 4 and not lm.config.tied and not lm.config.shifted
-    assert recommended(lm.generation, {}).settings == surelock.DecodeSettings(gen_length=128, steps=128)
-    for size, word in ((None, "no 'block_size'"), (0, "block_size to 0"), ("4", "block_size to '4'")):
+    assert recommended(lm.generation, {}).settings == surelock.DecodeSettings(
+        gen_length=128, steps=128
+    )
+    for size, word in (
+        (None, "no 'block_size'"),
+        (0, "block_size to 0"),
+        ("4", "block_size to '4'"),
+    ):
         edit_json(tmp_path / "config.json", block_size=size)
         refuses(tmp_path, word)
 
@@ -419,11 +519,17 @@ ENDS = [  # of config.json and of generation_config.json, the ends, and the padd
 
 
 @pytest.mark.parametrize(("config", "generation", "ends"), ENDS)
-def test_every_end_that_a_file_names_ends_a_text(llada: Path, config: Any, generation: Any, ends: tuple) -> None:
+def test_every_end_that_a_file_names_ends_a_text(
+    llada: Path, config: Any, generation: Any, ends: tuple
+) -> None:
     edit_json(llada / "config.json", eos_token_id=config, pad_token_id=None)
     edit_json(llada / "generation_config.json", eos_token_id=generation)
     lm = load(llada)
-    assert (lm.ends, lm.eos_id, lm.pad_id) == (ends, ends[0] if ends else None, ends[0] if ends else lm.mask_id)
+    assert (lm.ends, lm.eos_id, lm.pad_id) == (
+        ends,
+        ends[0] if ends else None,
+        ends[0] if ends else lm.mask_id,
+    )
     edit_json(llada / "config.json", eos_token_id=None, pad_token_id=config)
     edit_json(llada / "generation_config.json", eos_token_id=None, pad_token_id=generation)
     assert load(llada).pad_id == (ends[0] if ends else lm.mask_id)
@@ -432,7 +538,12 @@ def test_every_end_that_a_file_names_ends_a_text(llada: Path, config: Any, gener
 def test_mask_tokens_that_disagree_are_refused(tmp_path: Path) -> None:
     write_hf(tmp_path / "illada", "illada", **QWEN3 | {"mask_id": 4})
     edit_json(tmp_path / "illada" / "config.json", mask_token_id=4)
-    refuses(tmp_path / "illada", "more than one mask token", "4 by config.json", "5 by the architecture of illada")
+    refuses(
+        tmp_path / "illada",
+        "more than one mask token",
+        "4 by config.json",
+        "5 by the architecture of illada",
+    )
     write_llada(tmp_path / "llada", **TINY)
     write_tokenizer(tmp_path / "llada")
     edit_json(tmp_path / "llada" / "config.json", mask_token_id=2)
@@ -442,13 +553,27 @@ def test_mask_tokens_that_disagree_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ids", "said"),
     [
-        ({"mask_token_id": 4}, "config.json's mask_token_id is 4, which is the text 'a' in the tokenizer"),
-        ({"eos_token_id": 5}, "config.json's eos_token_id is 5, which is the text 'b' in the tokenizer"),
-        ({"eos_token_id": [0, 40]}, "config.json's eos_token_id is 40, which is no piece in the tokenizer"),
-        ({"mask_token_id": 40, "eos_token_id": [0, 3]}, ""),  # a row that the tokenizer has no piece for
+        (
+            {"mask_token_id": 4},
+            "config.json's mask_token_id is 4, which is the text 'a' in the tokenizer",
+        ),
+        (
+            {"eos_token_id": 5},
+            "config.json's eos_token_id is 5, which is the text 'b' in the tokenizer",
+        ),
+        (
+            {"eos_token_id": [0, 40]},
+            "config.json's eos_token_id is 40, which is no piece in the tokenizer",
+        ),
+        (
+            {"mask_token_id": 40, "eos_token_id": [0, 3]},
+            "",
+        ),  # a row that the tokenizer has no piece for
     ],
 )
-def test_a_mask_and_an_end_are_no_text_of_the_tokenizer(llada: Path, ids: dict[str, Any], said: str) -> None:
+def test_a_mask_and_an_end_are_no_text_of_the_tokenizer(
+    llada: Path, ids: dict[str, Any], said: str
+) -> None:
     """The network has 41 rows, the tokenizer 9 pieces, as where an embedding is padded."""
     write_tokenizer(llada)
     edit_json(llada / "tokenizer_config.json", mask_token=None)
@@ -460,7 +585,9 @@ def test_a_mask_and_an_end_are_no_text_of_the_tokenizer(llada: Path, ids: dict[s
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_tokenizer_of_more_pieces_than_the_network_embeds_is_refused(tmp_path: Path, named: bool) -> None:
+def test_a_tokenizer_of_more_pieces_than_the_network_embeds_is_refused(
+    tmp_path: Path, named: bool
+) -> None:
     write_llada(tmp_path / "model", **TINY | {"vocab": 8})
     words = tmp_path / ("words" if named else "model")
     write_tokenizer(words)
@@ -484,10 +611,14 @@ def test_bad_arguments_are_named(llada: Path, options: dict) -> None:
 
 
 @pytest.mark.parametrize(("count", "missing"), [(2, "cuda:2"), (0, "cuda")])
-def test_a_gpu_is_one_of_those_that_are_there(monkeypatch: pytest.MonkeyPatch, count: int, missing: str) -> None:
+def test_a_gpu_is_one_of_those_that_are_there(
+    monkeypatch: pytest.MonkeyPatch, count: int, missing: str
+) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     assert [str(find_device(f"cuda:{i}")) for i in range(count)] == ["cuda:0", "cuda:1"][:count]
-    with pytest.raises(ValueError, match=f"'{missing}' is not there: this machine has {count} CUDA devices"):
+    with pytest.raises(
+        ValueError, match=f"'{missing}' is not there: this machine has {count} CUDA devices"
+    ):
         find_device(missing)
 
 
@@ -509,14 +640,18 @@ HTTP = importlib.import_module(hub_errors.HfHubHTTPError.__mro__[1].__module__)
         *((each, "downloaded") for each in (HTTP.ProxyError, ConnectionResetError)),  # its client lets these through
     ],
 )  # fmt: skip
-def test_a_failing_hub_is_one_error(monkeypatch: pytest.MonkeyPatch, kind: type[Exception], word: str) -> None:
+def test_a_failing_hub_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception], word: str
+) -> None:
     error = kind.__new__(kind)
     Exception.__init__(error, "the hub says no")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", Mock(side_effect=error))
     refuses("some-owner/some-model", "some-owner/some-model", word)
 
 
-def test_a_hub_model_is_read_from_its_snapshot(monkeypatch: pytest.MonkeyPatch, llada: Path) -> None:
+def test_a_hub_model_is_read_from_its_snapshot(
+    monkeypatch: pytest.MonkeyPatch, llada: Path
+) -> None:
     download = Mock(return_value=str(llada))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert surelock.load("owner/model", device="cpu").name == "owner/model"
@@ -524,7 +659,9 @@ def test_a_hub_model_is_read_from_its_snapshot(monkeypatch: pytest.MonkeyPatch, 
     code = ("modeling_llada.py", "tokenization_llada.py", "pytorch_model.bin", "README.md")
     files = ("model-00001-of-00002.safetensors", "model.safetensors.index.json", "config.json", "tokenizer.json",
              "tokenizer_config.json", "generation_config.json", "special_tokens_map.json")  # fmt: skip
-    assert [file for file in (*code, *files) if any(fnmatch(file, pattern) for pattern in patterns)] == [*files]
+    assert [
+        file for file in (*code, *files) if any(fnmatch(file, pattern) for pattern in patterns)
+    ] == [*files]
 
 
 @pytest.mark.parametrize("name", ["no-such-directory", "~/no", "a/b/c", "", "x" * 1000])
@@ -534,7 +671,9 @@ def test_names_that_are_neither_directory_nor_hub_id(name: str) -> None:
 
 def test_code_of_a_checkpoint_is_never_run(llada: Path) -> None:
     write_tokenizer(llada)
-    (llada / "anything.py").write_text(f"open({str(llada / 'marker')!r}, 'w')\nclass Anything: pass\n")
+    (llada / "anything.py").write_text(
+        f"open({str(llada / 'marker')!r}, 'w')\nclass Anything: pass\n"
+    )
     auto_map: dict[str, Any] = dict.fromkeys(("AutoConfig", "AutoModel"), "anything.Anything")
     auto_map["AutoTokenizer"] = ["anything.Anything"] * 2
     edit_json(llada / "config.json", auto_map=auto_map)
@@ -554,11 +693,14 @@ def test_code_of_a_checkpoint_is_never_run(llada: Path) -> None:
         ({"do_sample": False, "temperature": 0.5}, {}),
     ],
 )
-def test_a_generation_config_of_a_user_of_transformers(tmp_path: Path, own: dict, found: dict) -> None:
+def test_a_generation_config_of_a_user_of_transformers(
+    tmp_path: Path, own: dict, found: dict
+) -> None:
     """The library and the page agree, also before the model is loaded."""
     write_hf(tmp_path, "a2d-qwen3", **DREAM | {"max_length": 1024})
     (tmp_path / "generation_config.json").write_text(json.dumps(own))
-    models, lm = Models([str(tmp_path)]), load(tmp_path)
+    models = Models([str(tmp_path)])
+    lm = load(tmp_path)
     assert models.recommended(tmp_path.name) == lm.generation
     settings = surelock.DecodeSettings(**{"gen_length": 128, "block_length": 32} | found)
     assert replace(recommended(lm.generation, {}).settings, steps=settings.steps) == settings
@@ -573,7 +715,9 @@ def test_a_generation_config_of_a_user_of_transformers(tmp_path: Path, own: dict
         ({"unmask": "best"}, "unmask"), ({"epsilon": "x"}, "epsilon"), ({"max_new_tokens": 1024}, "no room"),
     ],
 )  # fmt: skip
-def test_what_a_generation_config_cannot_ask_for_names_the_file(tmp_path: Path, own: dict, word: str) -> None:
+def test_what_a_generation_config_cannot_ask_for_names_the_file(
+    tmp_path: Path, own: dict, word: str
+) -> None:
     write_hf(tmp_path, "dream", **DREAM | {"max_length": 1024})
     file = tmp_path / "generation_config.json"
     file.write_text(json.dumps(own))
@@ -582,14 +726,20 @@ def test_what_a_generation_config_cannot_ask_for_names_the_file(tmp_path: Path, 
 
 
 def test_without_a_tokenizer(lm: surelock.LanguageModel) -> None:
-    for call in (lambda: lm.encode("a"), lambda: lm.decode([2]), lambda: surelock.generate(lm, [[2]])):
+    for call in (
+        lambda: lm.encode("a"),
+        lambda: lm.decode([2]),
+        lambda: surelock.generate(lm, [[2]]),
+    ):
         with pytest.raises(ValueError, match="no tokenizer"):
             call()
 
 
 def write_tokenizer(directory: Path, **options: Any) -> None:
     words = ["</s>", "<mask>", "<pad>", "<|eot_id|>", "a", "b", "user", "asks", ":"]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<pad>"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<pad>")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="</s>", mask_token="<mask>", pad_token="<pad>",
@@ -614,7 +764,9 @@ def test_a_tokenizer_of_vocabulary_and_merges_alone_is_qwens(tmp_path: Path) -> 
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>"]
     (tmp_path / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\nt h\nth e\nĠ the\no n\n")
-    added = {str(len(words) + i): {"content": token, "special": True} for i, token in enumerate(special)}
+    added = {
+        str(len(words) + i): {"content": token, "special": True} for i, token in enumerate(special)
+    }
     edit_json(
         tmp_path / "tokenizer_config.json", tokenizer_class="DreamTokenizer", added_tokens_decoder=added,
         auto_map={"AutoTokenizer": ["tokenization_dream.DreamTokenizer", None]}, eos_token=special[0],
@@ -638,14 +790,18 @@ def test_the_traps_of_a_qwen3_chat_model(tmp_path: Path) -> None:
     """
     write_chat_model(tmp_path)
     lm = load(tmp_path)
-    edit_json(tmp_path / "tokenizer_config.json", pad_token=None)  # the end of the text, then, and not of a turn
+    edit_json(
+        tmp_path / "tokenizer_config.json", pad_token=None
+    )  # the end of the text, then, and not of a turn
     for config, generation in ((4097, None), ([4097, 0], None), (None, 4097), (None, None)):
         edit_json(tmp_path / "config.json", eos_token_id=config)
         edit_json(tmp_path / "generation_config.json", eos_token_id=generation)
         lm = load(tmp_path)
         assert (lm.mask_id, lm.ends, lm.pad_id) == (1, (0, 4097), 0), (config, generation)
     assert lm.decode(lm.encode("Hello", chat=True)).endswith("assistant\n<think>\n\n</think>\n\n")
-    assert [text_of(lm, [*lm.encode("Hello there"), end, 9, 9]) for end in (0, 4097)] == ["Hello there"] * 2
+    assert [text_of(lm, [*lm.encode("Hello there"), end, 9, 9]) for end in (0, 4097)] == [
+        "Hello there"
+    ] * 2
     settings = recommended(lm.generation, {}).settings
     assert (settings.temperature, settings.gen_length, settings.block_length) == (0.0, 128, 32)
     assert recommended(lm.generation, {"gen_length": 8}).settings.block_length is None
@@ -655,6 +811,8 @@ def test_the_traps_of_a_qwen3_chat_model(tmp_path: Path) -> None:
 def test_steps_without_a_length_are_beside_the_familys(family: Family, tmp_path: Path) -> None:
     length = family.generation["gen_length"]
     for steps, expected in ((length + 1, length + 1), (length // 2, length)):
-        (tmp_path / "generation_config.json").write_text(json.dumps({"steps": steps, "block_length": None}))
+        (tmp_path / "generation_config.json").write_text(
+            json.dumps({"steps": steps, "block_length": None})
+        )
         family = replace(family, generation={"gen_length": length})
         assert generation_of(family, LLADA_8B, tmp_path)["gen_length"] == expected

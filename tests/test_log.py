@@ -49,7 +49,9 @@ def test_the_log_has_a_line_a_second_of_a_kind(
         later()
         failed(logger, ValueError("y" * 10_000), depth)
     first, *others = caplog.records[-3:]
-    assert re.fullmatch(r"Traceback(?s:.){1991} \[\.\.\.\] (?s:.){1990}ValueError", str(first.exc_text))
+    assert re.fullmatch(
+        r"Traceback(?s:.){1991} \[\.\.\.\] (?s:.){1990}ValueError", str(first.exc_text)
+    )
     assert [each.getMessage() for each in others] == ["A request failed: ValueError"] * 2
     for kind in "abcdefghij":
         logger.error(kind)
@@ -87,13 +89,33 @@ def a_cause() -> BaseException:
 @pytest.mark.parametrize(
     ("name", "write", "written"),
     [
-        ("root", lambda logger: logger.warning(f"Not valid: {SAID}"), 'logger.warning(f"Not valid: {SAID}")'),
-        ("mcp.server", lambda logger: logger.warning("Tool '%s' not listed", SAID), "Tool '%s' not listed (test_"),
-        ("py.warnings", lambda logger: logger.warning("%s", f"/a/b.py:7: UserWarning: {SAID}"), "/a/b.py:7: UserW"),
+        (
+            "root",
+            lambda logger: logger.warning(f"Not valid: {SAID}"),
+            'logger.warning(f"Not valid: {SAID}")',
+        ),
+        (
+            "mcp.server",
+            lambda logger: logger.warning("Tool '%s' not listed", SAID),
+            "Tool '%s' not listed (test_",
+        ),
+        (
+            "py.warnings",
+            lambda logger: logger.warning("%s", f"/a/b.py:7: UserWarning: {SAID}"),
+            "/a/b.py:7: UserW",
+        ),
         ("asyncio", lambda logger: failed(logger, ValueError(SAID)), "ValueError"),
-        ("mcp.session", lambda logger: failed(logger, ExceptionGroup(SAID, [TypeError(SAID)])), "TypeError"),
+        (
+            "mcp.session",
+            lambda logger: failed(logger, ExceptionGroup(SAID, [TypeError(SAID)])),
+            "TypeError",
+        ),
         ("surelock", lambda logger: failed(logger, a_cause()), "KeyError\n\nThen:"),
-        ("gradio", lambda logger: failed(logger, OSError(24, SAID, SAID)), "OSError: Too many open files"),
+        (
+            "gradio",
+            lambda logger: failed(logger, OSError(24, SAID, SAID)),
+            "OSError: Too many open files",
+        ),
         ("uvicorn.error", lambda logger: logger.error("A\x1b[2J\u202eb\n"), r"A\x1b[2J\u202eb"),
     ],
 )
@@ -122,5 +144,10 @@ for _ in range(99):
         logger.warning("%s", "a prompt")
         logging.warning("a prompt")
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
-    assert "a prompt" not in said.replace('logging.warning("a prompt")', "") and 3 <= said.count("\n") <= 5, said
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stderr
+    assert (
+        "a prompt" not in said.replace('logging.warning("a prompt")', "")
+        and 3 <= said.count("\n") <= 5
+    ), said

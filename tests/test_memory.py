@@ -19,7 +19,8 @@ from surelock.model.network import Network, empty_network
 from surelock.quality import commit_error
 from surelock.quality.commit_error import Shadow
 
-VOCAB, LENGTH = 50_000, 800
+VOCAB = 50_000
+LENGTH = 800
 TABLE = LENGTH * VOCAB * 2  # bytes, in bfloat16: 76 MiB, against which a few chunks are small
 
 
@@ -34,7 +35,9 @@ def wide() -> LanguageModel:
 def peak(lm: LanguageModel, rule: ComputeRule, unmask: Entropy | None = None, **changes) -> int:
     settings = DecodeSettings(gen_length=LENGTH - 8, steps=2, **changes)
     with LiveStorages() as live:
-        steps = list(surelock.decode(lm, [list(range(2, 10))], settings, compute=rule, unmask=unmask))
+        steps = list(
+            surelock.decode(lm, [list(range(2, 10))], settings, compute=rule, unmask=unmask)
+        )
     assert len(steps) == 2
     return live.peak
 
@@ -47,14 +50,23 @@ def test_a_baseline_keeps_no_table(wide: LanguageModel) -> None:
     assert peak(wide, Everything()) < 0.75 * TABLE
 
 
-LARGE, READ = 150_000, 100  # a vocabulary, and positions
+LARGE = 150_000  # a vocabulary, and positions
+READ = 100
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny network with the vocabulary of Qwen3."""
     path = tmp_path_factory.mktemp("large")
-    shape = {"layers": 1, "d_model": 8, "heads": 1, "kv_heads": 1, "d_ff": 8, "tied": True, "seed": 1}
+    shape = {
+        "layers": 1,
+        "d_model": 8,
+        "heads": 1,
+        "kv_heads": 1,
+        "d_ff": 8,
+        "tied": True,
+        "seed": 1,
+    }
     write_hf(path, "a2d-qwen3", **shape, vocab=LARGE, max_length=128)
     return path
 
@@ -64,17 +76,28 @@ def test_posteriors_of_a_large_vocabulary_are_read_a_few_rows_at_a_time(
     large: Path, changes: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In ONNX Runtime: about ten tables of a part's size exist at once, the logits are one of many rows."""
-    lm, rows, made = surelock.load(large, device="cpu", engine="onnx"), [], []
-    posterior, head = lm.engine._posterior, lm.engine._head
-    run, put = posterior.run, head.run_with_iobinding
-    monkeypatch.setattr(posterior, "run", lambda names, given: rows.append(len(given["logits"])) or run(names, given))
+    lm = surelock.load(large, device="cpu", engine="onnx")
+    rows = []
+    made = []
+    posterior = lm.engine._posterior
+    head = lm.engine._head
+    run = posterior.run
+    put = head.run_with_iobinding
+    monkeypatch.setattr(
+        posterior,
+        "run",
+        lambda names, given: rows.append(len(given["logits"])) or run(names, given),
+    )
     monkeypatch.setattr(head, "run_with_iobinding", lambda binding: made.append(1) or put(binding))
     settings = DecodeSettings(gen_length=READ - 8, steps=2, **changes)
-    prompts, rule = [list(range(2, 10))], LockRule(epsilon=-1.0)
+    prompts = [list(range(2, 10))]
+    rule = LockRule(epsilon=-1.0)
     steps = list(surelock.decode(lm, prompts, settings, compute=rule))
     assert max(rows) <= 4 and sum(rows) >= 2 * READ
     assert len(made) <= 2 * 2 + 2, "the whole head was read for a few rows"
-    again = surelock.decode(surelock.load(large, device="cpu", engine="torch"), prompts, settings, compute=rule)
+    again = surelock.decode(
+        surelock.load(large, device="cpu", engine="torch"), prompts, settings, compute=rule
+    )
     for mine, theirs in zip(steps, again, strict=True):
         assert mine.tokens.tolist() == theirs.tokens.tolist()
         np.testing.assert_allclose(mine.kl, theirs.kl, rtol=1e-3, atol=1e-6)
@@ -86,7 +109,9 @@ def test_in_torch_too(large: Path) -> None:
     with LiveStorages() as live:
         list(surelock.decode(lm, [list(range(2, 10))], settings, compute=LockRule(epsilon=-1.0)))
     row = 4 * LARGE
-    assert live.peak <= (READ + 55 + 8 * 8) * row, "kept posteriors, logits of 55 rows, and eight tables of eight"
+    assert live.peak <= (READ + 55 + 8 * 8) * row, (
+        "kept posteriors, logits of 55 rows, and eight tables of eight"
+    )
 
 
 @pytest.mark.parametrize(("generated", "batch"), [(256, 4), (1024, 1)])
@@ -98,13 +123,23 @@ def test_commit_errors_of_llada_8b_fit_a_gpu_of_24_gb(
     network = empty_network(LLADA_8B).to(torch.bfloat16).requires_grad_(False)
     weights = sum(each.nbytes for each in network.parameters())
     lm = LanguageModel("LLaDA-8B", TorchEngine(network), None, mask_id=126336, pad_id=0, ends=(0,))
-    settings, read, rows = DecodeSettings(gen_length=generated), lm.engine.read, []
-    monkeypatch.setattr(lm.engine, "read", lambda memory, plan: rows.append(len(plan.slots)) or read(memory, plan))
+    settings = DecodeSettings(gen_length=generated)
+    read = lm.engine.read
+    rows = []
+    monkeypatch.setattr(
+        lm.engine, "read", lambda memory, plan: rows.append(len(plan.slots)) or read(memory, plan)
+    )
     shadow = Shadow(lm, settings)
     with FlashAttention(), LiveStorages("meta") as live:
         monkeypatch.setattr(commit_error, "free_memory", lambda _: 24 * 10**9 - weights - live.now)
-        run = surelock.decode(lm, [list(range(64))] * batch, settings, compute=LockRule(), keep_logits=True)
+        run = surelock.decode(
+            lm, [list(range(64))] * batch, settings, compute=LockRule(), keep_logits=True
+        )
         for step in islice(run, 4096 // (64 + generated) + 2):
-            shadow.add(replace(step, computed=step.computed & (step.index == 0)))  # of whole steps the error is 0
+            shadow.add(
+                replace(step, computed=step.computed & (step.index == 0))
+            )  # of whole steps the error is 0
         shadow.result()
-    assert max(rows) > 4096 and weights + live.peak < 18.5e9  # 20 with keys and values of all layers
+    assert (
+        max(rows) > 4096 and weights + live.peak < 18.5e9
+    )  # 20 with keys and values of all layers

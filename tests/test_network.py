@@ -23,7 +23,16 @@ from surelock.model.bound import conditional_bound
 from surelock.model.network import Network
 
 LLADA = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 4, "d_ff": 40, "vocab": 37, "seed": 1}
-QWEN3 = {"layers": 2, "d_model": 24, "heads": 4, "kv_heads": 2, "head_dim": 8, "d_ff": 40, "vocab": 37, "seed": 2}
+QWEN3 = {
+    "layers": 2,
+    "d_model": 24,
+    "heads": 4,
+    "kv_heads": 2,
+    "head_dim": 8,
+    "d_ff": 40,
+    "vocab": 37,
+    "seed": 2,
+}
 MDLM = {"layers": 2, "d_model": 24, "heads": 4, "vocab": 37, "seed": 3}
 LFM2 = {"layers": 3, "d_model": 24, "heads": 4, "kv_heads": 2, "vocab": 37, "seed": 4}
 LAYOUTS = {
@@ -31,7 +40,10 @@ LAYOUTS = {
     "llada-tied": (write_llada, LLADA | {"tied": True}),
     "llada-qkv-bias": (write_llada, LLADA | {"tied": False, "qkv_bias": True}),
     "llada-grouped-sharded": (write_llada, LLADA | {"tied": False, "kv_heads": 2, "shards": 3}),
-    "llada-all": (write_llada, LLADA | {"tied": True, "kv_heads": 1, "qkv_bias": True, "shards": 2}),
+    "llada-all": (
+        write_llada,
+        LLADA | {"tied": True, "kv_heads": 1, "qkv_bias": True, "shards": 2},
+    ),
     "qwen3": (write_qwen3, QWEN3 | {"tied": False}),
     "qwen3-tied-sharded": (write_qwen3, QWEN3 | {"tied": True, "shards": 3}),
     "qwen3-one-kv-head": (write_qwen3, QWEN3 | {"tied": True, "kv_heads": 1, "head_dim": 16}),
@@ -79,7 +91,8 @@ class Packed:
     """Sequences behind one another in one cache; `run` computes some positions of each."""
 
     def __init__(self, network: Network, lengths: Sequence[int]) -> None:
-        self.network, self.lengths = network, list(lengths)
+        self.network = network
+        self.lengths = list(lengths)
         self.forward = PackedForward(network, sum(lengths))
         self.cache = self.forward.cache
 
@@ -96,24 +109,38 @@ class Packed:
         positions = positions or [range(n) for n in self.lengths]
         starts = [sum(self.lengths[:b]) for b in range(len(self.lengths))]
         arrays = {
-            "tokens": [ids[p] for ids, chosen in zip(sequences, positions, strict=True) for p in chosen],
+            "tokens": [
+                ids[p] for ids, chosen in zip(sequences, positions, strict=True) for p in chosen
+            ],
             "positions": [p for chosen in positions for p in chosen],
-            "slots": [start + p for start, chosen in zip(starts, positions, strict=True) for p in chosen],
+            "slots": [
+                start + p for start, chosen in zip(starts, positions, strict=True) for p in chosen
+            ],
         }
-        counts, read_counts = [len(chosen) for chosen in positions], []
+        counts = [len(chosen) for chosen in positions]
+        read_counts = []
         if self.network.config.conv_layers:
             arrays["around"] = around(
-                np.array(arrays["positions"]), np.array(arrays["slots"]), counts, self.lengths, sum(self.lengths)
+                np.array(arrays["positions"]),
+                np.array(arrays["slots"]),
+                counts,
+                self.lengths,
+                sum(self.lengths),
             )
         if written is not None:
             arrays["written"] = [
-                slot if row in written else sum(self.lengths) for row, slot in enumerate(arrays["slots"])
+                slot if row in written else sum(self.lengths)
+                for row, slot in enumerate(arrays["slots"])
             ]
         if read is not None:
             firsts = accumulate(counts, initial=0)
-            arrays["read"] = [first + i for first, chosen in zip(firsts, read, strict=False) for i in chosen]
+            arrays["read"] = [
+                first + i for first, chosen in zip(firsts, read, strict=False) for i in chosen
+            ]
             read_counts = [len(chosen) for chosen in read]
-        tensors = {name: torch.as_tensor(array, dtype=torch.int64) for name, array in arrays.items()}
+        tensors = {
+            name: torch.as_tensor(array, dtype=torch.int64) for name, array in arrays.items()
+        }
         logits = self.network.logits(self.forward(Rows(tensors, counts, self.lengths, read_counts)))
         return list(logits.split(read_counts or counts))
 
@@ -148,14 +175,19 @@ def test_both_forwards_equal_the_dense_layout(layout) -> None:
         assert_near(part, dense(twin, ids))
 
 
-@pytest.mark.parametrize("read", [[[2, 5], [0, 1, 2, 3, 4, 5, 6, 7], [7]], [[0], [3], [6]], [[], [4], []]])
+@pytest.mark.parametrize(
+    "read", [[[2, 5], [0, 1, 2, 3, 4, 5, 6, 7], [7]], [[0], [3], [6]], [[], [4], []]]
+)
 def test_rows_that_nobody_reads_stop_at_the_last_keys_and_values(
     layout, read: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows that are read have the same logits, alone or not; what the others leave behind is the same."""
     network, _ = layout
-    before, after = torch.randint(1, 37, (2, 3, 8), generator=torch.Generator().manual_seed(0)).tolist()
-    whole, part = Packed(network, [8, 8, 8]), Packed(network, [8, 8, 8])
+    before, after = torch.randint(
+        1, 37, (2, 3, 8), generator=torch.Generator().manual_seed(0)
+    ).tolist()
+    whole = Packed(network, [8, 8, 8])
+    part = Packed(network, [8, 8, 8])
     seen: list[int] = []
     for name in ("silu", "gelu"):
         act = partial(lambda act, x, **how: seen.append(len(x)) or act(x, **how), getattr(F, name))
@@ -168,11 +200,16 @@ def test_rows_that_nobody_reads_stop_at_the_last_keys_and_values(
             assert_near(found[b], expected[b][chosen])
         last = 24 if network.config.shifted else sum(map(len, read))
         assert seen == [24] * (network.config.n_layers - 1) + [last]
-    for mine, theirs in ((part.cache.keys, whole.cache.keys), (part.cache.values, whole.cache.values)):
+    for mine, theirs in (
+        (part.cache.keys, whole.cache.keys),
+        (part.cache.values, whole.cache.values),
+    ):
         for a, b in zip(mine, theirs, strict=True):
             assert_near(a, b)
     changed = [[4, *ids[1:]] for ids in after]
-    for a, b in zip(part.run(changed, [[0], [0], [0]]), whole.run(changed, [[0], [0], [0]]), strict=True):
+    for a, b in zip(
+        part.run(changed, [[0], [0], [0]]), whole.run(changed, [[0], [0], [0]]), strict=True
+    ):
         assert_near(a, b)
 
 
@@ -192,15 +229,28 @@ def test_the_dense_forward_is_differentiable(lm) -> None:
 
 
 def test_blocks_on_two_device_objects(lm, llada: Path) -> None:
-    places = {"embed": "cpu:0", "blocks.0": "cpu", "blocks.1": "cpu:0", "norm": "cpu", "head": "cpu"}
+    places = {
+        "embed": "cpu:0",
+        "blocks.0": "cpu",
+        "blocks.1": "cpu:0",
+        "norm": "cpu",
+        "head": "cpu",
+    }
     spread = surelock.load(llada, dtype=torch.float64, device_map=places)
     ids = PROMPTS[2]
     assert torch.equal(spread.network(torch.tensor([ids])), lm.network(torch.tensor([ids])))
-    assert_near(Packed(spread.network, [9]).run([ids])[0], lm.network(torch.tensor([ids]))[0], 1e-12)
+    assert_near(
+        Packed(spread.network, [9]).run([ids])[0], lm.network(torch.tensor([ids]))[0], 1e-12
+    )
     settings = surelock.DecodeSettings(gen_length=8, temperature=0.5)
     rule = surelock.LockRule(epsilon=1e-2, unlock=surelock.UnlockRule(period=2, min_interval=0))
-    runs = zip(*(surelock.decode(m, [[5, 3, 9], [5]], settings, compute=rule) for m in (lm, spread)), strict=True)
-    assert all(np.array_equal(a.tokens, b.tokens) and np.array_equal(a.locked, b.locked) for a, b in runs)
+    runs = zip(
+        *(surelock.decode(m, [[5, 3, 9], [5]], settings, compute=rule) for m in (lm, spread)),
+        strict=True,
+    )
+    assert all(
+        np.array_equal(a.tokens, b.tokens) and np.array_equal(a.locked, b.locked) for a, b in runs
+    )
 
 
 @pytest.mark.parametrize(

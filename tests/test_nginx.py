@@ -23,7 +23,8 @@ pytestmark = pytest.mark.skipif(
     NGINX is None, reason="no nginx on this machine: on Debian, apt-get install nginx-light"
 )
 POST = (
-    "POST /surelock/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+    "POST /surelock/runs HTTP/1.1\r\nHost: localhost\r\n"
+    "Content-Type: application/json\r\nContent-Length: 900\r\n\r\n"
 )
 
 
@@ -88,8 +89,13 @@ def test_what_does_not_read_holds_nothing_up(behind: App) -> None:
 
 def test_of_a_flood_so_many_are_served_and_the_others_are_refused_at_once(behind: App) -> None:
     transport = httpx.HTTPTransport(local_address="127.0.0.2")
-    with httpx.Client(base_url=behind.url, transport=transport, timeout=HANGS) as http, ThreadPoolExecutor(8) as pool:
-        statuses = Counter(pool.map(lambda _: http.get("/runs/stories.json").status_code, range(400)))
+    with (
+        httpx.Client(base_url=behind.url, transport=transport, timeout=HANGS) as http,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        statuses = Counter(
+            pool.map(lambda _: http.get("/runs/stories.json").status_code, range(400))
+        )
     assert set(statuses) == {404, 429} and statuses[404] >= 100, statuses
     runs(behind)
     with ExitStack() as stack:

@@ -10,7 +10,8 @@ from surelock.places import ASSETS
 
 def test_the_notebook_runs_from_top_to_bottom() -> None:
     notebook = json.loads((ASSETS / "notebooks" / "race.ipynb").read_text("utf-8"))
-    cells, names = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"], {}
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names = {}
     with redirect_stdout(io.StringIO()) as printed:
         for cell in cells:
             exec(cell["source"], names)

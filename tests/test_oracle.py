@@ -18,15 +18,25 @@ import torch
 from checkpoints import write_dream, write_hf, write_lfm2, write_llada, write_mdlm, write_qwen3
 from hypothesis import HealthCheck, event, given, note, seed, settings
 from hypothesis import strategies as st
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 import surelock
 from surelock.decoding.word_lists import Listed, WordList
 from surelock.engines import posterior
 
-MASK, EOS = 1, 0
+MASK = 1
+EOS = 0
 TOLERANCE = 1e-9
-CASES = os.environ.get("SURELOCK_ORACLE_CASES")  # for one long run: so many cases, drawn anew each time
+CASES = os.environ.get(
+    "SURELOCK_ORACLE_CASES"
+)  # for one long run: so many cases, drawn anew each time
 LOCKING = ("LockRule", "LockByAge")
 CHOOSING = ("SelectRule", "BudgetRule", "BlockCache", "DelayedCache", "EntropyCache")
 POLICIES = (
@@ -34,21 +44,54 @@ POLICIES = (
     "LocalLeap", "Correct", "Replay",
 )  # fmt: skip
 EVENTS = ("mask", "write", "unlock", "lock", "rule")
-TOGETHER = {("unlock", "mask"), ("unlock", "write"), ("write", "lock")}  # what can be done to a position before a step
+TOGETHER = {
+    ("unlock", "mask"),
+    ("unlock", "write"),
+    ("write", "lock"),
+}  # what can be done to a position before a step
 FLAGS = (
     "computed", "probed", "resting", "newly_masked", "taken_back", "written", "newly_unmasked", "newly_locked",
     "newly_unlocked", "masked", "locked",
 )  # fmt: skip
 MODELS = {
-    "llada": partial(write_llada, layers=2, d_model=16, heads=2, kv_heads=2, d_ff=40, vocab=17, tied=True, seed=1),
+    "llada": partial(
+        write_llada, layers=2, d_model=16, heads=2, kv_heads=2, d_ff=40, vocab=17, tied=True, seed=1
+    ),
     "llada-bias": partial(
-        write_llada, layers=1, d_model=24, heads=3, kv_heads=1, d_ff=40, vocab=23, tied=False, seed=2, qkv_bias=True
+        write_llada,
+        layers=1,
+        d_model=24,
+        heads=3,
+        kv_heads=1,
+        d_ff=40,
+        vocab=23,
+        tied=False,
+        seed=2,
+        qkv_bias=True,
     ),
     "llada-shards": partial(
-        write_llada, layers=3, d_model=32, heads=4, kv_heads=2, d_ff=48, vocab=40, tied=False, seed=3, shards=3
+        write_llada,
+        layers=3,
+        d_model=32,
+        heads=4,
+        kv_heads=2,
+        d_ff=48,
+        vocab=40,
+        tied=False,
+        seed=3,
+        shards=3,
     ),
     "qwen3": partial(
-        write_qwen3, layers=2, d_model=24, heads=4, kv_heads=2, head_dim=8, d_ff=40, vocab=29, tied=False, seed=4
+        write_qwen3,
+        layers=2,
+        d_model=24,
+        heads=4,
+        kv_heads=2,
+        head_dim=8,
+        d_ff=40,
+        vocab=29,
+        tied=False,
+        seed=4,
     ),
     "qwen3-shards": partial(
         write_qwen3,
@@ -63,7 +106,17 @@ MODELS = {
         seed=5,
         shards=2,
     ),
-    "dream": partial(write_dream, layers=2, d_model=16, heads=2, kv_heads=1, d_ff=40, vocab=31, tied=False, seed=6),
+    "dream": partial(
+        write_dream,
+        layers=2,
+        d_model=16,
+        heads=2,
+        kv_heads=1,
+        d_ff=40,
+        vocab=31,
+        tied=False,
+        seed=6,
+    ),
 }
 #: Families whose random cases are drawn beside the others', by as many again.
 ADDED = {
@@ -113,7 +166,9 @@ class Model:
     config: dict[str, Any]
 
 
-Named = tuple[str, dict[str, Any]]  # a class that both sides have under this name, and its arguments
+Named = tuple[
+    str, dict[str, Any]
+]  # a class that both sides have under this name, and its arguments
 
 
 @dataclass
@@ -144,7 +199,9 @@ class Case:
     unmask: Named | None = None
     wishes: list[Wish] = field(default_factory=list)
     observe: bool = False
-    lists: list[list[tuple[int, list[list[int]]]]] = field(default_factory=list)  # of each prompt; none for none
+    lists: list[list[tuple[int, list[list[int]]]]] = field(
+        default_factory=list
+    )  # of each prompt; none for none
 
     @property
     def rules(self) -> list[list[Named]]:
@@ -218,15 +275,27 @@ def library_rule(compute: list[Named]) -> Any:
 
 
 def oracle_rule(compute: list[Named]) -> oracle.Rule:
-    return oracle.Rule(**{"locking" if named[0] in LOCKING else "choosing": make(oracle, *named) for named in compute})
+    return oracle.Rule(
+        **{
+            "locking" if named[0] in LOCKING else "choosing": make(oracle, *named)
+            for named in compute
+        }
+    )
 
 
-def run_library(model: Model, case: Case, events: list[Wish] = (), into: list[Any] | None = None) -> list[Any]:
+def run_library(
+    model: Model, case: Case, events: list[Wish] = (), into: list[Any] | None = None
+) -> list[Any]:
     """The package's steps, one by one appended to `into`."""
-    steps, asked = [] if into is None else into, []
+    steps = [] if into is None else into
+    asked = []
     for wish in events:
-        compute = None if wish.compute is None else library_rule(wish.compute) or surelock.Everything()
-        asked.append(surelock.Event(wish.step, wish.kind, wish.position, wish.token, compute, wish.sequence))
+        compute = (
+            None if wish.compute is None else library_rule(wish.compute) or surelock.Everything()
+        )
+        asked.append(
+            surelock.Event(wish.step, wish.kind, wish.position, wish.token, compute, wish.sequence)
+        )
     rule = library_rule(case.compute) or surelock.Everything()
     both = {"compute": rule, "unmask": case.unmask and make(surelock, *case.unmask)}
     chosen = surelock.DecodeSettings(**case.settings)
@@ -247,13 +316,22 @@ def prompts_of(case: Case) -> list[list[int]]:
 
 
 def start_oracle(model: Model, case: Case) -> list[oracle.Run]:
-    values, runs = dict(case.settings), []
+    values = dict(case.settings)
+    runs = []
     seed = values.pop("seed", 0)
     name, arguments = case.unmask or ("LowConfidence", {})
     rule = oracle_rule(case.compute)
     for b, prompt in enumerate(case.prompts):
-        policy = oracle.Replay(arguments["replay"][b]) if name == "Replay" else make(oracle, name, arguments)
-        own = {"seed": seed[b] if isinstance(seed, list) else seed + b, "rule": rule, "policy": policy}
+        policy = (
+            oracle.Replay(arguments["replay"][b])
+            if name == "Replay"
+            else make(oracle, name, arguments)
+        )
+        own = {
+            "seed": seed[b] if isinstance(seed, list) else seed + b,
+            "rule": rule,
+            "policy": policy,
+        }
         own["by_span"] = "cpu" not in posterior._BY_TOKEN
         lists = case.lists[b] if case.lists else []
         plan = oracle.Plan(**values, **own, lists=lists)
@@ -289,12 +367,15 @@ def run_oracle(model: Model, case: Case) -> Told:
     return told
 
 
-def come_true(told: Told, runs: list[oracle.Run], applied: list[list[oracle.Event]], wish: Wish) -> None:
+def come_true(
+    told: Told, runs: list[oracle.Run], applied: list[list[oracle.Event]], wish: Wish
+) -> None:
     """Apply a wish, if it fits any position at all, and note the event that came of it.
 
     What the package refuses at the call is left out. Where nothing can be unlocked, something is locked.
     """
-    run, t = runs[wish.sequence], wish.step
+    run = runs[wish.sequence]
+    t = wish.step
     earlier = [event for event in told.events if (event.step, event.sequence) == (t, wish.sequence)]
     if wish.kind == "rule":
         told.events.append(wish)
@@ -312,7 +393,9 @@ def come_true(told: Told, runs: list[oracle.Run], applied: list[list[oracle.Even
         if not fitting:
             return
         position = fitting[int(wish.pick * len(fitting))]
-    twice = any(event.position == position and (event.kind, wish.kind) not in TOGETHER for event in earlier)
+    twice = any(
+        event.position == position and (event.kind, wish.kind) not in TOGETHER for event in earlier
+    )
     if twice or (isinstance(run.plan.policy, oracle.Replay) and wish.kind in ("write", "mask")):
         return
     told.events.append(replace(wish, position=position))
@@ -323,7 +406,8 @@ def come_true(told: Told, runs: list[oracle.Run], applied: list[list[oracle.Even
 
 
 def fits(run: oracle.Run, kind: str) -> set[int]:
-    everything, generated = set(range(run.n)), set(range(run.n)) - run.given
+    everything = set(range(run.n))
+    generated = set(range(run.n)) - run.given
     computed = {i for i in everything if run.last_computed[i] >= 0}
     return {
         "lock": computed - run.masked - run.locked,
@@ -353,11 +437,14 @@ def assert_equal(steps: list[Any], told: Told, observed: bool) -> None:
 
 
 def assert_step_equal(step: Any, b: int, expected: oracle.OracleStep, observed: bool) -> None:
-    where, n = f"sequence {b}, step {expected.index}", len(expected.tokens)
+    where = f"sequence {b}, step {expected.index}"
+    n = len(expected.tokens)
     assert step.index == expected.index
-    filled, spared = np.zeros_like(step.masked), 0
+    filled = np.zeros_like(step.masked)
+    spared = 0
     if step.ended is not None:
-        filled, spared = step.ended.filled, step.ended.steps[b].item()
+        filled = step.ended.filled
+        spared = step.ended.steps[b].item()
     np.testing.assert_array_equal(filled[b, -n:], expected.filled, f"filled, {where}")
     assert spared == expected.spared, where
     shares = {each.position: each.shares.tolist() for each in step.shares if each.sequence == b}
@@ -370,14 +457,19 @@ def assert_step_equal(step: Any, b: int, expected: oracle.OracleStep, observed: 
         assert not flags[:-n].any(), f"{name} at pads, {where}"
     np.testing.assert_array_equal(step.tokens[b, -n:], expected.tokens, f"tokens, {where}")
     for name in ("kl", "confidence"):
-        values, right = getattr(step, name)[b], getattr(expected, name)
+        values = getattr(step, name)[b]
+        right = getattr(expected, name)
         if not observed:
             right = np.where(np.isfinite(values[-n:]), right, values[-n:])
         # equal_nan by default; an infinity equals only itself
-        np.testing.assert_allclose(values[-n:], right, rtol=0, atol=TOLERANCE, err_msg=f"{name}, {where}")
+        np.testing.assert_allclose(
+            values[-n:], right, rtol=0, atol=TOLERANCE, err_msg=f"{name}, {where}"
+        )
         assert np.isnan(values[:-n]).all(), f"{name} at pads, {where}"
     for name in ("flops", "baseline_flops"):
-        assert getattr(step, name)[b].item() == pytest.approx(getattr(expected, name), rel=1e-12), f"{name}, {where}"
+        assert getattr(step, name)[b].item() == pytest.approx(getattr(expected, name), rel=1e-12), (
+            f"{name}, {where}"
+        )
 
 
 def compare(model: Model, case: Case, told: Told) -> list[Any]:
@@ -389,14 +481,20 @@ def compare(model: Model, case: Case, told: Told) -> list[Any]:
         with pytest.raises(ValueError, match=rf"\b{told.refused}\b") as refusal:
             run_library(model, case, told.events, steps)
         if "belongs to the prompt" in str(refusal.value):  # known before the first step
-            places = [(case.prompts[e.sequence], e.position) for e in told.events if e.kind in ("write", "mask")]
+            places = [
+                (case.prompts[e.sequence], e.position)
+                for e in told.events
+                if e.kind in ("write", "mask")
+            ]
             assert not steps and any(prompt[i : i + 1] not in ([], [MASK]) for prompt, i in places)
             return steps
     assert_equal(steps, told, case.observe)
     for before, step in pairwise(steps):
         assert not (step.taken_back & (step.given | before.locked & ~step.newly_unlocked)).any()
     assert told.refused is not None or not steps[-1].masked.any()
-    assert_damage_equal(surelock.commit_error(model.lm, steps, surelock.DecodeSettings(**case.settings)), told)
+    assert_damage_equal(
+        surelock.commit_error(model.lm, steps, surelock.DecodeSettings(**case.settings)), told
+    )
     return steps
 
 
@@ -404,14 +502,20 @@ def assert_damage_equal(found: surelock.CommitError, told: Told) -> None:
     """The commit error and the regret of every commit, within 1e-9, and whether its likeliest token is another one."""
     for b, trace in enumerate(told.traces):
         own = found.of_sequence(b)
-        commits = [(step.index, i) for step in trace.steps for i in np.flatnonzero(step.newly_unmasked)]
+        commits = [
+            (step.index, i) for step in trace.steps for i in np.flatnonzero(step.newly_unmasked)
+        ]
         assert list(zip(own.step.tolist(), own.position.tolist(), strict=True)) == commits
         for name in ("error", "changed", "regret"):
             expected = np.array([getattr(trace.steps[t], name)[i] for t, i in commits])
             values = (
-                np.where(np.isnan(expected), np.nan, getattr(own, name)) if name == "changed" else getattr(own, name)
+                np.where(np.isnan(expected), np.nan, getattr(own, name))
+                if name == "changed"
+                else getattr(own, name)
             )
-            np.testing.assert_allclose(values, expected, rtol=0, atol=TOLERANCE, err_msg=f"{name}, sequence {b}")
+            np.testing.assert_allclose(
+                values, expected, rtol=0, atol=TOLERANCE, err_msg=f"{name}, sequence {b}"
+            )
 
 
 def agree(model: Model, case: Case) -> list[Any]:
@@ -432,7 +536,9 @@ def power(low: float, high: float) -> st.SearchStrategy[float]:
 def locking(draw: st.DrawFn, kind: str) -> Named:
     if kind == "LockByAge":
         return kind, {"steps": draw(st.sampled_from([2, 1, 3, 5]))}
-    epsilon = power(-3, 0) | power(-2, 0) | power(-8, 0) | st.sampled_from([math.inf, 1.0, 1e-8, -1.0])
+    epsilon = (
+        power(-3, 0) | power(-2, 0) | power(-8, 0) | st.sampled_from([math.inf, 1.0, 1e-8, -1.0])
+    )
     unlock = {
         "period": st.integers(1, 3),
         "budget": st.integers(1, 6),
@@ -456,7 +562,9 @@ def choosing(draw: st.DrawFn, kind: str) -> Named:
         "SelectRule": {"fraction": st.sampled_from([0.5, 0.8, 0.25, 1.0])},
         "BudgetRule": {
             "share": st.sampled_from([0.4, 0.25, 0.6, 0.9]),
-            "near": st.sampled_from([4.0, 1.0, 2.0, 16.0]),  # far below 1 all that is away weighs less than 1e-9
+            "near": st.sampled_from(
+                [4.0, 1.0, 2.0, 16.0]
+            ),  # far below 1 all that is away weighs less than 1e-9
         },
         "BlockCache": {"dual": st.booleans()},
         "DelayedCache": {"refresh": st.integers(2, 6)},
@@ -478,7 +586,9 @@ def computes(draw: st.DrawFn, pair: tuple[str | None, str | None] | None = None)
 
 
 @st.composite
-def unmasks(draw: st.DrawFn, replays: list[list[tuple[int, int, int]]], policies: Sequence[str] = POLICIES) -> Named:
+def unmasks(
+    draw: st.DrawFn, replays: list[list[tuple[int, int, int]]], policies: Sequence[str] = POLICIES
+) -> Named:
     name = draw(st.sampled_from(policies))
     values = {
         "Threshold": {"p": st.floats(0.05, 0.95)},
@@ -511,7 +621,11 @@ def wishes(draw: st.DrawFn, steps: int, batch: int, vocab: int) -> Wish:
     wish = replace(
         wish,
         sequence=draw(st.integers(0, batch - 1)),
-        among=draw(st.sampled_from(["before" if kind == "mask" else "locked", "former", "", "before", "locked"])),
+        among=draw(
+            st.sampled_from(
+                ["before" if kind == "mask" else "locked", "former", "", "before", "locked"]
+            )
+        ),
         pick=draw(st.floats(0, 1, exclude_max=True)),
     )
     if kind == "write":
@@ -521,7 +635,9 @@ def wishes(draw: st.DrawFn, steps: int, batch: int, vocab: int) -> Wish:
     return wish
 
 
-def random_replay(rng: np.random.Generator, case: Case, b: int, vocab: int, full: bool) -> list[tuple[int, int, int]]:
+def random_replay(
+    rng: np.random.Generator, case: Case, b: int, vocab: int, full: bool
+) -> list[tuple[int, int, int]]:
     """(step, position, token) for each mask of a sequence; `full`: no step is empty, D would be rounding."""
     masks = masks_of(case.prompts[b], case.settings)
     steps = case.settings["steps"] or len(masks)
@@ -532,11 +648,16 @@ def random_replay(rng: np.random.Generator, case: Case, b: int, vocab: int, full
     return list(zip(at, (rng.permutation(masks) - masks[0]).tolist(), tokens, strict=True))
 
 
-def random_lists(rng: np.random.Generator, prompt: list[int], vocab: int) -> list[tuple[int, list[list[int]]]]:
+def random_lists(
+    rng: np.random.Generator, prompt: list[int], vocab: int
+) -> list[tuple[int, list[list[int]]]]:
     """Words for most of the blanks of a prompt, or for a part of one: many begin or end alike."""
-    found, at = [], 0
+    found = []
+    at = 0
     while at < len(prompt):
-        size = next((n for n in range(len(prompt) - at) if prompt[at + n] != MASK), len(prompt) - at)
+        size = next(
+            (n for n in range(len(prompt) - at) if prompt[at + n] != MASK), len(prompt) - at
+        )
         if size and rng.random() < 0.8:
             length = rng.integers(1, min(size, 4) + 1).item()
             few = rng.integers(2, vocab, 3)
@@ -557,8 +678,14 @@ def punched(rng: np.random.Generator, prompt: list[int], ordered: bool) -> list[
 
     ordered: what a mask sees differs from what another one sees, so that rounding alone orders none of them.
     """
-    n, kind = len(prompt), rng.integers(4 if ordered else 5)
-    masked = [rng.random(n) < 0.5, np.arange(n) < n // 2, np.arange(n) >= n // 2, np.arange(n) == rng.integers(n)]
+    n = len(prompt)
+    kind = rng.integers(4 if ordered else 5)
+    masked = [
+        rng.random(n) < 0.5,
+        np.arange(n) < n // 2,
+        np.arange(n) >= n // 2,
+        np.arange(n) == rng.integers(n),
+    ]
     masked = [*masked, np.ones(n, dtype=bool)][kind]
     masked[0] &= not ordered
     return [MASK if hole else token for hole, token in zip(masked, prompt, strict=True)]
@@ -572,16 +699,25 @@ def canvas_sizes(draw: st.DrawFn, prompts: list[list[int]], size: int | None) ->
     values: dict[str, Any] = {"gen_length": length}
     masks = [masks_of(prompt, values) for prompt in prompts]
     room = [len(prompt) + length - own[0] for prompt, own in zip(prompts, masks, strict=True)]
-    blocks = st.none() | (st.integers(1, max(room)) if size is None else st.sampled_from([1, 2, size, 99]))
-    values["block_length"] = block = draw(st.none() if bare else blocks)  # a plain prompt has stricter ones
-    most, least = min(map(len, masks)), 1
+    blocks = st.none() | (
+        st.integers(1, max(room)) if size is None else st.sampled_from([1, 2, size, 99])
+    )
+    values["block_length"] = block = draw(
+        st.none() if bare else blocks
+    )  # a plain prompt has stricter ones
+    most = min(map(len, masks))
+    least = 1
     for own, whole in zip(masks, room, strict=True):
         if size is None:
             starts = {(i - own[0]) // (block or whole) for i in own}
         else:
             starts = {i // (size if (block or whole) >= whole else min(size, block)) for i in own}
         least = max(least, len(starts))
-    steps = st.none() if bare and len(set(map(len, masks))) > 1 else st.none() | st.integers(least, max(least, most))
+    steps = (
+        st.none()
+        if bare and len(set(map(len, masks))) > 1
+        else st.none() | st.integers(least, max(least, most))
+    )
     return values | {"steps": draw(steps) if least <= most else None}
 
 
@@ -594,15 +730,34 @@ def cases(
     policies: Sequence[str] = POLICIES,
 ) -> Case:
     """Hypothesis draws the structure, so that it shrinks; prompts and replayed tokens come from one drawn seed."""
-    model, rng = draw(st.sampled_from(sorted(models))), np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    model = draw(st.sampled_from(sorted(models)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     vocab = models[model].keywords["vocab"]
-    shapes = [(1, 4), (1, 7), (1, 12), (1, 16), (2, 4), (2, 6), (2, 8), (3, 3), (3, 5), (4, 2), (4, 4)]
+    shapes = [
+        (1, 4),
+        (1, 7),
+        (1, 12),
+        (1, 16),
+        (2, 4),
+        (2, 6),
+        (2, 8),
+        (3, 3),
+        (3, 5),
+        (4, 2),
+        (4, 4),
+    ]
     size = BLOCKS.get(model)
     if size:
-        shapes = [(blocks, length) for blocks, length in shapes if blocks == 1 or length >= size or size % length == 0]
+        shapes = [
+            (blocks, length)
+            for blocks, length in shapes
+            if blocks == 1 or length >= size or size % length == 0
+        ]
     blocks, block_length = draw(st.sampled_from(shapes))
     block_steps = draw(
-        st.just(block_length) | st.integers(1, block_length) | st.integers((block_length + 1) // 2, block_length)
+        st.just(block_length)
+        | st.integers(1, block_length)
+        | st.integers((block_length + 1) // 2, block_length)
     )
     lengths = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
     if size:  # each block that a text lies in takes a step
@@ -620,13 +775,22 @@ def cases(
         "suppress_eos_confidence": draw(st.booleans()),
         "no_repeat_ngram_size": draw(st.sampled_from([0, 2, 0, 1, 0, 3])),
         "stop_at_end": draw(st.sampled_from([False, True, False])),
-        "seed": draw(st.sampled_from([rng.integers(2**32).item(), rng.integers(2**32, size=len(lengths)).tolist()])),
+        "seed": draw(
+            st.sampled_from(
+                [rng.integers(2**32).item(), rng.integers(2**32, size=len(lengths)).tolist()]
+            )
+        ),
     }
-    prompts = [[EOS if rng.random() < 0.1 else rng.integers(2, vocab).item() for _ in range(n)] for n in lengths]
+    prompts = [
+        [EOS if rng.random() < 0.1 else rng.integers(2, vocab).item() for _ in range(n)]
+        for n in lengths
+    ]
     # a canvas of masks alone is a tie for what orders by confidence, which rounding decides
     ordered = not canvases or draw(st.integers(0, 5)) > 0 or "BudgetRule" in pair
     if canvases:
-        prompts = [punched(rng, prompt, ordered) if rng.random() < 0.9 else prompt for prompt in prompts]
+        prompts = [
+            punched(rng, prompt, ordered) if rng.random() < 0.9 else prompt for prompt in prompts
+        ]
         values |= draw(canvas_sizes(prompts, size))
     if vocab - 3 < max(map(len, prompts)) + values["gen_length"]:  # so few words must come again
         values["no_repeat_ngram_size"] = 0
@@ -644,7 +808,11 @@ def cases(
         if near == "one place, at once":
             second.step = first.step
     rules = {wish.step: wish for wish in case.wishes if wish.kind == "rule"}  # one a step
-    case.wishes = [wish for wish in case.wishes if wish.kind != "rule" or (ordered and rules[wish.step] is wish)]
+    case.wishes = [
+        wish
+        for wish in case.wishes
+        if wish.kind != "rule" or (ordered and rules[wish.step] is wish)
+    ]
     full = any(name in ("SelectRule", "BudgetRule") for named in case.rules for name, _ in named)
     replays = [random_replay(rng, case, b, vocab, full) for b in range(len(lengths))]
     case.unmask = draw(unmasks(replays, policies if ordered else ("Random", "Replay")))
@@ -669,24 +837,42 @@ MET = (  # of the oracle's own account of a run
 
 def count(tally: Tally, case: Case, steps: list[Any], told: Told, canvases: bool) -> None:
     met = told.met.union(*(trace.met for trace in told.traces))
-    compute, kinds = " & ".join(name for name, _ in case.compute), {event.kind for event in told.events}
+    compute = " & ".join(name for name, _ in case.compute)
+    kinds = {event.kind for event in told.events}
     places = [(event.sequence, event.position) for event in told.events if event.kind != "rule"]
-    ways = {"": True, " and guidance": case.settings["cfg_scale"] > 0, " and events": bool(told.events)}
+    ways = {
+        "": True,
+        " and guidance": case.settings["cfg_scale"] > 0,
+        " and events": bool(told.events),
+    }
     ways |= {" and a temperature": case.settings["temperature"] > 0}
-    late, ends = "ends of a text are late" in met, "no end before given words"
-    of_lists = ("words of a list compete", "a word of a list is begun", "a list without a word that fits")
+    late = "ends of a text are late" in met
+    ends = "no end before given words"
+    of_lists = (
+        "words of a list compete",
+        "a word of a list is begun",
+        "a list without a word that fits",
+    )
     canvas_met = {ends: ends in met, "sequences ended apart": len(set(told.steps)) > 1}
     canvas_met |= {name: name in met for name in of_lists}
     tally.met.update(
         {
             "rows locked": any(step.newly_locked.any() for step in steps),
-            "masked and locked rows together": any(bool(step.masked.any() and step.locked.any()) for step in steps),
+            "masked and locked rows together": any(
+                bool(step.masked.any() and step.locked.any()) for step in steps
+            ),
             "rows probed": any(step.probed.any() for step in steps),
-            "rows unlocked by a probe": any((step.newly_unlocked & step.probed).any() for step in steps),
-            "rows locked again": bool((sum((step.newly_locked.astype(int) for step in steps), np.zeros(1)) > 1).any()),
+            "rows unlocked by a probe": any(
+                (step.newly_unlocked & step.probed).any() for step in steps
+            ),
+            "rows locked again": bool(
+                (sum((step.newly_locked.astype(int) for step in steps), np.zeros(1)) > 1).any()
+            ),
             "masked again": any(step.newly_masked.any() for step in steps),
             "taken back": any(step.taken_back.any() for step in steps),
-            "taken back and not written at once": any((step.taken_back & step.masked).any() for step in steps),
+            "taken back and not written at once": any(
+                (step.taken_back & step.masked).any() for step in steps
+            ),
             "ragged": len({len(prompt) for prompt in case.prompts}) > 1,
             "guidance": case.settings["cfg_scale"] > 0,
             "temperature": case.settings["temperature"] > 0,
@@ -697,9 +883,19 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told, canvases: bool
             "several events at a place": len(set(places)) < len(places),
             "everything, no event": compute in ("", "Everything") and not kinds,
             **{f"event: {kind}": kind in kinds for kind in EVENTS},
-            **{f"{name}{how}": compute == name and on for name in PAIRS for how, on in ways.items()},
-            **{f"{name}{how}": case.unmask[0] == name and on for name in POLICIES for how, on in ways.items()},
-            **{f"{name} and ends late": case.unmask[0] == name and late for name in POLICIES if name != "Replay"},
+            **{
+                f"{name}{how}": compute == name and on for name in PAIRS for how, on in ways.items()
+            },
+            **{
+                f"{name}{how}": case.unmask[0] == name and on
+                for name in POLICIES
+                for how, on in ways.items()
+            },
+            **{
+                f"{name} and ends late": case.unmask[0] == name and late
+                for name in POLICIES
+                if name != "Replay"
+            },
             **{name: name in met for name in MET},
             **(canvas_met if canvases else {}),
         }
@@ -714,7 +910,9 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told, canvases: bool
         pytest.param(1000, 0, MODELS | ADDED, False, marks=pytest.mark.long, id="1000"),
         pytest.param(1000, 0, MODELS | ADDED, True, marks=pytest.mark.long, id="1000-canvases"),
         *(
-            pytest.param(150, 999, {kind: (MODELS | ADDED)[kind]}, False, marks=pytest.mark.long, id=kind)
+            pytest.param(
+                150, 999, {kind: (MODELS | ADDED)[kind]}, False, marks=pytest.mark.long, id=kind
+            )
             for kind in (*ADDED, "dream")
         ),
     ],
@@ -737,7 +935,9 @@ def test_library_equals_the_oracle_over_random_cases(
 
     def check(case: Case) -> None:
         tally.cases += 1
-        monkeypatch.setattr(posterior, "_BY_TOKEN", {"cpu"} if sum(map(len, case.prompts)) % 2 else set())
+        monkeypatch.setattr(
+            posterior, "_BY_TOKEN", {"cpu"} if sum(map(len, case.prompts)) % 2 else set()
+        )
         told = run_oracle(models[case.model], case)
         if told.smallest_gap < TOLERANCE:
             tally.discarded += 1
@@ -747,30 +947,41 @@ def test_library_equals_the_oracle_over_random_cases(
         steps = compare(models[case.model], case, told)
         count(tally, case, steps, told, canvases)
 
-    for number, pair in enumerate(RULES):  # what is drawn by chance alone would leave some of them out
+    for number, pair in enumerate(
+        RULES
+    ):  # what is drawn by chance alone would leave some of them out
         run = settings(
             max_examples=-(-int(CASES or examples) // len(RULES)), deadline=None, database=None,
             suppress_health_check=list(HealthCheck),
         )(given(cases(drawn, pair, canvases))(check))  # fmt: skip
         (run if CASES else seed(number)(run))()
     with capsys.disabled():
-        print(f"\noracle: {tally.cases} cases, {tally.discarded} near a tie and discarded; {dict(tally.met)}")
+        print(
+            f"\noracle: {tally.cases} cases, {tally.discarded} near a tie and discarded; {dict(tally.met)}"
+        )
     assert tally.cases - tally.discarded >= min(200, examples - 10)
     most = 0.05 if canvases else 0.02  # rows of a canvas that is all masks are alike at first
     assert tally.discarded < most * tally.cases
-    assert sum(not times for times in tally.met.values()) <= unmet, "the cases no longer reach everything they should"
+    assert sum(not times for times in tally.met.values()) <= unmet, (
+        "the cases no longer reach everything they should"
+    )
 
 
 @pytest.mark.parametrize("policy", ["LocalLeap", "Correct"])
 def test_a_policy_without_a_browser_equals_the_oracle_over_200_random_cases(
-    models: dict[str, Model], capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, policy: str
+    models: dict[str, Model],
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    policy: str,
 ) -> None:
     """Under every rule and every pair of rules, with events, guidance and temperatures; near-ties are discarded."""
     tally = Tally()
 
     def check(case: Case) -> None:
         tally.cases += 1
-        monkeypatch.setattr(posterior, "_BY_TOKEN", {"cpu"} if sum(map(len, case.prompts)) % 2 else set())
+        monkeypatch.setattr(
+            posterior, "_BY_TOKEN", {"cpu"} if sum(map(len, case.prompts)) % 2 else set()
+        )
         told = run_oracle(models[case.model], case)
         if told.smallest_gap < TOLERANCE:
             tally.discarded += 1
@@ -781,14 +992,24 @@ def test_a_policy_without_a_browser_equals_the_oracle_over_200_random_cases(
     for number, pair in enumerate(RULES):
         drawn = cases(MODELS | ADDED, pair, policies=(policy,))
         run = settings(
-            max_examples=-(-210 // len(RULES)), deadline=None, database=None, suppress_health_check=list(HealthCheck)
+            max_examples=-(-210 // len(RULES)),
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
         )(given(drawn)(check))
         seed(number)(run)()
     with capsys.disabled():
-        print(f"\n{policy}: {tally.cases} cases, {tally.discarded} near a tie and discarded; {dict(tally.met)}")
+        print(
+            f"\n{policy}: {tally.cases} cases, {tally.discarded} near a tie and discarded; {dict(tally.met)}"
+        )
     assert tally.cases - tally.discarded >= 200
-    own = {"LocalLeap": ["written near an anchor"], "Correct": [each for each in MET if "doubted" in each]}
-    assert all(tally.met[each] > 0 for each in own[policy]), "the cases no longer reach everything they should"
+    own = {
+        "LocalLeap": ["written near an anchor"],
+        "Correct": [each for each in MET if "doubted" in each],
+    }
+    assert all(tally.met[each] > 0 for each in own[policy]), (
+        "the cases no longer reach everything they should"
+    )
 
 
 # --- fixed cases ------------------------------------------------------------------------------------------------------
@@ -796,14 +1017,34 @@ def test_a_policy_without_a_browser_equals_the_oracle_over_200_random_cases(
 BATCH = [[5, 9, 3], [4, 4, 8, 7, 2, 11, 3], [6]]
 RULE = ("LockRule", {"epsilon": 2e-2, "percentile": 50, "visible_steps": 1})
 LOOSE = ("LockRule", {**RULE[1], "epsilon": 0.2})
-AGE, SELECT, DELAYED = ("LockByAge", {"steps": 2}), ("SelectRule", {"fraction": 0.4}), ("DelayedCache", {"refresh": 3})
+AGE = ("LockByAge", {"steps": 2})
+SELECT = ("SelectRule", {"fraction": 0.4})
+DELAYED = ("DelayedCache", {"refresh": 3})
 BUDGET = ("BudgetRule", {"share": 0.4})
 DOUBTED = ("EntropyCache", {"recent": 3, "threshold": 2.0})
 RESTING = ("LockRule", {**LOOSE[1], "future": True})
-DUAL, PREFIX = ("BlockCache", {"dual": True}), ("BlockCache", {"dual": False})
-PROBING = ("LockRule", {**LOOSE[1], "unlock": {"period": 2, "budget": 4, "epsilon_unlock": 1e-4, "min_interval": 0}})
-COMPUTES = [[], [LOOSE], [RESTING], [PROBING], [AGE], [SELECT], [BUDGET], [DUAL], [PREFIX], [DELAYED], [DOUBTED]]
-COMPUTES += [[lock, choose] for lock in (PROBING, AGE) for choose in (SELECT, BUDGET, DUAL, DELAYED)]
+DUAL = ("BlockCache", {"dual": True})
+PREFIX = ("BlockCache", {"dual": False})
+PROBING = (
+    "LockRule",
+    {**LOOSE[1], "unlock": {"period": 2, "budget": 4, "epsilon_unlock": 1e-4, "min_interval": 0}},
+)
+COMPUTES = [
+    [],
+    [LOOSE],
+    [RESTING],
+    [PROBING],
+    [AGE],
+    [SELECT],
+    [BUDGET],
+    [DUAL],
+    [PREFIX],
+    [DELAYED],
+    [DOUBTED],
+]
+COMPUTES += [
+    [lock, choose] for lock in (PROBING, AGE) for choose in (SELECT, BUDGET, DUAL, DELAYED)
+]
 ARGUMENTS = {
     "Threshold": {"p": 0.6},
     "Klass": {"confidence": 0.3, "kl": 0.5, "history": 2},
@@ -813,17 +1054,28 @@ ARGUMENTS = {
 
 
 def fixed_case(
-    model: str = "llada", compute: list[Named] | None = None, policy: str = "LowConfidence", **changes: Any
+    model: str = "llada",
+    compute: list[Named] | None = None,
+    policy: str = "LowConfidence",
+    **changes: Any,
 ) -> Case:
     values = {"gen_length": 12, "steps": 8, "block_length": 6, "seed": [3, 1, 4], **changes}
-    return Case(model, BATCH, values, [RULE] if compute is None else compute, (policy, ARGUMENTS.get(policy, {})))
+    return Case(
+        model,
+        BATCH,
+        values,
+        [RULE] if compute is None else compute,
+        (policy, ARGUMENTS.get(policy, {})),
+    )
 
 
 def names(compute: list[Named]) -> str:
     return "&".join(name for name, _ in compute) or "None"
 
 
-@pytest.mark.parametrize("policy", ["LowConfidence", "Entropy", "Margin", "Threshold", "Klass", "EntropyBound"])
+@pytest.mark.parametrize(
+    "policy", ["LowConfidence", "Entropy", "Margin", "Threshold", "Klass", "EntropyBound"]
+)
 def test_exact_ties_go_to_the_lowest_token_and_position(flat: Model, policy: str) -> None:
     """Uniform posteriors: KL is exactly 0 <= epsilon = 0, u equals theta, tokens and positions tie."""
     rule = ("LockRule", {"epsilon": 0.0, "percentile": 20, "visible_steps": 0})
@@ -843,7 +1095,9 @@ def budget_set_again() -> Case:
     budget = [("BudgetRule", {"share": 0.5})]
     case = fixed_case(compute=budget)
     places = [(0, 2), (1, 2), (2, 0)]
-    case.wishes = [Wish(1, "lock", *place) for place in places] + [Wish(6, "unlock", *place) for place in places]
+    case.wishes = [Wish(1, "lock", *place) for place in places] + [
+        Wish(6, "unlock", *place) for place in places
+    ]
     case.wishes += [Wish(4, "rule", compute=[]), Wish(5, "rule", compute=budget)]
     return case
 
@@ -862,8 +1116,14 @@ def test_what_was_never_computed_cannot_be_locked(models) -> None:
 def test_what_is_written_over_a_lock_and_locked_at_once_has_no_earlier_posterior(models) -> None:
     """Unlocked by the write, it is locked anew with nothing that a probe could be compared with: that frees it."""
     unlock = {"period": 1, "epsilon_unlock": 10.0, "min_interval": 0}
-    case = fixed_case(compute=[("LockRule", {"epsilon": -1.0, "percentile": None, "unlock": unlock})])
-    case.wishes = [Wish(1, "write", 0, 4, token=7), Wish(2, "lock", 0, 4), Wish(3, "write", 0, 4, token=8)]
+    case = fixed_case(
+        compute=[("LockRule", {"epsilon": -1.0, "percentile": None, "unlock": unlock})]
+    )
+    case.wishes = [
+        Wish(1, "write", 0, 4, token=7),
+        Wish(2, "lock", 0, 4),
+        Wish(3, "write", 0, 4, token=8),
+    ]
     case.wishes.append(Wish(3, "lock", 0, 4))
     told = run_oracle(models["llada"], case)
     assert [step.index for step in told.traces[0].steps if step.newly_unlocked.any()] == [4]
@@ -876,7 +1136,8 @@ def test_what_is_written_over_a_lock_and_locked_at_once_has_no_earlier_posterior
 @pytest.mark.parametrize("kind", sorted(MODELS | ADDED))
 def test_oracle_and_library_networks_equal_transformers(models, kind: str) -> None:
     """A third implementation of each layout that it has, its causal mask opened (its rotary tables are float32)."""
-    model, n = models[kind], 11
+    model = models[kind]
+    n = 11
     tokens = torch.randint(2, model.vocab, (1, n), generator=torch.Generator().manual_seed(0))
     logits = model.network.forward(tokens[0].tolist(), {}, set(range(n)))
     with torch.no_grad():
@@ -886,7 +1147,9 @@ def test_oracle_and_library_networks_equal_transformers(models, kind: str) -> No
         ours = model.lm.network(tokens)[0]
         twin = transformers_twin(model)
         theirs = logits if twin is None else twin(input_ids=tokens, attention_mask=opened).logits[0]
-    if model.network.shifted:  # transformers has the block; the shift is Dream's own: its first row predicts two
+    if (
+        model.network.shifted
+    ):  # transformers has the block; the shift is Dream's own: its first row predicts two
         theirs = theirs[[0, *range(n - 1)]]
     torch.testing.assert_close(logits, theirs, rtol=0, atol=1e-4)
     torch.testing.assert_close(logits, ours, rtol=0, atol=1e-10)
@@ -895,13 +1158,16 @@ def test_oracle_and_library_networks_equal_transformers(models, kind: str) -> No
 
 def transformers_twin(model: Model) -> torch.nn.Module | None:
     """None where transformers has no such layout; LLaDA's own is held beside its Llama by `tests/test_bench.py`."""
-    config, tensors = model.config, model.network.tensors
+    config = model.config
+    tensors = model.network.tensors
     if model.network.names is not oracle.QWEN3:
         return None
     norms, biases = (any(part in name for name in tensors) for part in ("q_norm", "q_proj.bias"))
     network, shape = (Qwen3ForCausalLM, Qwen3Config) if norms else (LlamaForCausalLM, LlamaConfig)
     network, shape = (Qwen2ForCausalLM, Qwen2Config) if biases else (network, shape)
-    named = {name: value for name, value in config.items() if name not in ("model_type", "architectures")}
+    named = {
+        name: value for name, value in config.items() if name not in ("model_type", "architectures")
+    }
     twin = network(shape(**named, attn_implementation="eager"))
     twin.load_state_dict({"lm_head.weight": tensors["model.embed_tokens.weight"], **tensors})
     return twin.double().eval()

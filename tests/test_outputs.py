@@ -51,7 +51,9 @@ def read(table: Path) -> pd.DataFrame:
     if table.suffix == ".parquet":
         return pd.read_parquet(table)
     numbers = dict.fromkeys(("token", "kl", "confidence"), "")
-    frame = pd.read_csv(table, dtype={"id": str, "text": str}, keep_default_na=False, na_values=numbers)
+    frame = pd.read_csv(
+        table, dtype={"id": str, "text": str}, keep_default_na=False, na_values=numbers
+    )
     for name in ("id", "text"):
         frame[name] = frame[name].str.removeprefix("'")
     return frame
@@ -125,12 +127,18 @@ def read_whole_rows(file: Path) -> list[str]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("table", TABLES)
-def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(table: str, how: signal.Signals, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(
+    table: str, how: signal.Signals, tmp_path: Path
+) -> None:
     """At twenty moments of its duration and once its first result is written: the same files, but for seconds."""
     command = [sys.executable, str(Path(__file__).with_name("many.py"))]
     where = str(Path(__file__).parents[1])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": where}
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
     with subprocess.Popen(command, text=True, cwd=where, env=environment, **pipes) as forks:
         assert forks.stdin and forks.stdout
 
@@ -153,7 +161,9 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(table: str, how: sig
         for moment in range(20):
             folder = tmp_path / str(moment)
             killed.append(decode(folder, partial(time.sleep, duration * moment / 20)) == -how)
-            duration *= 1 if killed[-1] else 0.8  # it was over before: the machine is faster than it was
+            duration *= (
+                1 if killed[-1] else 0.8
+            )  # it was over before: the machine is faster than it was
             assert decode(folder) == 0
             assert contents(folder / "kept") == whole, moment
         folder = tmp_path / "a result"
@@ -165,7 +175,9 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(table: str, how: sig
     assert sum(killed) >= 5 and " already" in said and "lack" not in said
 
 
-def test_what_was_done_before_an_output_was_begun_is_named_and_not_decoded(tmp_path, monkeypatch, stories, capsys):
+def test_what_was_done_before_an_output_was_begun_is_named_and_not_decoded(
+    tmp_path, monkeypatch, stories, capsys
+):
     calls = load_once(monkeypatch, stories)
     for table in TABLES:
         folder = tmp_path / (table or "traces")
@@ -183,22 +195,30 @@ def test_what_was_done_before_an_output_was_begun_is_named_and_not_decoded(tmp_p
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_what_an_output_has_lost_is_named_and_decoded_again(table, tmp_path, monkeypatch, stories, capsys) -> None:
+def test_what_an_output_has_lost_is_named_and_decoded_again(
+    table, tmp_path, monkeypatch, stories, capsys
+) -> None:
     load_once(monkeypatch, stories)
-    words, kept = words_of(tmp_path, table), tmp_path / "kept"
+    words = words_of(tmp_path, table)
+    kept = tmp_path / "kept"
     assert run(*words) == 0
     whole = contents(kept)
     for _ in range(2):
         capsys.readouterr()
         lose(kept, table)
         assert run(*words) == 0
-        assert "lacks 1 prompt ('a/b') that" in (said := capsys.readouterr().err) and "4 of 5 prompts are in" in said
+        assert (
+            "lacks 1 prompt ('a/b') that" in (said := capsys.readouterr().err)
+            and "4 of 5 prompts are in" in said
+        )
         found = contents(kept)
         assert by_id(found.pop("o.jsonl")) == by_id(whole["o.jsonl"])
         if table == "t.csv":
             assert sorted(found[table].splitlines()) == sorted(whole[table].splitlines())
         elif table:
-            assert read(kept / table).groupby("id").size().to_dict() == rows_of(whole["o.jsonl"], kept / table)
+            assert read(kept / table).groupby("id").size().to_dict() == rows_of(
+                whole["o.jsonl"], kept / table
+            )
         else:
             assert found == {name: content for name, content in whole.items() if name != "o.jsonl"}
 
@@ -227,11 +247,15 @@ def rows_of(lines: list[dict[str, Any]], table: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_full_disk_ends_the_run_in_a_sentence_and_it_goes_on(table, tmp_path, monkeypatch, stories, capsys) -> None:
+def test_a_full_disk_ends_the_run_in_a_sentence_and_it_goes_on(
+    table, tmp_path, monkeypatch, stories, capsys
+) -> None:
     load_once(monkeypatch, stories)
     assert run(*words_of(tmp_path / "whole", table)) == 0
     whole = contents(tmp_path / "whole" / "kept")
-    largest = max(path.stat().st_size for path in (tmp_path / "whole" / "kept").rglob("*") if path.is_file())
+    largest = max(
+        path.stat().st_size for path in (tmp_path / "whole" / "kept").rglob("*") if path.is_file()
+    )
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     for share in range(10):
         folder = tmp_path / str(share)
@@ -241,12 +265,16 @@ def test_a_full_disk_ends_the_run_in_a_sentence_and_it_goes_on(table, tmp_path, 
             assert run(*words) == 2
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-        assert "File too large: " in (said := capsys.readouterr().err) and str(folder / "kept") in said
+        assert (
+            "File too large: " in (said := capsys.readouterr().err) and str(folder / "kept") in said
+        )
         assert run(*words) == 0 and contents(folder / "kept") == whole
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_without_results_a_former_output_is_replaced_once_there_is_a_new_one(table, tmp_path, monkeypatch, stories):
+def test_without_results_a_former_output_is_replaced_once_there_is_a_new_one(
+    table, tmp_path, monkeypatch, stories
+):
     load_once(monkeypatch, stories)
     words = words_of(tmp_path, table)
     del words[words.index("--out") : words.index("--out") + 2]
@@ -261,11 +289,32 @@ def test_without_results_a_former_output_is_replaced_once_there_is_a_new_one(tab
         assert run(*words) == 2
     assert contents(tmp_path / "kept") == former
     assert run(*words) == 0
-    assert contents(tmp_path / "kept") != former and contents(tmp_path / "kept").keys() == former.keys()
+    assert (
+        contents(tmp_path / "kept") != former
+        and contents(tmp_path / "kept").keys() == former.keys()
+    )
 
 
 IDS = [
-    *("007", "1e5", "-1", "=1", "'a", "''", "a,b", 'a"b', '"', "a\nb", "a\rb", " x ", "NA", "nan", "True", "a;b", "\t"),
+    *(
+        "007",
+        "1e5",
+        "-1",
+        "=1",
+        "'a",
+        "''",
+        "a,b",
+        'a"b',
+        '"',
+        "a\nb",
+        "a\rb",
+        " x ",
+        "NA",
+        "nan",
+        "True",
+        "a;b",
+        "\t",
+    ),
     *("\u00e9", "\u2028", "\ufeff=", "a\0b", "%2F", "x" * 200, "gsm8k/1", "gsm8k_1", "gsm8k 1"),
     *("CON", "com1.txt", ".", "..", ".hidden"),
 ]
@@ -297,7 +346,11 @@ def test_no_two_ids_have_one_file_name(ids: list[str]) -> None:
 
     names = [trace_name(each) for each in ids]
     assert [unquote(name.removesuffix(".json")) for name in names] == ids
-    assert not [name for name in names if name.startswith(".") or not name.isascii() or set(name) & set('/\\:*?"<>| ')]
+    assert not [
+        name
+        for name in names
+        if name.startswith(".") or not name.isascii() or set(name) & set('/\\:*?"<>| ')
+    ]
 
 
 def test_all_pieces_are_read_back(tmp_path, stories) -> None:
@@ -315,10 +368,22 @@ def test_all_pieces_are_read_back(tmp_path, stories) -> None:
     assert size == 4096 == len(set(texts)) and {"'", "=", "\r", "\n", '"', "\0", "'s"} <= set(texts)
     (prompt,) = surelock.trace.prompts.read_prompts(["Tom"], None)
     task = task_of(stories, prompt, 0, {"gen_length": 1}, {"chat": False, "blanks": True})
-    (step,) = surelock.decode(stories, [task.tokens], surelock.DecodeSettings(gen_length=1), observe=True)
-    arrays = [field.name for field in fields(step) if isinstance(getattr(step, field.name), np.ndarray)]
-    wide = {name: np.zeros((1, size), getattr(step, name).dtype) for name in arrays if getattr(step, name).ndim == 2}
-    wide |= {"tokens": np.arange(size)[None], "computed": np.ones((1, size), bool), "commit_logits": None}
+    (step,) = surelock.decode(
+        stories, [task.tokens], surelock.DecodeSettings(gen_length=1), observe=True
+    )
+    arrays = [
+        field.name for field in fields(step) if isinstance(getattr(step, field.name), np.ndarray)
+    ]
+    wide = {
+        name: np.zeros((1, size), getattr(step, name).dtype)
+        for name in arrays
+        if getattr(step, name).ndim == 2
+    }
+    wide |= {
+        "tokens": np.arange(size)[None],
+        "computed": np.ones((1, size), bool),
+        "commit_logits": None,
+    }
     totals = TotalsCounter(stories.config, stories.ends)
     decoded = [Decoded(task, totals, [replace(step, **wide)])]
     for output in (CsvTable(tmp_path / "t.csv"), ParquetTable(tmp_path / "t.parquet")):
@@ -339,7 +404,11 @@ def test_the_page_and_the_table_have_one_rule_for_apostrophes() -> None:
 
     chance = random.Random(3)
     some = "=+-@\uff1d\uff0b\uff0d\uff20'\" \t\r\n\0\ufeff\u200b\u00a0\u2028\u3000\x1c\x85a\u00e9"
-    texts = ["", *some, *("".join(chance.choices(some, k=chance.randint(2, 4))) for _ in range(3000))]
+    texts = [
+        "",
+        *some,
+        *("".join(chance.choices(some, k=chance.randint(2, 4))) for _ in range(3000)),
+    ]
     code = """import { readFileSync } from "node:fs";
     import { harmless } from "./assets/js/export/share.js";
     console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(harmless)));"""
@@ -351,23 +420,51 @@ def refused(case: str, folder: Path) -> tuple[list[str], str]:
     """The words of a command that cannot keep what it computes, and what it says."""
     kept = folder / "kept"
     files = {
-        "out is a folder": ("--out", kept / "x.jsonl", "--out must be a file, and '{}' is a folder"),
-        "table is a folder": ("--table", kept / "x.csv", "--table must be a file, and '{}' is a folder"),
+        "out is a folder": (
+            "--out",
+            kept / "x.jsonl",
+            "--out must be a file, and '{}' is a folder",
+        ),
+        "table is a folder": (
+            "--table",
+            kept / "x.csv",
+            "--table must be a file, and '{}' is a folder",
+        ),
         "no place for results": ("--out", Path("/proc/x.jsonl"), "{} was not written"),
         "no place for a table": ("--table", Path("/proc/x.csv"), "{} was not written"),
         "no place for parts": ("--table", Path("/proc/x.parquet"), "{} was not written"),
         "no place for traces": ("--trace", Path("/proc/x"), "/proc/x"),
-        "traces in a file": ("--trace", kept / "x.json", "--trace must be a folder, and '{}' is a file"),
-        "another csv": ("--table", kept / "y.csv", "--table: {} is no table of this command: choose another file"),
-        "another parquet": ("--table", kept / "y.parquet", "--table: {} is no table of this command"),
+        "traces in a file": (
+            "--trace",
+            kept / "x.json",
+            "--trace must be a folder, and '{}' is a file",
+        ),
+        "another csv": (
+            "--table",
+            kept / "y.csv",
+            "--table: {} is no table of this command: choose another file",
+        ),
+        "another parquet": (
+            "--table",
+            kept / "y.parquet",
+            "--table: {} is no table of this command",
+        ),
         "no parquet": ("--table", kept / "z.parquet", "--table: {} is damaged, or no Parquet file"),
-        "another trace": ("--trace", kept, f"--trace: {kept / '2.json'} is no trace: choose another folder"),
+        "another trace": (
+            "--trace",
+            kept,
+            f"--trace: {kept / '2.json'} is no trace: choose another folder",
+        ),
         "a link to the prompts": (
             "--out",
             kept / "link.jsonl",
             "--prompts and --out must be two places, and '{}' is both",
         ),
-        "results among parts": ("--out", kept / "t.parquet.parts" / "o.jsonl", "--out must not lie in '"),
+        "results among parts": (
+            "--out",
+            kept / "t.parquet.parts" / "o.jsonl",
+            "--out must not lie in '",
+        ),
         "traces among parts": ("--trace", kept / "t.parquet.parts", "must be two places"),
         "strange parts": ("--table", kept / "s.parquet", "a.txt is no part of the table"),
     }
@@ -384,8 +481,21 @@ def refused(case: str, folder: Path) -> tuple[list[str], str]:
 
 
 REFUSED = [
-    *("out is a folder", "table is a folder", "no place for results", "no place for a table", "no place for parts"),
-    *("no place for traces", "traces in a file", "another csv", "another parquet", "no parquet", "another trace"),
+    *(
+        "out is a folder",
+        "table is a folder",
+        "no place for results",
+        "no place for a table",
+        "no place for parts",
+    ),
+    *(
+        "no place for traces",
+        "traces in a file",
+        "another csv",
+        "another parquet",
+        "no parquet",
+        "another trace",
+    ),
     *("a link to the prompts", "results among parts", "traces among parts", "strange parts"),
 ]
 
@@ -400,7 +510,9 @@ def test_what_cannot_be_kept_is_not_computed(case, tmp_path, monkeypatch, storie
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def refusal(monkeypatch: pytest.MonkeyPatch, lm: surelock.LanguageModel, words: list[str]) -> tuple[int, list[Any]]:
+def refusal(
+    monkeypatch: pytest.MonkeyPatch, lm: surelock.LanguageModel, words: list[str]
+) -> tuple[int, list[Any]]:
     """The status of a command, and what it decodes."""
     calls = load_once(monkeypatch, lm)
     return run(*words), calls
@@ -409,13 +521,28 @@ def refusal(monkeypatch: pytest.MonkeyPatch, lm: surelock.LanguageModel, words: 
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (['{"prompt": "a", "id": ""}'], "prompts.jsonl, line 1: id must be a text or a whole number, not ''"),
-        (['{"prompt": "a"}', '{"prompt": "a", "id": true}'], "line 2: id must be a text or a whole number, not True"),
-        (['{"prompt": "a", "id": 1e5}'], "line 1: id must be a text or a whole number, not 100000.0"),
+        (
+            ['{"prompt": "a", "id": ""}'],
+            "prompts.jsonl, line 1: id must be a text or a whole number, not ''",
+        ),
+        (
+            ['{"prompt": "a"}', '{"prompt": "a", "id": true}'],
+            "line 2: id must be a text or a whole number, not True",
+        ),
+        (
+            ['{"prompt": "a", "id": 1e5}'],
+            "line 1: id must be a text or a whole number, not 100000.0",
+        ),
         (['{"prompt": "a", "id": "\\ud800"}'], "line 1: id is no UTF-8 text"),
         (['{"prompt": "a"}', '{"prompt": "\\ud800"}'], "line 2: prompt 2: prompt is no UTF-8 text"),
-        (['{"prompt": "a", "id": "b"}', "", '{"prompt": "a", "id": "b"}'], "the id 'b': line 1 and line 3"),
-        (['{"prompt": "a", "id": "\\\\d", "steps": 99}'], "line 1: prompt \\d: steps (99) must be at most"),
+        (
+            ['{"prompt": "a", "id": "b"}', "", '{"prompt": "a", "id": "b"}'],
+            "the id 'b': line 1 and line 3",
+        ),
+        (
+            ['{"prompt": "a", "id": "\\\\d", "steps": 99}'],
+            "line 1: prompt \\d: steps (99) must be at most",
+        ),
         (['{"prompt": "", "id": "a\\nb"}'], "line 1: prompt 'a\\nb' is empty"),
         (
             ['{"prompt": "a", "id": "A"}', '{"prompt": "a", "id": "a"}'],
@@ -424,7 +551,9 @@ def refusal(monkeypatch: pytest.MonkeyPatch, lm: surelock.LanguageModel, words: 
         (['{"prompt": "a", "id": "%s"}' % ("é" * 41)], "line 1: the id 'ééé"),
     ],
 )
-def test_what_a_line_says_is_refused_with_its_number(lines, said, tmp_path, monkeypatch, stories, capsys) -> None:
+def test_what_a_line_says_is_refused_with_its_number(
+    lines, said, tmp_path, monkeypatch, stories, capsys
+) -> None:
     words = words_of(tmp_path, "")
     (tmp_path / "prompts.jsonl").write_text("\n".join(lines), "utf-8")
     status, calls = refusal(monkeypatch, stories, words)
@@ -432,7 +561,9 @@ def test_what_a_line_says_is_refused_with_its_number(lines, said, tmp_path, monk
     assert status == 2 and not calls and said in err and err.count("\n") == 1, err
 
 
-def test_a_file_of_objects_is_one_whatever_the_case_of_its_name(tmp_path, monkeypatch, stories) -> None:
+def test_a_file_of_objects_is_one_whatever_the_case_of_its_name(
+    tmp_path, monkeypatch, stories
+) -> None:
     words = words_of(tmp_path, "t.csv", prompts=[{"prompt": "Tom", "id": "x"}])
     (tmp_path / "prompts.jsonl").rename(tmp_path / "P.JSONL")
     words[words.index("--prompts") + 1] = str(tmp_path / "P.JSONL")
@@ -454,16 +585,31 @@ def test_a_standard_output_of_another_encoding_gets_utf_8(flags, monkeypatch, st
 
 def test_results_of_version_4_go_on(tmp_path: Path) -> None:
     """Their lines hold settings by their short names; a difference is named as before."""
-    short = {"compute": "lock+select", "epsilon": 1e-3, "percentile": None, "select_fraction": 0.5, "unlock": True}
-    short |= {"unlock_period": 3, "unmask": "threshold", "threshold": 0.5, "gen_length": 8, "temperature": 0.5}
+    short = {
+        "compute": "lock+select",
+        "epsilon": 1e-3,
+        "percentile": None,
+        "select_fraction": 0.5,
+        "unlock": True,
+    }
+    short |= {
+        "unlock_period": 3,
+        "unmask": "threshold",
+        "threshold": 0.5,
+        "gen_length": 8,
+        "temperature": 0.5,
+    }
     same = {"model": "m", "prompt": "p", "chat": False, "blanks": True}
     file = tmp_path / "out.jsonl"
     file.write_text(json.dumps({"id": "a", **same, "settings": short}) + "\n", "utf-8")
-    results, decoder = Results(file), read_decoder(short)
+    results = Results(file)
+    decoder = read_decoder(short)
     head = {"id": "a", **same, "settings": decoder.to_plain()}
     results.check("prompt a", head)
     head["settings"]["settings"]["temperature"] = 0.25
-    with pytest.raises(ValueError, match=r"has prompt a with temperature 0\.5, and now it is 0\.25: choose another"):
+    with pytest.raises(
+        ValueError, match=r"has prompt a with temperature 0\.5, and now it is 0\.25: choose another"
+    ):
         results.check("prompt a", head)
 
 
@@ -504,7 +650,9 @@ def test_another_rule_is_named_before_its_settings(tmp_path, stories) -> None:
 
     (prompt,) = surelock.trace.prompts.read_prompts(["A dog"], None)
     how = {"chat": False, "blanks": True}
-    lock, budget = (task_of(stories, prompt, 0, {"compute": kind}, how).head for kind in ("lock", "budget"))
+    lock, budget = (
+        task_of(stories, prompt, 0, {"compute": kind}, how).head for kind in ("lock", "budget")
+    )
     file = tmp_path / "out.jsonl"
     file.write_text(json.dumps(lock) + "\n", "utf-8")
     with pytest.raises(ValueError, match="with kind 'lock', and now it is 'budget'"):

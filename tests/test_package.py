@@ -40,7 +40,17 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages,) = (place / "venv" / "lib").glob("python*/site-packages")
     borrowed = [path for path in sys.path if Path(path).name == "site-packages"]
     (packages / "borrowed.pth").write_text("\n".join(borrowed), "utf-8")
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+    ]
     subprocess.run([*install, "--no-compile", str(wheel)], check=True, cwd=place)
     return python.parent
 
@@ -49,7 +59,9 @@ def run(commands: Path, folder: Path, *words: str) -> subprocess.CompletedProces
     """A command in an empty folder, with nothing of the checkout in reach."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     whole = [str(commands / "surelock"), *words]
-    return subprocess.run(whole, cwd=folder, env=clean, capture_output=True, text=True, timeout=HANGS)
+    return subprocess.run(
+        whole, cwd=folder, env=clean, capture_output=True, text=True, timeout=HANGS
+    )
 
 
 def test_it_decodes_as_the_checkout_does(commands: Path, tmp_path: Path) -> None:
@@ -58,10 +70,17 @@ def test_it_decodes_as_the_checkout_does(commands: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     here = [sys.executable, "-m", "surelock", *words]
     same = subprocess.run(here, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert json.loads(done.stdout.splitlines()[-1])["text"] == json.loads(same.splitlines()[-1])["text"]
+    assert (
+        json.loads(done.stdout.splitlines()[-1])["text"]
+        == json.loads(same.splitlines()[-1])["text"]
+    )
     assert run(commands, tmp_path, "--version").stdout == f"surelock {surelock.__version__}\n"
-    listed = run(commands, tmp_path, "--help").stdout + run(commands, tmp_path, "bench", "--help").stdout
-    assert "decode" in listed and not any(name in listed for name in ("experiment", "train", "llada", "gpu"))
+    listed = (
+        run(commands, tmp_path, "--help").stdout + run(commands, tmp_path, "bench", "--help").stdout
+    )
+    assert "decode" in listed and not any(
+        name in listed for name in ("experiment", "train", "llada", "gpu")
+    )
     research = run(commands, tmp_path, "bench", "llada")
     where = "run `python -m surelock bench llada` in a clone of the repository"
     sentence = f"surelock: `surelock bench llada` is research, which is not installed: {where}\n"
@@ -77,13 +96,18 @@ def test_its_page_opens_without_an_argument(commands: Path, tmp_path: Path) -> N
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-TRIAL = (
-    "import sys; from pathlib import Path; from surelock.model.trial import check_tokenizer as c; c(Path(sys.argv[1]))"
-)
+TRIAL = """
+import sys
+from pathlib import Path
+from surelock.model.trial import check_tokenizer
+check_tokenizer(Path(sys.argv[1]))
+"""
 
 
 @pytest.mark.parametrize("how", ["wheel", "editable"])
-def test_a_tokenizer_is_tried_wherever_the_package_lies(commands: Path, tmp_path: Path, how: str) -> None:
+def test_a_tokenizer_is_tried_wherever_the_package_lies(
+    commands: Path, tmp_path: Path, how: str
+) -> None:
     """In the folder of the checkpoint; `python app.py` in a clone is among the soak's and the page's tests."""
     write_chat_model(tmp_path / "model")
     packages = next((commands.parent / "lib").glob("python*/site-packages"))
@@ -93,7 +117,9 @@ def test_a_tokenizer_is_tried_wherever_the_package_lies(commands: Path, tmp_path
     try:
         clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         command = [str(commands / "python"), "-c", TRIAL, str(tmp_path / "model")]
-        done = subprocess.run(command, cwd=tmp_path / "model", env=clean, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            command, cwd=tmp_path / "model", env=clean, capture_output=True, text=True, timeout=300
+        )
     finally:
         if how == "editable":
             (packages / "_editable.pth").unlink()

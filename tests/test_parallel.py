@@ -32,11 +32,15 @@ def test_the_chances_are_those_of_all_pairs_of_draws(bound: float, seed: int) ->
     rng = np.random.default_rng(seed)
     after = rng.random((2, 6))
     first = rng.dirichlet(np.ones(6)) if seed else np.array([0.25, 0.3, 0.05, 0.1, 0.2, 0.1])
-    names = Names(first, rng.permutation(first) if seed % 2 == 0 else rng.dirichlet(np.ones(6)), *after)
+    names = Names(
+        first, rng.permutation(first) if seed % 2 == 0 else rng.dirichlet(np.ones(6)), *after
+    )
     assert names.chances(bound) == pytest.approx(drawn_one_by_one(names, bound), abs=1e-12)
 
 
-def test_together_the_chance_is_the_sum_of_squares_and_one_by_one_what_the_second_makes_of_the_first() -> None:
+def test_together_the_chance_is_the_sum_of_squares_and_one_by_one_what_the_second_makes_of_the_first() -> (
+    None
+):
     p = np.array([0.5, 0.3, 0.2])
     names = Names(p, p, np.ones(3), np.ones(3))
     assert names.chances(BOUNDS["1 step"]) == pytest.approx((1, 0.38))
@@ -50,7 +54,9 @@ def test_the_network_is_asked_about_every_token(lm: surelock.LanguageModel) -> N
         assert of.sum() == pytest.approx(1) and of[lm.mask_id] == 0
     for token in (4, lm.config.vocab_size - 1):
         with torch.inference_mode():
-            logits = lm.network(torch.tensor([[5, 9, token, 7, lm.mask_id, 3]]))[0, 4].double().numpy()
+            logits = (
+                lm.network(torch.tensor([[5, 9, token, 7, lm.mask_id, 3]]))[0, 4].double().numpy()
+            )
         logits[lm.mask_id] = -math.inf
         p = np.exp(logits - logits.max())
         assert names.second_after[token] == pytest.approx(p[token] / p.sum(), rel=1e-4)
@@ -64,7 +70,8 @@ def test_runs_do_what_the_posterior_says(stories: surelock.LanguageModel) -> Non
     found = PARALLEL.measure(Lab(stories), cell | {"skip": 1, "runs": 100})
     for way in BOUNDS:
         for name in ("together", "same"):
-            chance, runs = found[way][f"chance_{name}"], found[way][name]
+            chance = found[way][f"chance_{name}"]
+            runs = found[way][name]
             error = math.sqrt(chance * (1 - chance) / len(runs))
             assert abs(np.mean(runs) - chance) <= 4 * error + 1e-9, (way, name)
     assert set(found["1 step"]["together"]) == {1} and set(found["2 steps"]["together"]) == {0}
@@ -77,8 +84,14 @@ def test_the_table_has_a_row_for_each_way() -> None:
         way = {"chance_together": 1.0, "chance_same": squares, "together": [1] * 4, "same": same}
         made.append({"cell": {}, "result": {"squares": squares} | dict.fromkeys(BOUNDS, way)})
     frame = PARALLEL.table(made).set_index("way")
-    assert frame.index.tolist() == list(BOUNDS) and set(frame["runs"]) == {8} and set(frame["sentences"]) == {2}
+    assert (
+        frame.index.tolist() == list(BOUNDS)
+        and set(frame["runs"]) == {8}
+        and set(frame["sentences"]) == {2}
+    )
     row = frame.loc["1 step"]
-    assert row[["squares", "same_chance", "same", "together"]].tolist() == pytest.approx([0.3, 0.3, 0.375, 1])
+    assert row[["squares", "same_chance", "same", "together"]].tolist() == pytest.approx(
+        [0.3, 0.3, 0.375, 1]
+    )
     assert row["same_error"] == pytest.approx(math.sqrt(0.2 * 0.8 / 4 + 0.4 * 0.6 / 4) / 2)
     assert row["together_error"] == 0

@@ -11,7 +11,15 @@ import pytest
 from surelock.__main__ import main
 from surelock.bench import pays
 from surelock.bench.counts import PROMPT, plan_of
-from surelock.bench.curves import SHARES, Curve, Size, block_of, run_bytes, shares_of_dual_cache, step_plan
+from surelock.bench.curves import (
+    SHARES,
+    Curve,
+    Size,
+    block_of,
+    run_bytes,
+    shares_of_dual_cache,
+    step_plan,
+)
 from surelock.bench.gpu_model import ERROR, as_launched
 from surelock.config import LLADA_8B
 from surelock.decoding.step import Layout
@@ -25,22 +33,43 @@ SIZE = Size(gen_length=8, batch=2, prompt=4, block=4)
 def test_a_step_computes_the_rows_next_to_the_open_block_and_reads_what_a_decoder_would() -> None:
     layout, plan = step_plan(SIZE, 0.5, False, mask_id=1)
     assert layout == Layout((12, 12), 1)
-    assert plan.counts == [6, 6] and plan.slots.tolist() == [5, 6, 7, 8, 9, 10, 17, 18, 19, 20, 21, 22]
+    assert plan.counts == [6, 6] and plan.slots.tolist() == [
+        5,
+        6,
+        7,
+        8,
+        9,
+        10,
+        17,
+        18,
+        19,
+        20,
+        21,
+        22,
+    ]
     assert plan.tokens.tolist() == 2 * [0, 0, 0, 1, 1, 1], "masks stand from position 4 + 8 / 2 on"
-    assert plan.choice.rows.tolist() == 2 * [False, False, False, True, True, False], "half of a block is open"
+    assert plan.choice.rows.tolist() == 2 * [False, False, False, True, True, False], (
+        "half of a block is open"
+    )
     assert not plan.watches.any() and not plan.compares.any()
     _, watching = step_plan(SIZE, 0.5, True, mask_id=1)
     assert watching.compares.tolist() == 2 * [True, True, True, False, False, False]
     assert watching.watches.tolist() == 2 * [True, True, True, True, True, False]
-    assert len(step_plan(SIZE, 0.001, False, mask_id=1)[1].slots) == 2, "a row of each sequence at least"
+    assert len(step_plan(SIZE, 0.001, False, mask_id=1)[1].slots) == 2, (
+        "a row of each sequence at least"
+    )
 
 
 def test_shares_blocks_and_bytes_by_hand() -> None:
-    assert shares_of_dual_cache(SIZE).tolist() == pytest.approx([1, 1 / 3, 1 / 3, 1 / 3, 1, 1 / 3, 1 / 3, 1 / 3])
+    assert shares_of_dual_cache(SIZE).tolist() == pytest.approx(
+        [1, 1 / 3, 1 / 3, 1 / 3, 1, 1 / 3, 1 / 3, 1 / 3]
+    )
     assert [block_of(length, 32) for length in (256, 48, 31, 37)] == [32, 24, 31, 37]
     curve = Curve(np.array([10.0, 6.0, 3.0, 1.0, 1.0]), 2 * np.array([10.0, 6.0, 3.0, 1.0, 1.0]))
     assert curve.mean(np.array([1.0, 0.8, 0.01]), watching=False) == pytest.approx((10 + 8 + 1) / 3)
-    assert curve.mean(np.array([1.0, 0.8, 0.01]), watching=True) == pytest.approx(2 * (10 + 8 + 1) / 3)
+    assert curve.mean(np.array([1.0, 0.8, 0.01]), watching=True) == pytest.approx(
+        2 * (10 + 8 + 1) / 3
+    )
     keys = 2 * LLADA_8B.n_layers * LLADA_8B.n_kv_heads * LLADA_8B.head_size
     assert run_bytes(LLADA_8B, SIZE, 2, keeps=False) == 24 * 2 * keys
     assert run_bytes(LLADA_8B, SIZE, 2, keeps=True) == 24 * 2 * (keys + LLADA_8B.vocab_size)
@@ -55,7 +84,13 @@ def linear(fixed: float, row: float, size: Size) -> Curve:
 def test_from_which_length_and_batch_on_it_pays() -> None:
     """A step takes 100 and one a row. At half of the rows, twice as dear, nothing is gained by SureLock."""
     asked = Size(64, 1, 0, 32)
-    sizes = [asked, asked.resized(32, 1), asked.resized(128, 1), asked.resized(64, 2), asked.resized(64, 4)]
+    sizes = [
+        asked,
+        asked.resized(32, 1),
+        asked.resized(128, 1),
+        asked.resized(64, 2),
+        asked.resized(64, 4),
+    ]
     curves = {size: linear(100, 1, size) for size in sizes}
     steps = np.ones(64)
     shares = {"everything": steps, "surelock": steps / 2, "budget": steps * 0.3}
@@ -79,9 +114,17 @@ def test_from_which_length_and_batch_on_it_pays() -> None:
 
 @pytest.mark.parametrize(
     ("speedups", "least"),
-    [([0.9, 1.2, 1.3], 2), ([1.2, 1.0, 1.3], 3), ([1.2, 1.3, 1.0], None), ([1.1, 1.1, 1.1], 1), ([1.04] * 3, None)],
+    [
+        ([0.9, 1.2, 1.3], 2),
+        ([1.2, 1.0, 1.3], 3),
+        ([1.2, 1.3, 1.0], None),
+        ([1.1, 1.1, 1.1], 1),
+        ([1.04] * 3, None),
+    ],
 )
-def test_it_pays_from_the_size_behind_the_last_that_does_not(speedups: list[float], least: int | None) -> None:
+def test_it_pays_from_the_size_behind_the_last_that_does_not(
+    speedups: list[float], least: int | None
+) -> None:
     assert pays._from(list(enumerate(speedups, 1))) == least
 
 
@@ -93,11 +136,15 @@ def measured_steps() -> list[tuple[str, int, int, bool, float]]:
         if part.get("mode") == "compiled" and "measured_ms" in part:
             found.append(("h100", part["gen"], part["batch"], part["locked"], part["measured_ms"]))
     text = (ROOT / "docs" / "gpu.md").read_text("utf-8").split("## An H200, once")[1]
-    rows = re.findall(r"^\| (\d+), (\d) \| ([\d,]+) \|.*\| ([\d.]+) ms \| [\d.]+ s \|$", text, re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\d+), (\d) \| ([\d,]+) \|.*\| ([\d.]+) ms \| [\d.]+ s \|$", text, re.MULTILINE
+    )
     for positions, batch, count, took in rows:
         if count != "1,049":  # read by functions that are no longer taken there
             locked = int(count.replace(",", "")) < int(positions)
-            found.append(("h200", int(positions) // int(batch) - PROMPT, int(batch), locked, float(took)))
+            found.append(
+                ("h200", int(positions) // int(batch) - PROMPT, int(batch), locked, float(took))
+            )
     return found
 
 
@@ -127,34 +174,63 @@ def last_json(text: str) -> dict[str, Any]:
     return json.loads(text.splitlines()[-1])
 
 
-def test_it_measures_the_embedded_model_and_ends_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_measures_the_embedded_model_and_ends_in_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     flags = ["--gen-length", "16", "--batch", "2", "--threads", "1", "--device", "cpu"]
     assert main(["pays", *flags, "--seconds", "8"]) == 0
     out = capsys.readouterr().out
     found = last_json(out)
     assert (found["gen_length"], found["batch"], found["block_length"]) == (16, 2, 16)
-    assert len(found["by_rows"]) == 5 and found["rules"].keys() == {"surelock", "budget", "dual_cache"}
+    assert len(found["by_rows"]) == 5 and found["rules"].keys() == {
+        "surelock",
+        "budget",
+        "dual_cache",
+    }
     rules = found["rules"]
     assert 0 < rules["budget"]["rows"] < 0.5 and rules["dual_cache"]["rows"] < 0.7
     assert all(rule["speedup"] > 0 for rule in rules.values())
     assert found["memory"]["runs"]["surelock"] > found["memory"]["runs"]["everything"] > 0
     known = len(found["sizes"]) - 1 + len(found["left_out"])
-    assert known == len([length for length in pays.LENGTHS if length <= 1024 - 18]) + len(pays.BATCHES) - 1
+    assert (
+        known
+        == len([length for length in pays.LENGTHS if length <= 1024 - 18]) + len(pays.BATCHES) - 1
+    )
     lines = out.splitlines()
-    assert lines[0].startswith("stories: 16 tokens after ") and lines[-2].startswith(("Dual cache: ", "sizes left"))
+    assert lines[0].startswith("stories: 16 tokens after ") and lines[-2].startswith(
+        ("Dual cache: ", "sizes left")
+    )
 
 
 def test_what_there_is_no_time_for_is_left_out_and_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pays", "--gen-length", "64", "--threads", "1", "--device", "cpu", "--seconds", "1e-3"]) == 0
+    assert (
+        main(
+            ["pays", "--gen-length", "64", "--threads", "1", "--device", "cpu", "--seconds", "1e-3"]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     found = last_json(out)
     assert found["steps_run"] == 2 and found["repeats"] == 1, "a step for each block"
     assert len(found["sizes"]) == 1 and {each["for"] for each in found["left_out"]} == {"time"}
-    assert "for lack of time each run took 2 steps in place of 64" in out and "sizes left out: 32x1 (time)" in out
+    assert (
+        "for lack of time each run took 2 steps in place of 64" in out
+        and "sizes left out: 32x1 (time)" in out
+    )
 
 
 def test_a_prediction_names_its_card_and_its_error(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["pays", "--shape", "llada-8b", "--gen-length", "256", "--batch", "4", "--predict", "h100"]
+    words = [
+        "pays",
+        "--shape",
+        "llada-8b",
+        "--gen-length",
+        "256",
+        "--batch",
+        "4",
+        "--predict",
+        "h100",
+    ]
     assert main([*words, "--seconds", "1e-3"]) == 0
     out = capsys.readouterr().out
     found = last_json(out)
@@ -163,7 +239,9 @@ def test_a_prediction_names_its_card_and_its_error(capsys: pytest.CaptureFixture
     assert 1.3 < found["rules"]["surelock"]["speedup"] < 2
     assert main(["pays", "--predict", "h200", "--gen-length", "32", "--seconds", "1e-3"]) == 0
     out = capsys.readouterr().out
-    assert last_json(out)["error"] is None and "its error is known for LLaDA-8B's shape alone" in out
+    assert (
+        last_json(out)["error"] is None and "its error is known for LLaDA-8B's shape alone" in out
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,10 +251,19 @@ def test_a_prediction_names_its_card_and_its_error(capsys: pytest.CaptureFixture
         (["--batch", "0"], "--batch must be at least 1, not 0"),
         (["--seconds", "0"], "--seconds must be more than 0, not 0"),
         (["--block-length", "7"], "block_length (7) must divide gen_length (128)"),
-        (["--gen-length", "9999"], "which with gen_length 9999 is more than the 1024 positions of stories"),
+        (
+            ["--gen-length", "9999"],
+            "which with gen_length 9999 is more than the 1024 positions of stories",
+        ),
         (["--shape", "tiny"], "--shape and --random-weights belong together"),
-        (["--predict", "h100", "--shape", "llada-8b", "--batch", "5000"], "does not fit an H100 beside the weights"),
-        (["--predict", "h100", "--gen-length", "9999"], "which with gen_length 9999 is more than the 1024 positions"),
+        (
+            ["--predict", "h100", "--shape", "llada-8b", "--batch", "5000"],
+            "does not fit an H100 beside the weights",
+        ),
+        (
+            ["--predict", "h100", "--gen-length", "9999"],
+            "which with gen_length 9999 is more than the 1024 positions",
+        ),
     ],
 )
 def test_what_cannot_be_answered_is_refused_in_a_sentence(

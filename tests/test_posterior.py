@@ -25,8 +25,12 @@ CPU = torch.device("cpu")
 class Reads:
     """A Reader fed with ready-made logits: row 0 is a prompt, the others may be committed."""
 
-    def __init__(self, rows: int, vocab: int = VOCAB, dtype: torch.dtype = torch.float32, **changes: Any) -> None:
-        self.rows, self.changes, self.steps = rows, {"scores": "confidence", "temperature": 0.0, **changes}, 0
+    def __init__(
+        self, rows: int, vocab: int = VOCAB, dtype: torch.dtype = torch.float32, **changes: Any
+    ) -> None:
+        self.rows = rows
+        self.changes = {"scores": "confidence", "temperature": 0.0, **changes}
+        self.steps = 0
         self.reader = Reader(rows, vocab, dtype, CPU, Stopwatch(CPU))
 
     def read(
@@ -44,7 +48,8 @@ class Reads:
         watches = np.isin(slots, slots if watched is None else watched)
         compares = watches & np.isin(slots, slots if compared is None else compared)
         chooses = (slots > 0) & ~np.isin(slots, probed)
-        at, self.steps = slots[chooses] - 1, self.steps + 1
+        at = slots[chooses] - 1
+        self.steps = self.steps + 1
         draws = Draws([(0, self.steps)], [self.rows - 1], np.zeros(len(at), dtype=int), at, False)
         choice = Choice(chooses, banned=[1], draws=draws, **self.changes)
         plan = Plan(
@@ -54,29 +59,37 @@ class Reads:
         rows = plan.read
         found = np.full((2, count), np.nan)
         top = np.full((count, 3), -1), np.full((count, 3), np.nan)
-        reading = Reading(slots, plan.probed, *found, np.zeros(len(at), dtype=int), np.zeros(len(at)), *top)
+        reading = Reading(
+            slots, plan.probed, *found, np.zeros(len(at), dtype=int), np.zeros(len(at)), *top
+        )
         own = logits[torch.from_numpy(rows)]
         read_plan = self.reader.plan(plan)
         tensors = upload(read_plan.arrays, CPU)
-        self.reader.read(lambda start, stop, out: out.copy_(own[start:stop]), read_plan, tensors, plan, reading)
+        self.reader.read(
+            lambda start, stop, out: out.copy_(own[start:stop]), read_plan, tensors, plan, reading
+        )
         return reading
 
 
 def true_kl(a: Tensor, b: Tensor) -> Tensor:
     """KL(softmax(a) || softmax(b)) in float64 of the very same logits."""
-    log_p, log_q = a.double().log_softmax(-1), b.double().log_softmax(-1)
+    log_p = a.double().log_softmax(-1)
+    log_q = b.double().log_softmax(-1)
     return (log_p.exp() * (log_p - log_q)).sum(-1)
 
 
 def drifted(logits: Tensor, target: float, dtype: torch.dtype = torch.float32) -> Tensor:
     """Logits at a KL of `target` nats from the given ones: random changes of a size found by bisection."""
-    change = torch.randn(logits.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    change = torch.randn(
+        logits.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
     low, high = torch.full((2, len(logits), 1), 1e-6, dtype=torch.float64)
     high += 4
     for _ in range(30):
         middle = (low * high).sqrt()
         above = true_kl(logits + middle * change, logits)[:, None] > target
-        low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+        low = torch.where(above, low, middle)
+        high = torch.where(above, middle, high)
     return (logits + low * change).to(dtype)
 
 
@@ -87,9 +100,11 @@ def test_float32_kl_keeps_its_digits(target: float, spread: float | str) -> None
     logits *= 2.0 if spread == "peaked" else spread
     if spread == "peaked":  # from max p = 0.1 to 1 - max p = 6e-5
         logits[torch.arange(8), torch.arange(8) * 200] = torch.linspace(8, 20, 8)
-    moved, reads = drifted(logits, target), Reads(8)
+    moved = drifted(logits, target)
+    reads = Reads(8)
     reads.read(logits)
-    kl, exact = reads.read(moved).kl, true_kl(moved, logits).numpy()
+    kl = reads.read(moved).kl
+    exact = true_kl(moved, logits).numpy()
     np.testing.assert_allclose(exact, target, rtol=0.1)
     # Where few tokens carry 1e-3 nats, expm1's own rounding in float32 (delta near 0.05) is 2e-9: nothing averages it.
     few = target == 1e-3 and spread in (4.0, "peaked")
@@ -107,29 +122,38 @@ def test_equal_logits_have_a_kl_of_exactly_zero(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_narrow_logits_are_kept_without_loss(dtype: torch.dtype) -> None:
     logits = torch.randn(8, VOCAB, generator=torch.Generator().manual_seed(2)).mul(4).to(dtype)
-    moved, reads = drifted(logits, 1e-4, dtype), Reads(8, dtype=dtype)
+    moved = drifted(logits, 1e-4, dtype)
+    reads = Reads(8, dtype=dtype)
     reads.read(logits)
-    np.testing.assert_allclose(reads.read(moved).kl, true_kl(moved, logits).numpy(), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        reads.read(moved).kl, true_kl(moved, logits).numpy(), rtol=0, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("by_token", [{"cpu"}, set()], ids=["by token", "by span"])
-@pytest.mark.parametrize("changes", [{}, {"scores": "entropy", "temperature": 0.7}, {"scores": "margin"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"scores": "entropy", "temperature": 0.7}, {"scores": "margin"}]
+)
 def test_chunks_do_not_change_results(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], by_token: set[str]
 ) -> None:
     monkeypatch.setattr(posterior, "_BY_TOKEN", by_token)
-    logits, some = torch.randn(3, 90, 50, generator=torch.Generator().manual_seed(4)), [0, *range(5, 90, 2)]
+    logits = torch.randn(3, 90, 50, generator=torch.Generator().manual_seed(4))
+    some = [0, *range(5, 90, 2)]
     readings: list[list[Reading]] = []
     for few in (6, 32, 40, 100):
         monkeypatch.setattr(posterior, "_CHUNK_BYTES", {"cpu": few * 50 * 4})
         reads = Reads(90, 50, **changes)
         assert (reads.reader._rows, reads.reader._few) == (max(55, few), few)
-        first, second = reads.read(logits[0]), reads.read(logits[1, some], some, probed=[9, 45])
+        first = reads.read(logits[0])
+        second = reads.read(logits[1, some], some, probed=[9, 45])
         readings.append([first, second, reads.read(logits[2])])
     for others in readings[1:]:
         for mine, theirs in zip(readings[0], others, strict=True):
             for field in fields(Reading):  # all but the time
-                np.testing.assert_array_equal(getattr(mine, field.name), getattr(theirs, field.name), field.name)
+                np.testing.assert_array_equal(
+                    getattr(mine, field.name), getattr(theirs, field.name), field.name
+                )
 
 
 def test_logits_are_made_of_many_rows_and_read_a_few_at_a_time() -> None:
@@ -150,39 +174,55 @@ def test_one_bad_logit_is_found(value: float, at: tuple[int, int]) -> None:
     assert not Reads(8, 50).read(logits).finite
 
 
-def draws(key: tuple[int, ...], rows: Sequence[int], scored: bool = False, length: int = 6) -> Draws:
+def draws(
+    key: tuple[int, ...], rows: Sequence[int], scored: bool = False, length: int = 6
+) -> Draws:
     return Draws([key], [length], np.zeros(len(rows), dtype=int), np.array(rows, dtype=int), scored)
 
 
 def test_tokens_drawn_by_span_have_the_posteriors_distribution() -> None:
     """At a temperature, of 37 tokens, of which two are never chosen: by chi-square of 100,000 draws, 34 degrees."""
     logits = torch.randn(37, generator=torch.Generator().manual_seed(1)).mul(2)
-    count, banned = 100_000, [3, 36]
-    numbers = draws((3, 9), range(count), length=count).gumbel(np.arange(count), sum(posterior.spans(37)))
-    found = posterior.choose_by_span(logits.repeat(count, 1), banned, 0.7, torch.from_numpy(numbers)).numpy()
+    count = 100_000
+    banned = [3, 36]
+    numbers = draws((3, 9), range(count), length=count).gumbel(
+        np.arange(count), sum(posterior.spans(37))
+    )
+    found = posterior.choose_by_span(
+        logits.repeat(count, 1), banned, 0.7, torch.from_numpy(numbers)
+    ).numpy()
     weights = (logits.double() / 0.7).exp().numpy()
     weights[banned] = 0
     expected = count * weights / weights.sum()
     times = np.bincount(found, minlength=37)
     assert times[banned].sum() == 0
     kept = expected > 0
-    assert 12 < ((times - expected)[kept] ** 2 / expected[kept]).sum() < 66  # one in a thousand is below or above
+    assert (
+        12 < ((times - expected)[kept] ** 2 / expected[kept]).sum() < 66
+    )  # one in a thousand is below or above
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-40, 1e-9, 1e300])
 def test_a_span_is_drawn_at_any_temperature(temperature: float) -> None:
     logits = torch.randn(64, 100, generator=torch.Generator().manual_seed(1))
-    numbers = torch.from_numpy(draws((3, 9), range(64), length=64).gumbel(np.arange(64), sum(posterior.spans(100))))
+    numbers = torch.from_numpy(
+        draws((3, 9), range(64), length=64).gumbel(np.arange(64), sum(posterior.spans(100)))
+    )
     found = posterior.choose_by_span(logits.clone(), [0], temperature, numbers)
     best = logits[:, 1:].argmax(dim=-1) + 1
-    assert len(set(found.tolist())) > 30 and 0 not in found if temperature > 1 else bool((found == best).all())
+    assert (
+        len(set(found.tolist())) > 30 and 0 not in found
+        if temperature > 1
+        else bool((found == best).all())
+    )
 
 
 def test_a_step_on_a_gpu_draws_its_noise_at_once() -> None:
     """At most 50 MB for 8 sequences of 1,024 tokens, in the step's one upload, whatever is read at once."""
     engine = counts.meta_engine()
     layout, plan = counts.plan_of(engine, 1024, 8, locked=False)
-    rows, streams = np.tile(np.arange(512), 8), np.repeat(np.arange(8), 512)
+    rows = np.tile(np.arange(512), 8)
+    streams = np.repeat(np.arange(8), 512)
     drawn = Draws([(b, 3) for b in range(8)], [1024] * 8, streams, rows, False)
     plan = replace(plan, choice=replace(plan.choice, temperature=0.8, draws=drawn))
     numbers = engine.memory(layout).reader.plan(plan).arrays["uniform"]

@@ -23,13 +23,18 @@ class Turns(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue, self.readers = Queue(SIZE), list[tuple[int, ExitStack, Place]]()
-        self.jobs, self.holder = dict[int, tuple[str, bool]](), None
+        self.queue = Queue(SIZE)
+        self.readers = list[tuple[int, ExitStack, Place]]()
+        self.jobs = dict[int, tuple[str, bool]]()
+        self.holder = None
 
     def turns(self) -> list[int]:
         """The jobs that wait, in the order of their turns."""
         came = [job for job in self.jobs if job != self.holder]
-        rounds = {job: [self.jobs[other] for other in came[:i]].count(self.jobs[job]) for i, job in enumerate(came)}
+        rounds = {
+            job: [self.jobs[other] for other in came[:i]].count(self.jobs[job])
+            for i, job in enumerate(came)
+        }
         return sorted(came, key=lambda job: (self.jobs[job][1], rounds[job], came.index(job)))
 
     def gone(self, job: int) -> None:
@@ -83,7 +88,9 @@ class Turns(RuleBasedStateMachine):
 
 
 TestTurns = Turns.TestCase
-TestTurns.settings = settings(max_examples=100, stateful_step_count=40, deadline=None, derandomize=True)
+TestTurns.settings = settings(
+    max_examples=100, stateful_step_count=40, deadline=None, derandomize=True
+)
 
 
 def test_readers_of_all_jobs_have_an_end() -> None:
@@ -101,7 +108,9 @@ def test_readers_of_all_jobs_have_an_end() -> None:
         assert queue.before(place) == 0
 
 
-def test_a_place_is_reported_at_each_change_until_the_device_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_is_reported_at_each_change_until_the_device_is_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = [0.0]
     monkeypatch.setattr(queue_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     queue = Queue(8)
@@ -123,7 +132,9 @@ def test_a_place_is_reported_at_each_change_until_the_device_is_had(monkeypatch:
     assert finished(visit()) == [(2, 4.0 + 0.0), (1, 5.0), (0, 0.0)]
 
 
-def test_who_waits_hears_after_a_while_though_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_hears_after_a_while_though_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     queue = Queue(8)
 
     async def visit() -> list[Any]:

@@ -20,7 +20,9 @@ class Slow:
     """Makes the parts of a trace, and counts how many at once, and in which threads."""
 
     def __init__(self) -> None:
-        self.now, self.most, self.threads = 0, 0, set[int]()
+        self.now = 0
+        self.most = 0
+        self.threads = set[int]()
 
     def written(self, steps: int | None) -> Iterator[str]:
         for part in ('{"text": "', *["x" * 70_000] * 3, '"}'):
@@ -33,8 +35,11 @@ class Slow:
 
 
 def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> None:
-    recorder, unused = Slow(), Mock()
-    runs: Any = SimpleNamespace(find=lambda _: SimpleNamespace(race=SimpleNamespace(recorder=recorder), steps=None))
+    recorder = Slow()
+    unused = Mock()
+    runs: Any = SimpleNamespace(
+        find=lambda _: SimpleNamespace(race=SimpleNamespace(recorder=recorder), steps=None)
+    )
     run_routes = RunRoutes(unused, unused, unused, runs, 0)
 
     async def ask(client: str, leaves: bool = False) -> bytes:
@@ -58,7 +63,9 @@ def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> Non
         return await asyncio.gather(*(ask(client) for client in clients))
 
     answers = finished(both(*"a" * 5))
-    assert recorder.most == 1 and {json.loads(answer)["text"] == "x" * 210_000 for answer in answers} == {True}
+    assert recorder.most == 1 and {
+        json.loads(answer)["text"] == "x" * 210_000 for answer in answers
+    } == {True}
     assert threading.get_ident() not in recorder.threads
     finished(both(*"ab"))
     assert recorder.most == 2, "another client need not wait"

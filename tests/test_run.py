@@ -27,8 +27,11 @@ from surelock.decoding.compute import Changes
 from surelock.decoding.state import Slots, State
 from surelock.decoding.step import Plan, Reading, Step
 
-VOCAB, PROMPTS = 29, [[5, 6, 7], [9], [3]]
-SHAPE = Shape(NetworkConfig(VOCAB, 8, 1, 1, 1, 8, 8, 64, 1e4, 1e-5, True), mask_id=1, pad_id=0, ends=(0,))
+VOCAB = 29
+PROMPTS = [[5, 6, 7], [9], [3]]
+SHAPE = Shape(
+    NetworkConfig(VOCAB, 8, 1, 1, 1, 8, 8, 64, 1e4, 1e-5, True), mask_id=1, pad_id=0, ends=(0,)
+)
 UNLOCK = UnlockRule(period=2, epsilon_unlock=1e-4, min_interval=0)
 DECODERS = {
     name: Decoder(settings=DecodeSettings(gen_length=12, **changes), **choices)
@@ -36,12 +39,17 @@ DECODERS = {
     if name != "events"  # on the readings of no network what they ask for may not be possible
 }
 EVENTS = (Event(3, "lock", 0), Event(5, "write", 4, 8))
-DECODERS["by hand"] = Decoder(settings=DecodeSettings(gen_length=12), compute=DelayedCache(3), events=EVENTS)
+DECODERS["by hand"] = Decoder(
+    settings=DecodeSettings(gen_length=12), compute=DelayedCache(3), events=EVENTS
+)
 
 
 def through(decoder: Decoder, seed: int = 0) -> tuple[list[Plan], list[Step]]:
     """All plans and steps of a run on made-up readings."""
-    run, rng, plans, steps = Run(SHAPE, PROMPTS, decoder), np.random.default_rng(seed), [], []
+    run = Run(SHAPE, PROMPTS, decoder)
+    rng = np.random.default_rng(seed)
+    plans = []
+    steps = []
     while (plan := run.plan()) is not None:
         assert run.plan() is plan, "made once, the same until it is taken"
         plans.append(plan)
@@ -70,7 +78,9 @@ def test_a_position_that_is_locked_does_not_lock_again() -> None:
             return Changes(locked=np.flatnonzero(~state.masked))
 
     _, steps = through(Decoder(settings=DecodeSettings(gen_length=12), compute=Again()))
-    assert (sum(step.newly_locked.astype(int) for step in steps) <= 1).all() and steps[-1].newly_locked.any()
+    assert (sum(step.newly_locked.astype(int) for step in steps) <= 1).all() and steps[
+        -1
+    ].newly_locked.any()
 
 
 def test_what_was_opened_again_is_forgotten() -> None:
@@ -83,15 +93,24 @@ def test_what_was_opened_again_is_forgotten() -> None:
         Event(6, "unlock", 1),
     )
     plans, _ = through(Decoder(settings=DecodeSettings(gen_length=12), events=events))
-    assert {plan.step: plan.outdated.tolist() for plan in plans if len(plan.outdated)} == {4: [0], 6: [1]}
+    assert {plan.step: plan.outdated.tolist() for plan in plans if len(plan.outdated)} == {
+        4: [0],
+        6: [1],
+    }
     plans, steps = through(
-        Decoder(settings=DecodeSettings(gen_length=12), compute=LockRule(epsilon=1.0, unlock=UNLOCK))
+        Decoder(
+            settings=DecodeSettings(gen_length=12), compute=LockRule(epsilon=1.0, unlock=UNLOCK)
+        )
     )
     freed = [np.flatnonzero(step.newly_unlocked[0, :]).tolist() for step in steps]
-    assert any(freed) and all(len(plan.outdated) >= len(own) for own, plan in zip(freed, plans[1:], strict=False))
+    assert any(freed) and all(
+        len(plan.outdated) >= len(own) for own, plan in zip(freed, plans[1:], strict=False)
+    )
 
 
-@pytest.mark.parametrize("policy", [Threshold(0.5), Klass(0.05, 0.5, 1), EntropyBound(0.5), EarlyFinish(2.0, 1.2, 0.8)])
+@pytest.mark.parametrize(
+    "policy", [Threshold(0.5), Klass(0.05, 0.5, 1), EntropyBound(0.5), EarlyFinish(2.0, 1.2, 0.8)]
+)
 @pytest.mark.parametrize("block_length", [12, 4])
 def test_no_mask_is_left_whatever_is_masked_again(policy: UnmaskPolicy, block_length: int) -> None:
     """A policy that ends blocks early, and a written word that is masked in any later step."""
@@ -99,9 +118,13 @@ def test_no_mask_is_left_whatever_is_masked_again(policy: UnmaskPolicy, block_le
     written = Decoder(settings=settings, unmask=policy, events=(Event(0, "write", 4, 8),))
     for seed in range(3):
         _, plain = through(written, seed)
-        last = max(step.index for step in plain if step.masked[0].any() or step.newly_unmasked[0].any())
+        last = max(
+            step.index for step in plain if step.masked[0].any() or step.newly_unmasked[0].any()
+        )
         for at in range(1, last + 1):
-            _, steps = through(replace(written, events=(*written.events, Event(at, "mask", 4))), seed)
+            _, steps = through(
+                replace(written, events=(*written.events, Event(at, "mask", 4))), seed
+            )
             assert not steps[-1].masked.any(), (seed, at)
 
 

@@ -20,10 +20,15 @@ def shape(messages: list[dict[str, Any]]) -> list[str]:
 
 def test_a_run_is_read_by_its_events(app: "App") -> None:
     visit = Visitor(app.url)
-    events = list(visit.read(run := visit.open(**SHORT, seed=83)))  # no other test has had this job computed
+    events = list(
+        visit.read(run := visit.open(**SHORT, seed=83))
+    )  # no other test has had this job computed
     kinds = [kind for kind, _, _ in events]
     assert kinds == ["place", "open", *["records"] * 16, "errors", "errors", "end"]
-    assert events[0][1] == {"place": 0, "seconds": 0.0} and events[-1][1] == {"end": "finished", "problem": None}
+    assert events[0][1] == {"place": 0, "seconds": 0.0} and events[-1][1] == {
+        "end": "finished",
+        "problem": None,
+    }
     assert [number for _, _, number in events[1:]] == [str(n) for n in range(20)]
     trace = visit.trace(run)
     assert len(trace["records"]) == 32 and trace["header"] == events[1][1]["open"]["header"]
@@ -34,7 +39,8 @@ def test_a_run_is_read_by_its_events(app: "App") -> None:
 @pytest.mark.parametrize("cut", [0, 5, 16, 18])
 def test_a_cut_stream_goes_on_behind_the_last_message(app: "App", cut: int) -> None:
     visit = Visitor(app.url)
-    run, seen = visit.open(**SHORT), []
+    run = visit.open(**SHORT)
+    seen = []
     for kind, data, number in (stream := visit.read(run)):
         seen += [(number, data)] if kind != "place" else []
         if number == str(cut):
@@ -53,7 +59,9 @@ def test_a_run_rests_after_so_many_steps(app: "App") -> None:
     assert (first[-4:], second) == (["open", *["records"] * 3], ["4", "5"])
     assert len(visit.trace(run)["records"]) == 10
     assert visit.stop(run) == 204
-    assert [data for _, data, _ in visit.read(run, after=5)] == [{"end": "stopped", "problem": None}]
+    assert [data for _, data, _ in visit.read(run, after=5)] == [
+        {"end": "stopped", "problem": None}
+    ]
 
 
 def test_thirty_readers_of_one_prompt_share_its_computation(app: "App") -> None:
@@ -61,7 +69,9 @@ def test_thirty_readers_of_one_prompt_share_its_computation(app: "App") -> None:
     form = visits[0].form(prompt="Thirty children read", **SHORT)
     runs = [visit.open(form) for visit in visits]
     with ThreadPoolExecutor(30) as pool:
-        read = list(pool.map(lambda i: [data for _, data, _ in visits[i].read(runs[i])][1:], range(30)))
+        read = list(
+            pool.map(lambda i: [data for _, data, _ in visits[i].read(runs[i])][1:], range(30))
+        )
     assert all(each == read[0] for each in read), "seconds of steps too: they were computed once"
     assert read[0][-1]["end"] == "finished"
 
@@ -76,7 +86,10 @@ def test_who_waits_learns_the_place_and_may_leave(app: "App") -> None:
             events = second.read(second.open(prompt="Last of all", **SHORT))
             assert next(events)[1]["place"] == 2
             visit.stop(waiting)
-            assert [data for _, data, _ in reading.result(10)][-1] == {"end": "stopped", "problem": None}
+            assert [data for _, data, _ in reading.result(10)][-1] == {
+                "end": "stopped",
+                "problem": None,
+            }
         leave()
         assert [data["place"] for kind, data, _ in events if kind == "place"][-1] == 0
 
@@ -104,7 +117,9 @@ def test_a_job_is_refused_in_the_pages_words(app: "App") -> None:
     with pytest.raises(httpx.HTTPStatusError) as caught:
         visit.open(seed=-3)
     assert caught.value.response.status_code == 422
-    assert caught.value.response.json() == {"detail": "Seed must be a whole number of at least 0, not -3"}
+    assert caught.value.response.json() == {
+        "detail": "Seed must be a whole number of at least 0, not -3"
+    }
 
 
 def test_a_branch_begins_where_its_origin_left_a_snapshot(app: "App") -> None:
@@ -124,11 +139,15 @@ def test_a_branch_begins_where_its_origin_left_a_snapshot(app: "App") -> None:
     begun = [each for _, data, _ in visit.read(branch) for each in data.get("records", [])]
     assert 2 <= begun[0]["step"] <= 9 and begun[-1]["step"] == 15
     other = Visitor(app.url)
-    whole = [each for _, data, _ in other.read(other.open(asked)) for each in data.get("records", [])]
+    whole = [
+        each for _, data, _ in other.read(other.open(asked)) for each in data.get("records", [])
+    ]
     facts = ("step", "unmasked", "written", "locked", "computed", "kl")
     said = [[each.get(name) for name in facts] for each in whole]
     assert [[each.get(name) for name in facts] for each in begun] == said[begun[0]["step"] :]
-    assert [each["unmasked"] for each in visit.trace(branch)["records"]] == [each["unmasked"] for each in whole]
+    assert [each["unmasked"] for each in visit.trace(branch)["records"]] == [
+        each["unmasked"] for each in whole
+    ]
     rest = [data for kind, data, _ in visit.read(run, after=12) if kind != "place"]
     assert rest[-1] == {"end": "finished", "problem": None}, "the origin goes on"
     for wrong in ({}, {"run": run}, origin | {"steps": [1, 2]}, origin | {"steps": [-1]}):
@@ -136,4 +155,7 @@ def test_a_branch_begins_where_its_origin_left_a_snapshot(app: "App") -> None:
             visit.open(asked | {"from": wrong})
         assert "from must name a run" in error.value.response.text
     gone = visit.open(asked | {"from": origin | {"run": "gone"}})
-    assert next(data for kind, data, _ in visit.read(gone) if kind == "records")["records"][0]["step"] == 0
+    assert (
+        next(data for kind, data, _ in visit.read(gone) if kind == "records")["records"][0]["step"]
+        == 0
+    )

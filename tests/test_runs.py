@@ -50,7 +50,10 @@ class FakeDecoder:
     """Stands for the decoders: counts the steps it was made to compute, and whether it was closed."""
 
     def __init__(self, steps: int = 6, error: BaseException | None = None) -> None:
-        self.steps, self.error, self.computed, self.closed = steps, error, 0, threading.Event()
+        self.steps = steps
+        self.error = error
+        self.computed = 0
+        self.closed = threading.Event()
 
     def __call__(self) -> Iterator[list[Any]]:
         try:
@@ -76,12 +79,18 @@ def opened(runs: Runs, owner: str, decoder: FakeDecoder, job: Job = JOB) -> Visi
 
 def read(batch: bytes) -> list[tuple[int, dict[str, Any]]]:
     """The number and the data of each event of a batch."""
-    events = [dict(line.split(": ", 1) for line in each.split("\n")) for each in batch.decode().split("\n\n") if each]
+    events = [
+        dict(line.split(": ", 1) for line in each.split("\n"))
+        for each in batch.decode().split("\n\n")
+        if each
+    ]
     assert all(next(iter(json.loads(each["data"]))) == each["event"] for each in events)
     return [(int(each["id"]), json.loads(each["data"])) for each in events]
 
 
-async def batches(run: VisitorRun, after: int = -1, steps: int | None = None) -> AsyncGenerator[list[tuple[int, Any]]]:
+async def batches(
+    run: VisitorRun, after: int = -1, steps: int | None = None
+) -> AsyncGenerator[list[tuple[int, Any]]]:
     with run.streaming() as goes_on:
         async with aclosing(run.messages(after, steps, goes_on)) as messages:
             async for batch in messages:
@@ -92,10 +101,15 @@ async def numbers(run: VisitorRun, after: int = -1, steps: int | None = None) ->
     return [number async for batch in batches(run, after, steps) for number, _ in batch]
 
 
-def test_the_time_that_is_left_knows_the_steps_of_every_lane(stories: surelock.LanguageModel) -> None:
+def test_the_time_that_is_left_knows_the_steps_of_every_lane(
+    stories: surelock.LanguageModel,
+) -> None:
     """A policy that takes back needs twice as many; lanes that end early leave none."""
 
-    lanes = [*JOB.lanes, Lane(id="back", name="Back", decoder=replace(DECODER, unmask=surelock.Remask()))]
+    lanes = [
+        *JOB.lanes,
+        Lane(id="back", name="Back", decoder=replace(DECODER, unmask=surelock.Remask())),
+    ]
     recorder: Any = FakeRecorder()
     recorder.header["steps"] = make_header(stories, JOB.prompt, JOB.tokens, lanes)["steps"]
 
@@ -134,7 +148,8 @@ def test_what_was_missed_comes_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_later_stream_takes_the_run_over() -> None:
     async def visit() -> None:
-        run, decoder = opened(runs := Runs(), "a", made := FakeDecoder()), made
+        run = opened(runs := Runs(), "a", made := FakeDecoder())
+        decoder = made
         earlier = batches(run)
         assert [await anext(earlier), await anext(earlier)][1][0][0] == 1
         later = batches(run, 1, 2)
@@ -155,9 +170,12 @@ def test_a_later_stream_takes_the_run_over() -> None:
         (ValueError("bad"), "bad"),
     ],
 )
-def test_a_failure_is_one_sentence_for_all_and_nobody_follows_it(error: BaseException, sentence: str) -> None:
+def test_a_failure_is_one_sentence_for_all_and_nobody_follows_it(
+    error: BaseException, sentence: str
+) -> None:
     async def visit() -> None:
-        runs, decoder = Runs(), FakeDecoder(error=error)
+        runs = Runs()
+        decoder = FakeDecoder(error=error)
         pair = [opened(runs, owner, decoder) for owner in "ab"]
         for run in pair:
             number, last = [batch async for batch in batches(run)][-1][-1]
@@ -191,12 +209,21 @@ def test_a_run_ends_that_takes_too_long() -> None:
 
 def test_thirty_with_one_job_share_a_race_and_another_job_does_not() -> None:
     async def visit() -> None:
-        runs, decoder = Runs(), FakeDecoder()
+        runs = Runs()
+        decoder = FakeDecoder()
         thirty = [opened(runs, f"visitor {number}", decoder) for number in range(30)]
         seen = await asyncio.gather(*(numbers(run) for run in thirty))
-        assert seen == [[*range(9)]] * 30 and decoder.computed == 6 and len({run.id for run in thirty}) == 30
-        assert opened(runs, "late", FakeDecoder()).race is thirty[0].race, "it has ended and is sent again"
-        assert opened(runs, "x", FakeDecoder(), replace(JOB, key="other")).race is not thirty[0].race
+        assert (
+            seen == [[*range(9)]] * 30
+            and decoder.computed == 6
+            and len({run.id for run in thirty}) == 30
+        )
+        assert opened(runs, "late", FakeDecoder()).race is thirty[0].race, (
+            "it has ended and is sent again"
+        )
+        assert (
+            opened(runs, "x", FakeDecoder(), replace(JOB, key="other")).race is not thirty[0].race
+        )
         alone = Runs(shared=False)
         first, second = (opened(alone, owner, FakeDecoder()) for owner in "ab")
         assert first.race is not second.race, "on ZeroGPU one visitor pays for it"
@@ -216,7 +243,8 @@ def test_thirty_readers_of_five_prompts_have_each_computed_once_whoever_leaves()
             decoders.append(FakeDecoder())
             return SharedRace(job, recorder, decoders[-1](), runs.limits, ends=queue.finished)
 
-        job, seen = replace(JOB, key=f"prompt {number % 5}"), list[int]()
+        job = replace(JOB, key=f"prompt {number % 5}")
+        seen = list[int]()
         run = runs.open(f"{number}", f"{number}", job.key, begin)
         with queue.place(run.race, run.client) as place:
             assert [before async for before, _ in place.waits()][-1] == 0
@@ -230,7 +258,8 @@ def test_thirty_readers_of_five_prompts_have_each_computed_once_whoever_leaves()
         return seen
 
     async def all_of_them() -> list[list[int]]:
-        runs, queue = Runs(), Queue(32)
+        runs = Runs()
+        queue = Queue(32)
         return await asyncio.gather(*(visit(number, runs, queue) for number in range(30)))
 
     seen = finished(all_of_them())
@@ -271,7 +300,8 @@ def test_runs_have_an_end_and_those_that_rest_longest_go(monkeypatch: pytest.Mon
     finished(visit())
 
 
-OVER, END = 3, 4  # the numbers of the first message behind two steps, and of the last one
+OVER = 3  # the numbers of the first message behind two steps, and of the last one
+END = 4
 WEIGHT = weigh(FakeRecorder().header)
 FITS = 2.5  # races that have begun and not ended
 
@@ -293,7 +323,10 @@ class Visits(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.now, self.kept, self.begun, self.patches = 0.0, list[Kept](), set[SharedRace](), pytest.MonkeyPatch()
+        self.now = 0.0
+        self.kept = list[Kept]()
+        self.begun = set[SharedRace]()
+        self.patches = pytest.MonkeyPatch()
         self.patches.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.runs = Runs(Limits(keep_mb=FITS * (WEIGHT.live + WEIGHT.kept) / 1e6))
 
@@ -310,7 +343,8 @@ class Visits(RuleBasedStateMachine):
         open_to = [
             race
             for race in races
-            if all(each.owner != owner for each in self.of(race)) and race.ended in (None, "finished")
+            if all(each.owner != owner for each in self.of(race))
+            and race.ended in (None, "finished")
         ]
 
         async def visit() -> VisitorRun:
@@ -333,9 +367,11 @@ class Visits(RuleBasedStateMachine):
     @rule(data=st.data(), steps=st.integers(1, 3), again=st.booleans())
     def reads(self, data: st.DataObject, steps: int, again: bool) -> None:
         """So many steps behind what it has, or from its beginning."""
-        each, self.now = data.draw(st.sampled_from(self.kept)), self.now + 1
+        each = data.draw(st.sampled_from(self.kept))
+        self.now = self.now + 1
         after = -1 if again else each.seen
-        race, most = each.run.race, max(after + 1, 1) + steps
+        race = each.run.race
+        most = max(after + 1, 1) + steps
         last = each.stopped if each.stopped is not None else END if most > OVER else most - 1
         if race not in self.begun and each.stopped is None and last > 0:
             self.begun.add(race)
@@ -346,8 +382,14 @@ class Visits(RuleBasedStateMachine):
 
     def make_room(self, new: SharedRace) -> None:
         """The races go that all of their runs have left alone for longest, until the others fit."""
-        races = {each.run.race: max(one.touched for one in self.of(each.run.race)) for each in self.kept}
-        weights = {race: WEIGHT.kept + (0 if race.ended else WEIGHT.live) for race in races if race in self.begun}
+        races = {
+            each.run.race: max(one.touched for one in self.of(each.run.race)) for each in self.kept
+        }
+        weights = {
+            race: WEIGHT.kept + (0 if race.ended else WEIGHT.live)
+            for race in races
+            if race in self.begun
+        }
         for race in sorted(races, key=lambda race: races[race]):
             if sum(weights.values()) > FITS * (WEIGHT.live + WEIGHT.kept) and race is not new:
                 weights.pop(race, None)
@@ -372,11 +414,25 @@ class Visits(RuleBasedStateMachine):
         for each in self.kept:
             race = each.run.race
             whole = race.ended == "finished"
-            assert each.run.ended == (each.stopped is not None or whole) and race.ended in (None, "finished", "stopped")
-            assert whole or (race.ended == "stopped") == all(one.stopped is not None for one in self.of(race))
-            has = None if each.seen == END and each.stopped is None else max(0, min(each.seen, OVER - 1))
-            assert each.stopped is not None or each.run.steps == has or len(race.log) == each.seen + 1
+            assert each.run.ended == (each.stopped is not None or whole) and race.ended in (
+                None,
+                "finished",
+                "stopped",
+            )
+            assert whole or (race.ended == "stopped") == all(
+                one.stopped is not None for one in self.of(race)
+            )
+            has = (
+                None
+                if each.seen == END and each.stopped is None
+                else max(0, min(each.seen, OVER - 1))
+            )
+            assert (
+                each.stopped is not None or each.run.steps == has or len(race.log) == each.seen + 1
+            )
 
 
 TestVisits = Visits.TestCase
-TestVisits.settings = settings(max_examples=40, stateful_step_count=25, deadline=None, derandomize=True)
+TestVisits.settings = settings(
+    max_examples=40, stateful_step_count=25, deadline=None, derandomize=True
+)

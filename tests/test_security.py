@@ -17,9 +17,26 @@ from tests.soak.abuse import FILES, GIVEN_AWAY, PARAMETERS, ROUTES, raw_get, wro
 from tests.soak.visits import HOWS, visits
 from tests.waiting import HANGS
 
-ADDRESSES = ("", "config", "theme.css", "manifest.json", "openapi.json", "monitoring", "nonsense", "surelock/x")
-ADDRESSES += ("gradio_api/info", "gradio_api/openapi.json", "gradio_api/app_id", "gradio_api/nonsense")
-OWN_FILES = [str(ROOT / name) for name in ("app.py", "requirements.txt", "assets/stories/config.json", ".git/config")]
+ADDRESSES = (
+    "",
+    "config",
+    "theme.css",
+    "manifest.json",
+    "openapi.json",
+    "monitoring",
+    "nonsense",
+    "surelock/x",
+)
+ADDRESSES += (
+    "gradio_api/info",
+    "gradio_api/openapi.json",
+    "gradio_api/app_id",
+    "gradio_api/nonsense",
+)
+OWN_FILES = [
+    str(ROOT / name)
+    for name in ("app.py", "requirements.txt", "assets/stories/config.json", ".git/config")
+]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +86,9 @@ def test_a_name_too_long_for_any_file_is_refused(app: App, folder: str) -> None:
 def test_uploads_are_refused_or_small(app: App) -> None:
     big = httpx.post(f"{app.url}/gradio_api/upload", files={"files": ("a.bin", b"x" * 3_000_000)})
     refused_with_a_reason(big)
-    small = httpx.post(f"{app.url}/gradio_api/upload", files={"files": ("../../a.html", b"<script>1</script>")})
+    small = httpx.post(
+        f"{app.url}/gradio_api/upload", files={"files": ("../../a.html", b"<script>1</script>")}
+    )
     gives_nothing_away(small.text)
     if small.status_code == 200:
         answer = httpx.get(f"{app.url}/gradio_api/file={small.json()[0]}")
@@ -88,7 +107,9 @@ def test_no_answer_shows_a_path_or_a_secret(app: App, address: str) -> None:
     gives_nothing_away(httpx.get(f"{app.url}/{address}").text)
 
 
-@pytest.mark.parametrize("name", ["/etc", "../stories", str(ROOT / "assets/stories"), "GSAI-ML/LLaDA-8B-Instruct", ""])
+@pytest.mark.parametrize(
+    "name", ["/etc", "../stories", str(ROOT / "assets/stories"), "GSAI-ML/LLaDA-8B-Instruct", ""]
+)
 def test_the_page_lends_no_other_model(app: App, visitor: Visitor, name: str) -> None:
     with pytest.raises(httpx.HTTPStatusError) as caught:
         visitor.open(model=name, gen_length=8, steps=8, block_length=8)
@@ -104,38 +125,61 @@ def decode(app: App, changes: dict[str, Any]) -> str:
     """What /decode says to a request with these parameters."""
     body = json.dumps({"prompt": "A fox", "gen_length": 8} | changes)
     asked = httpx.post(
-        f"{app.url}/gradio_api/call/v2/decode", content=body, headers={"content-type": "application/json"}
+        f"{app.url}/gradio_api/call/v2/decode",
+        content=body,
+        headers={"content-type": "application/json"},
     )
     if asked.status_code != 200:
         refused_with_a_reason(asked)
         return asked.text
-    return httpx.get(f"{app.url}/gradio_api/call/decode/{asked.json()['event_id']}", timeout=HANGS).text
+    return httpx.get(
+        f"{app.url}/gradio_api/call/decode/{asked.json()['event_id']}", timeout=HANGS
+    ).text
 
 
 @pytest.mark.parametrize("one_of", [18, pytest.param(3, marks=pytest.mark.long)])
-def test_fields_that_gradio_knows_and_the_page_does_not_use_do_no_harm(app: App, visitor: Visitor, one_of: int) -> None:
+def test_fields_that_gradio_knows_and_the_page_does_not_use_do_no_harm(
+    app: App, visitor: Visitor, one_of: int
+) -> None:
     """Each function, called beside the queue and through it, with one field of some: an answer each, no
     traceback, and the next run.
     """
-    before, deep = app.log.read_text(), [json.loads("[" * depth + "]" * depth) for depth in (100, 300, 900)]
+    before = app.log.read_text()
+    deep = [json.loads("[" * depth + "]" * depth) for depth in (100, 300, 900)]
     odd = [{"data": [each] * 20} for each in deep] + [{"event_data": each} for each in deep]
     odd += [{"event_data": {"_data": each, "index": [each], "target": 1}} for each in deep]
-    odd += [{"trigger_id": each} for each in (0, -1, 10**30, "x", [1])] + [{"batched": True}, {"simple_format": True}]
-    odd += [{"request": {"headers": {}}, "data": []}, {"event_id": "x"}, {"rendered_in": 1}, {"fn_index": True}]
+    odd += [{"trigger_id": each} for each in (0, -1, 10**30, "x", [1])] + [
+        {"batched": True},
+        {"simple_format": True},
+    ]
+    odd += [
+        {"request": {"headers": {}}, "data": []},
+        {"event_id": "x"},
+        {"rendered_in": 1},
+        {"fn_index": True},
+    ]
     for number, known in enumerate(visitor.http.get("/config").json()["dependencies"]):
         for fields in odd[number % one_of :: one_of]:
-            body = {"data": [None] * len(known["inputs"]), "fn_index": known["id"], "session_hash": "odd"} | fields
+            body = {
+                "data": [None] * len(known["inputs"]),
+                "fn_index": known["id"],
+                "session_hash": "odd",
+            } | fields
             for path in ("run/predict", "queue/join"):
                 answer = visitor.http.post(f"{app.url}/gradio_api/{path}", json=body)
                 assert answer.status_code < 500, (path, known["id"], str(fields)[:90], answer.text)
                 gives_nothing_away(answer.text)
     visitor.http.post(f"{app.url}/gradio_api/reset", json={"event_id": deep[2]})
-    visitor.http.post(f"{app.url}/gradio_api/cancel", json={"event_id": "x", "session_hash": "odd", "fn_index": 1})
+    visitor.http.post(
+        f"{app.url}/gradio_api/cancel", json={"event_id": "x", "session_hash": "odd", "fn_index": 1}
+    )
     assert list(visitor.run(gen_length=8, steps=8, block_length=8))[-1]["end"] == "finished"
     assert app.log.read_text()[len(before) :].count("Traceback") == 0
 
 
-@pytest.mark.parametrize("path", ["call/decode/none", "call/v2/decode/none", "queue/data?session_hash=none"])
+@pytest.mark.parametrize(
+    "path", ["call/decode/none", "call/v2/decode/none", "queue/data?session_hash=none"]
+)
 def test_a_stream_of_an_unknown_call_ends_with_an_error(app: App, path: str) -> None:
     before = app.log.stat().st_size
     assert "error" in httpx.get(f"{app.url}/gradio_api/{path}").text
@@ -146,7 +190,12 @@ def test_a_run_is_reached_by_its_id_alone(app: App, visitor: Visitor) -> None:
     run = visitor.open(prompt="The sun came up and", gen_length=8, steps=8, block_length=8)
     assert [*visitor.read(run)][-1][0] == "end"
     for guess in (run[:-1], run.swapcase(), run + "x", "*", "..%2fx", "0", "guess"):
-        for method, path in (("GET", "events"), ("GET", "trace"), ("GET", "top?step=0&position=0"), ("POST", "stop")):
+        for method, path in (
+            ("GET", "events"),
+            ("GET", "trace"),
+            ("GET", "top?step=0&position=0"),
+            ("POST", "stop"),
+        ):
             answer = httpx.request(method, f"{app.url}/surelock/runs/{guess}/{path}")
             assert answer.status_code == 404, (guess, path)
     exported = visitor.trace(run)

@@ -32,8 +32,11 @@ SCOPE = {
 class Client:
     """A client of an application. reads: whether it takes what is sent. parts: what it has taken."""
 
-    def __init__(self, app: ASGIApp, reads: bool = True, address: str = "a", host: str = "localhost") -> None:
-        self.app, self.reads = app, reads
+    def __init__(
+        self, app: ASGIApp, reads: bool = True, address: str = "a", host: str = "localhost"
+    ) -> None:
+        self.app = app
+        self.reads = reads
         self.scope = {**SCOPE, "client": (address, 1), "headers": [(b"host", host.encode())]}
         self.parts: list[Message] = []
 
@@ -71,7 +74,10 @@ def test_what_is_kept_is_sent_beside_a_client_that_reads_nothing() -> None:
 
     async def visit() -> list[bytes]:
         await Client(kept).asks()
-        return await beside(Client(kept, reads=False), lambda: asyncio.gather(*(Client(kept).asks() for _ in range(3))))
+        return await beside(
+            Client(kept, reads=False),
+            lambda: asyncio.gather(*(Client(kept).asks() for _ in range(3))),
+        )
 
     assert finished(visit()) == [b"the page"] * 3
 
@@ -91,7 +97,10 @@ def test_what_is_kept_does_not_wait_for_what_is_made() -> None:
 
     async def visit() -> list[bytes]:
         await Client(kept).asks()
-        slow = [asyncio.ensure_future(Client(kept, host=f"{n}.hf.space").asks(path="/config")) for n in range(300)]
+        slow = [
+            asyncio.ensure_future(Client(kept, host=f"{n}.hf.space").asks(path="/config"))
+            for n in range(300)
+        ]
         await asyncio.sleep(0)
         async with asyncio.timeout(10):
             there = [await Client(kept, host=host).asks() for host in ("localhost", "new.hf.space")]
@@ -111,7 +120,11 @@ def test_an_export_that_is_not_read_blocks_none_of_its_address() -> None:
         await (await run_routes.trace(Request(scope, receive)))(scope, receive, send)
 
     others = [Client(trace) for _ in range(3)]
-    read = finished(beside(Client(trace, reads=False), lambda: asyncio.gather(*(other.asks() for other in others))))
+    read = finished(
+        beside(
+            Client(trace, reads=False), lambda: asyncio.gather(*(other.asks() for other in others))
+        )
+    )
     assert [len(each) for each in read] == [40 * 70_000] * 3
 
 
@@ -131,7 +144,8 @@ def test_a_client_that_reads_nothing_is_let_go(streams: bool) -> None:
         return StreamingResponse(endless()) if streams else PlainTextResponse("x" * 10_000_000)
 
     gate = Starlette(routes=[Route("/", answer)], middleware=[Middleware(Gate)])
-    slow, taken = Client(gate), 0
+    slow = Client(gate)
+    taken = 0
 
     async def now_and_then(message: Message) -> None:
         nonlocal taken

@@ -52,7 +52,8 @@ from surelock.record import field_of
 from surelock.ui.endpoint import decoder_of
 from surelock.ui.parameters import parameters
 
-NAN, INF = math.nan, math.inf
+NAN = math.nan
+INF = math.inf
 WORDS = [1.5, "8", True, [8], NAN]
 NOT_WHOLE = [*WORDS, None]
 NOT_NUMBERS = ["0.5", True, None, [1.0], NAN, 1j]
@@ -107,7 +108,9 @@ REFUSED: list[tuple[type, str, list[Any]]] = [
 @pytest.mark.parametrize(("kind", "name", "values"), REFUSED)
 def test_what_a_setting_cannot_be(kind: type, name: str, values: list[Any]) -> None:
     for value in values:
-        refused(kind, name, **(({"gen_length": 8} if kind is DecodeSettings else {}) | {name: value}))
+        refused(
+            kind, name, **(({"gen_length": 8} if kind is DecodeSettings else {}) | {name: value})
+        )
 
 
 @pytest.mark.parametrize("value", ["64", 64.5, "none", True])
@@ -127,7 +130,10 @@ def test_a_text_is_no_number_where_json_is_read(value: Any) -> None:
         lambda: recommended({"gen_length": value}, {}),
         lambda: recommended({}, {"steps": value} if value != "none" else {"gen_length": value}),
     ):
-        with pytest.raises(ValueError, match=r"^(gen_length|seed|steps|visible_steps|period) must be a whole number"):
+        with pytest.raises(
+            ValueError,
+            match=r"^(gen_length|seed|steps|visible_steps|period) must be a whole number",
+        ):
             read()
     assert read_decoder({"compute": "age,steps=64"}).compute == LockByAge(64)
     assert Decoder.from_plain({"compute": {"kind": "age", "steps": 64.0}}).compute == LockByAge(64)
@@ -146,7 +152,9 @@ def test_a_nested_group_is_an_object(value: Any) -> None:
         ("steps", 8, 1, 4), ("steps", 8, 16, 8),
     ],
 )  # fmt: skip
-def test_schedules_that_do_not_divide(name: str, gen_length: int, steps: int | None, block_length: int | None) -> None:
+def test_schedules_that_do_not_divide(
+    name: str, gen_length: int, steps: int | None, block_length: int | None
+) -> None:
     settings = DecodeSettings(gen_length=gen_length, steps=steps, block_length=block_length)
     with pytest.raises(ValueError, match=f"^{name} [^\n]*$"):
         check_blocks(settings)
@@ -154,7 +162,15 @@ def test_schedules_that_do_not_divide(name: str, gen_length: int, steps: int | N
 
 @pytest.mark.parametrize(
     "value",
-    [5, [], [5], [[(0, 0)]], [[(0, 0, 9, 9), (1, 1, 9)]], [[("a", 0, 9), (1, 1, 9)]], [[(0.5, 0, 9), (1, 1, 9)]]],
+    [
+        5,
+        [],
+        [5],
+        [[(0, 0)]],
+        [[(0, 0, 9, 9), (1, 1, 9)]],
+        [[("a", 0, 9), (1, 1, 9)]],
+        [[(0.5, 0, 9), (1, 1, 9)]],
+    ],
 )
 def test_replay(value: Any) -> None:
     with pytest.raises(ValueError, match=r"^replay must[^\n]*$"):
@@ -162,20 +178,34 @@ def test_replay(value: Any) -> None:
 
 
 def test_values_take_the_type_of_their_setting() -> None:
-    settings = DecodeSettings(gen_length=np.int64(8), seed=np.int32(3), temperature=Fraction(1, 2), cfg_scale=True + 1)
-    kinds = [type(value) for value in (settings.gen_length, settings.seed, settings.temperature, settings.cfg_scale)]
+    settings = DecodeSettings(
+        gen_length=np.int64(8), seed=np.int32(3), temperature=Fraction(1, 2), cfg_scale=True + 1
+    )
+    kinds = [
+        type(value)
+        for value in (settings.gen_length, settings.seed, settings.temperature, settings.cfg_scale)
+    ]
     assert kinds == [int, int, float, float]
     assert json.dumps(to_plain(settings))
 
 
 def test_what_a_model_recommends() -> None:
     """generation_config.json may hold keys of others; what the caller gives goes first."""
-    generation = {"temperature": 0.5, "gen_length": 64, "steps": 32, "block_length": 32, "epsilon": 1e-2, "top_p": 0.9}
+    generation = {
+        "temperature": 0.5,
+        "gen_length": 64,
+        "steps": 32,
+        "block_length": 32,
+        "epsilon": 1e-2,
+        "top_p": 0.9,
+    }
 
     def settings(**given: Any) -> DecodeSettings:
         return recommended(generation, given).settings
 
-    assert settings(temperature=0.0, json=True) == DecodeSettings(gen_length=64, steps=32, block_length=32)
+    assert settings(temperature=0.0, json=True) == DecodeSettings(
+        gen_length=64, steps=32, block_length=32
+    )
     assert settings(gen_length=96).block_length == 32
     assert settings(gen_length=96).steps is None
     assert settings(gen_length=48).block_length == 24
@@ -183,22 +213,32 @@ def test_what_a_model_recommends() -> None:
     assert settings(gen_length=64, steps=1).block_length is None
     assert settings(gen_length=64, steps=None).block_length == 32
     assert recommended({}, {}) == Decoder(compute=LockRule())
-    assert recommended(generation, {"percentile": None}).compute == LockRule(epsilon=1e-2, percentile=None)
+    assert recommended(generation, {"percentile": None}).compute == LockRule(
+        epsilon=1e-2, percentile=None
+    )
     assert recommended({}, {"unlock": True}).compute == LockRule(unlock=UnlockRule())
     assert recommended({"unmask": "entropy"}, {}).unmask == Entropy()
     assert recommended({"unmask": "entropy"}, {"unmask": "klass"}).unmask == Klass()
-    assert recommended(generation, {"compute": "everything"}).compute == Everything()  # its epsilon is passed over
+    assert (
+        recommended(generation, {"compute": "everything"}).compute == Everything()
+    )  # its epsilon is passed over
 
 
 def test_a_short_spelling_chooses_kinds_by_name() -> None:
-    assert read_decoder({"select_fraction": 0.5, "compute": "lock+select"}).compute == LockRule() & SelectRule(0.5)
-    assert read_decoder({"select_fraction": 0.5}).compute == LockRule()  # a setting of a rule that was not chosen
-    assert read_decoder({"compute": "age+delayed_cache", "age": 3, "refresh": 2}).compute == LockByAge(
-        3
-    ) & DelayedCache(2)
+    assert read_decoder(
+        {"select_fraction": 0.5, "compute": "lock+select"}
+    ).compute == LockRule() & SelectRule(0.5)
+    assert (
+        read_decoder({"select_fraction": 0.5}).compute == LockRule()
+    )  # a setting of a rule that was not chosen
+    assert read_decoder(
+        {"compute": "age+delayed_cache", "age": 3, "refresh": 2}
+    ).compute == LockByAge(3) & DelayedCache(2)
     assert read_decoder({"unmask": "threshold", "threshold": 0.5}).unmask == Threshold(0.5)
     for period in (3, 9):  # below and above the default
-        assert read_decoder({"unlock_period": period}).compute == LockRule(unlock=UnlockRule(period=period))
+        assert read_decoder({"unlock_period": period}).compute == LockRule(
+            unlock=UnlockRule(period=period)
+        )
     assert read_decoder({"unlock": False, "unlock_period": 8}).compute == LockRule()
     assert read_decoder({"gen_length": 64.0, "epsilon": "inf"}) == Decoder(
         settings=DecodeSettings(gen_length=64), compute=LockRule(epsilon=INF)
@@ -208,12 +248,21 @@ def test_a_short_spelling_chooses_kinds_by_name() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"compute": "best"}, "compute must be one of everything, lock, age, select, budget, block_cache, delayed_"),
+        (
+            {"compute": "best"},
+            "compute must be one of everything, lock, age, select, budget, block_cache, delayed_",
+        ),
         ({"compute": 3}, "compute must be the name of a kind"),
         ({"compute": "lock+age"}, "compute cannot be 'lock' and 'age' together"),
-        ({"compute": "select+block_cache"}, "compute cannot be 'select' and 'block_cache' together"),
+        (
+            {"compute": "select+block_cache"},
+            "compute cannot be 'select' and 'block_cache' together",
+        ),
         ({"compute": "lock+select+block_cache"}, "compute can be one rule or two together, not 3"),
-        ({"compute": "+".join(["lock"] * 10**6)}, "compute can be one rule or two together, not 1000000"),
+        (
+            {"compute": "+".join(["lock"] * 10**6)},
+            "compute can be one rule or two together, not 1000000",
+        ),
         ({"unmask": "replay"}, "unmask 'replay' needs the tokens themselves"),
         ({"unmask": "<b>"}, "unmask must be one of low_confidence"),
         ({"compute": "age", "age": -1}, "age must be a whole number of at least 0"),
@@ -237,17 +286,33 @@ def test_short_spellings_that_cannot_be(values: dict, said: str) -> None:
         (read_compute, {"epsilon": 1}, "compute must be one of .* not None"),
         (read_compute, {"kind": ["lock"]}, "compute must be one of"),
         (read_compute, 7, "compute must be an object, not 7"),
-        (read_compute, {"kind": "both", "lock": {"kind": "lock"}}, "compute must be an object, not None"),
+        (
+            read_compute,
+            {"kind": "both", "lock": {"kind": "lock"}},
+            "compute must be an object, not None",
+        ),
         (read_compute, {"kind": "lock", "unlock": 3}, "unlock must be of UnlockRule"),
         (read_compute, {"kind": "lock", "unlock": {"period": 0}}, "period must be a whole number"),
-        (read_unmask, {"kind": "klass", "history": 1.5}, "history must be a whole number of at least 1"),
+        (
+            read_unmask,
+            {"kind": "klass", "history": 1.5},
+            "history must be a whole number of at least 1",
+        ),
         (read_unmask, None, "unmask must be an object"),
         (Decoder.from_plain, {"rule": {}}, "rule is no part of a decoder"),
         (Decoder.from_plain, {"settings": []}, None),
-        (Decoder.from_plain, {"settings": {"remasking": "random"}}, "remasking is no setting of DecodeSettings"),
+        (
+            Decoder.from_plain,
+            {"settings": {"remasking": "random"}},
+            "remasking is no setting of DecodeSettings",
+        ),
         (Decoder.from_plain, {"events": {"a": 1}}, "events must be a list"),
         (Decoder.from_plain, {"events": [{"step": 1}]}, "event kind must be one of"),
-        (Decoder.from_plain, {"events": [{"step": 1, "kind": "lock", "position": 3, "why": ""}]}, "event why does not"),
+        (
+            Decoder.from_plain,
+            {"events": [{"step": 1, "kind": "lock", "position": 3, "why": ""}]},
+            "event why does not",
+        ),
     ],
 )
 def test_plain_forms_that_cannot_be(read: Any, plain: Any, said: str | None) -> None:
@@ -275,25 +340,50 @@ def test_every_decoder_comes_back_from_its_plain_form() -> None:
             plain = json.loads(json.dumps(decoder.to_plain(), allow_nan=False))
             assert Decoder.from_plain(plain) == decoder
             assert read_compute(plain_choice(rule)) == rule
-    assert read_compute("lock+select") == LockRule() & SelectRule() and LockByAge() & SelectRule() in PAIRS
+    assert (
+        read_compute("lock+select") == LockRule() & SelectRule()
+        and LockByAge() & SelectRule() in PAIRS
+    )
     assert LockRule() & SelectRule() == SelectRule() & LockRule() == Both(LockRule(), SelectRule())
-    assert [rule.kinds for rule in (LockRule(), LockByAge() & SelectRule())] == ["lock", "age+select"]
+    assert [rule.kinds for rule in (LockRule(), LockByAge() & SelectRule())] == [
+        "lock",
+        "age+select",
+    ]
 
 
 def test_short_names_are_unique_and_found() -> None:
     """Of all kinds together: no two settings share a name, and each finds its way to its field."""
     total = sum(
-        len(list(described(kind))) for kind in (DecodeSettings, UnlockRule, *COMPUTE.values(), *UNMASK.values())
+        len(list(described(kind)))
+        for kind in (DecodeSettings, UnlockRule, *COMPUTE.values(), *UNMASK.values())
     )
     assert len(flat_settings()) == total
-    other = {"flag": lambda v: not v, "whole": lambda v: (v or 6) + 2, "number": lambda v: (v or 1) / 2}
+    other = {
+        "flag": lambda v: not v,
+        "whole": lambda v: (v or 6) + 2,
+        "number": lambda v: (v or 1) / 2,
+    }
     for flat, each in flat_settings().items():
         if each.setting.kind == "group":
             continue
         value = other[each.setting.kind](each.default)
-        chosen = {"compute": each.kind} if each.kind in COMPUTE else {"unmask": each.kind} if each.kind else {}
-        decoder = read_decoder({**chosen, flat: value} | ({"gen_length": 8} if flat == "block_length" else {}))
-        owner = decoder.settings if not each.kind else decoder.compute if each.kind in COMPUTE else decoder.unmask
+        chosen = (
+            {"compute": each.kind}
+            if each.kind in COMPUTE
+            else {"unmask": each.kind}
+            if each.kind
+            else {}
+        )
+        decoder = read_decoder(
+            {**chosen, flat: value} | ({"gen_length": 8} if flat == "block_length" else {})
+        )
+        owner = (
+            decoder.settings
+            if not each.kind
+            else decoder.compute
+            if each.kind in COMPUTE
+            else decoder.unmask
+        )
         owner = getattr(owner, each.group) if each.group else owner
         assert getattr(owner, each.name) == value, flat
 
@@ -314,7 +404,11 @@ def given_on_the_command_line(values: dict[str, Any]) -> Decoder:
     words = []
     for name, value in values.items():
         flag = name.replace("_", "-")
-        words += [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+        words += (
+            [f"--{'' if value else 'no-'}{flag}"]
+            if isinstance(value, bool)
+            else [f"--{flag}", str(value)]
+        )
     return recommended({}, given_settings(_parser().parse_args(["decode", "Once", *words])))
 
 
@@ -325,7 +419,9 @@ def given_to_lm_eval(values: dict[str, Any]) -> Decoder:
 #: Each way in, as a function of what is given.
 WAYS: dict[str, Callable[[dict[str, Any]], Decoder]] = {
     "library": lambda values: recommended({}, values),
-    "over a model's settings": lambda values: recommended({"unlock": False, "epsilon": 0.1, "threshold": 0.2}, values),
+    "over a model's settings": lambda values: recommended(
+        {"unlock": False, "epsilon": 0.1, "threshold": 0.2}, values
+    ),
     "command line": given_on_the_command_line,
     "model_args": given_to_lm_eval,
     "request of lm-eval": lambda values: recommended({}, read_request(values)),
@@ -342,7 +438,9 @@ def test_a_setting_is_given_whatever_its_value(way: str, flat: str) -> None:
     each = flat_settings()[flat]
     choice, other = ("compute", "everything") if each.kind in COMPUTE else ("unmask", "random")
     value = False if each.setting.kind == "group" else each.default
-    with pytest.raises(ValueError, match=f"^{flat} is a setting of {choice} '{each.kind}', which was not chosen$"):
+    with pytest.raises(
+        ValueError, match=f"^{flat} is a setting of {choice} '{each.kind}', which was not chosen$"
+    ):
         WAYS[way]({choice: other, flat: value})
     found = WAYS[way]({choice: each.kind, flat: value})
     chosen = getattr(found, choice)
@@ -350,7 +448,9 @@ def test_a_setting_is_given_whatever_its_value(way: str, flat: str) -> None:
     if each.setting.kind != "group":
         assert getattr(getattr(chosen, each.group) if each.group else chosen, each.name) == value
     if each.group:
-        with pytest.raises(ValueError, match=f"^{flat} is a setting of {each.group}, which was switched off$"):
+        with pytest.raises(
+            ValueError, match=f"^{flat} is a setting of {each.group}, which was switched off$"
+        ):
             WAYS[way]({choice: each.kind, each.group: False, flat: value})
 
 
@@ -379,13 +479,25 @@ def test_no_setting_takes_or_repeats_what_is_huge() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"step": -1, "kind": "lock", "position": 3}, "event step must be a whole number of at least 0"),
-        ({"step": 1, "kind": "erase", "position": 3}, "event kind must be one of lock, unlock, write, mask, rule"),
+        (
+            {"step": -1, "kind": "lock", "position": 3},
+            "event step must be a whole number of at least 0",
+        ),
+        (
+            {"step": 1, "kind": "erase", "position": 3},
+            "event kind must be one of lock, unlock, write, mask, rule",
+        ),
         ({"step": 1, "kind": "lock"}, "event position must be a whole number"),
-        ({"step": 1, "kind": "lock", "position": 3, "token": 5}, "event token is given, but to 'lock' there is none"),
+        (
+            {"step": 1, "kind": "lock", "position": 3, "token": 5},
+            "event token is given, but to 'lock' there is none",
+        ),
         ({"step": 1, "kind": "write", "position": 3}, "event token must be a whole number"),
         ({"step": 1, "kind": "rule"}, "event compute must be a rule"),
-        ({"step": 1, "kind": "rule", "compute": LockRule(), "position": 3}, "event position is given, but to 'rule'"),
+        (
+            {"step": 1, "kind": "rule", "compute": LockRule(), "position": 3},
+            "event position is given, but to 'rule'",
+        ),
         (
             {"step": 1, "kind": "rule", "sequence": 1, "compute": LockRule()},
             "event sequence is given, but a rule holds",
@@ -433,15 +545,27 @@ def test_what_is_not_passed_is_what_the_model_recommends(stories: surelock.Langu
             {"settings": DecodeSettings(gen_length=8, temperature=0.25)},
         ),
         ({"compute": LockByAge(3), "gen_length": 8}, {"compute": LockByAge(3)}),
-        ({"compute": LockRule(epsilon=1e-2), "percentile": 50}, {"compute": LockRule(epsilon=1e-2, percentile=50)}),
-        ({"compute": LockRule(), "unlock_period": 4}, {"compute": LockRule(unlock=UnlockRule(period=4))}),
-        ({"compute": LockRule(percentile=None), "epsilon": 1}, {"compute": LockRule(epsilon=1, percentile=None)}),
+        (
+            {"compute": LockRule(epsilon=1e-2), "percentile": 50},
+            {"compute": LockRule(epsilon=1e-2, percentile=50)},
+        ),
+        (
+            {"compute": LockRule(), "unlock_period": 4},
+            {"compute": LockRule(unlock=UnlockRule(period=4))},
+        ),
+        (
+            {"compute": LockRule(percentile=None), "epsilon": 1},
+            {"compute": LockRule(epsilon=1, percentile=None)},
+        ),
         ({"compute": LockRule(unlock=UnlockRule()), "unlock": False}, {"compute": LockRule()}),
         (
             {"compute": LockRule() & SelectRule(0.4), "epsilon": 1.0},
             {"compute": LockRule(epsilon=1.0) & SelectRule(0.4)},
         ),
-        ({"unmask": surelock.Threshold(0.5), "threshold": 0.7}, {"unmask": surelock.Threshold(0.7)}),
+        (
+            {"unmask": surelock.Threshold(0.5), "threshold": 0.7},
+            {"unmask": surelock.Threshold(0.7)},
+        ),
         ({"epsilon": 0.25}, {"compute": LockRule(epsilon=0.25)}),
     ],
 )
@@ -451,14 +575,20 @@ def test_what_is_passed_means_itself_and_keywords_override_singly(
     run = surelock.decode(stories, [[5, 6]], **passed).run
     found = {"settings": run.settings, "compute": run.compute, "unmask": run.policy}
     usual = recommended(stories.generation, {"gen_length": 8} if "gen_length" in passed else {})
-    assert found == {"settings": usual.settings, "compute": usual.compute, "unmask": usual.unmask} | expected
+    assert (
+        found
+        == {"settings": usual.settings, "compute": usual.compute, "unmask": usual.unmask} | expected
+    )
 
 
 @pytest.mark.parametrize(
     ("passed", "said"),
     [
         ({"temprature": 1}, "temprature is no setting: did you mean 'temperature'?"),
-        ({"compute": surelock.Everything(), "epsilon": 1e-3}, "epsilon is a setting of compute 'lock', which was not"),
+        (
+            {"compute": surelock.Everything(), "epsilon": 1e-3},
+            "epsilon is a setting of compute 'lock', which was not",
+        ),
         ({"age": 3}, "age is a setting of compute 'age', which was not chosen"),
         ({"compute": "lock"}, "compute must be a ComputeRule or None, not 'lock'"),
         ({"settings": {"gen_length": 8}}, "settings must be a DecodeSettings or None"),
@@ -474,6 +604,7 @@ def test_a_wrong_argument_is_refused_in_a_sentence(
 
 def test_a_setting_of_no_kind_is_refused() -> None:
     with pytest.raises(
-        ValueError, match="a setting must be one of whole, number, seeds, flag, code, group, not 'real'"
+        ValueError,
+        match="a setting must be one of whole, number, seeds, flag, code, group, not 'real'",
     ):
         surelock.setting("real", 0.9, "Floor", "The least confidence.")

@@ -28,19 +28,35 @@ from surelock.trace.format import compact_json
 from surelock.trace.lanes import beside_every_position
 from surelock.trace.replay import replay_html
 
-KINDS = {"mdlm": write_mdlm_model, "bd3lm": partial(write_mdlm_model, block_size=4), "lfm2": write_lfm2_model}
+KINDS = {
+    "mdlm": write_mdlm_model,
+    "bd3lm": partial(write_mdlm_model, block_size=4),
+    "lfm2": write_lfm2_model,
+}
 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_adapter_under_lladas_loop_writes_what_decode_writes(tmp_path: Path, kind: str, engine: str) -> None:
-    lm = surelock.load(tmp_path / "model", engine=engine, device="cpu", **KINDS[kind](tmp_path / "model"))
-    prompt, settings = lm.encode("A dog"), surelock.DecodeSettings(gen_length=12, steps=6, block_length=6)
+def test_the_adapter_under_lladas_loop_writes_what_decode_writes(
+    tmp_path: Path, kind: str, engine: str
+) -> None:
+    lm = surelock.load(
+        tmp_path / "model", engine=engine, device="cpu", **KINDS[kind](tmp_path / "model")
+    )
+    prompt = lm.encode("A dog")
+    settings = surelock.DecodeSettings(gen_length=12, steps=6, block_length=6)
     for rule in (surelock.Everything(), surelock.LockRule(epsilon=0.1), surelock.BlockCache()):
-        *_, last = surelock.decode(lm, [prompt], settings, compute=rule, unmask=surelock.LowConfidence())
-        assert llada_loop(surelock.adapter(lm, rule, settings), prompt, settings, lm.mask_id) == last.tokens[0].tolist()
+        *_, last = surelock.decode(
+            lm, [prompt], settings, compute=rule, unmask=surelock.LowConfidence()
+        )
+        assert (
+            llada_loop(surelock.adapter(lm, rule, settings), prompt, settings, lm.mask_id)
+            == last.tokens[0].tolist()
+        )
     with pytest.raises(ValueError, match=r"layers of another kind|is block-causal"):
-        browser_parts(surelock.load(tmp_path / "model", engine="onnx", tokenizer=""), tmp_path / "model")
+        browser_parts(
+            surelock.load(tmp_path / "model", engine="onnx", tokenizer=""), tmp_path / "model"
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,29 +65,45 @@ def test_a_trace_of_it_is_read_replayed_and_computed_again(tmp_path: Path, kind:
     rule = surelock.LockRule(epsilon=1.0, percentile=None)
     settings = surelock.DecodeSettings(gen_length=12, block_length=6, temperature=1.0)
     events = surelock.Event(5, "write", 10, 40), surelock.Event(8, "mask", 10)
-    lanes = beside_every_position("Locks", surelock.Decoder(settings=settings, compute=rule, events=events))
-    document, file = record_run(lm, "A __ dog", lanes), tmp_path / "trace.json"
+    lanes = beside_every_position(
+        "Locks", surelock.Decoder(settings=settings, compute=rule, events=events)
+    )
+    document = record_run(lm, "A __ dog", lanes)
+    file = tmp_path / "trace.json"
     write_text(file, compact_json(document))
     assert compact_json(document["header"]["lanes"]) in replay_html(document)
-    trace, found = surelock.read_trace(file), surelock.commit_error(lm, json.loads(file.read_text("utf-8")))
+    trace = surelock.read_trace(file)
+    found = surelock.commit_error(lm, json.loads(file.read_text("utf-8")))
     for number, lane in enumerate(lanes):
-        *_, last = surelock.decode(lm, [lm.encode("A __ dog", blanks=True)], **lane.decoder.keywords())
+        *_, last = surelock.decode(
+            lm, [lm.encode("A __ dog", blanks=True)], **lane.decoder.keywords()
+        )
         positions = trace.positions.query("lane == @lane.id")
         assert positions.token.tolist() == last.tokens[0].tolist()
         assert positions.piece.iloc[0] == "A" and "".join(positions.piece[3:7]) == " dog"
-        told = [nats for record in document["records"] if record["lane"] == lane.id for nats in record["commit_error"]]
+        told = [
+            nats
+            for record in document["records"]
+            if record["lane"] == lane.id
+            for nats in record["commit_error"]
+        ]
         np.testing.assert_allclose(found.of_sequence(number).error, told, rtol=1e-6, atol=1e-9)
     assert found.of_sequence(1).error.max() > 0
 
 
 def test_mdlm_takes_gpt2s_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the hub, or from where it is said; its mask is the last id, and <|endoftext|> divides its texts."""
-    path, words = tmp_path / "model", write_mdlm_model(tmp_path / "model")["tokenizer"]
-    with pytest.warns(UserWarning, match=r"openai-community/gpt2 is not in the local cache.*\(--tokenizer\)"):
+    path = tmp_path / "model"
+    words = write_mdlm_model(tmp_path / "model")["tokenizer"]
+    with pytest.warns(
+        UserWarning, match=r"openai-community/gpt2 is not in the local cache.*\(--tokenizer\)"
+    ):
         assert surelock.load(path).tokenizer is None
     found = {}
     find = lambda name, patterns: found.update({name: patterns}) or words  # noqa: E731
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, allow_patterns: find(name, allow_patterns))
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda name, allow_patterns: find(name, allow_patterns)
+    )
     for how in ({}, {"tokenizer": words}):
         lm = surelock.load(path, **how)
         assert (lm.mask_id, lm.ends, lm.pad_id) == (257, (256,), 256)
@@ -96,9 +128,13 @@ def test_the_traps_of_lfm2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         lm = surelock.load(tmp_path / "whole", device="cpu", engine=engine)
         assert (lm.mask_id, lm.ends, lm.pad_id, lm.config.vocab_size) == (16, (2, 7), 0, 273)
         torch.testing.assert_close(lm.network(tokens), every[..., :273], rtol=0, atol=1e-6)
-        first = next(surelock.decode(lm, [[20, 30]], surelock.DecodeSettings(gen_length=2), observe=True))
+        first = next(
+            surelock.decode(lm, [[20, 30]], surelock.DecodeSettings(gen_length=2), observe=True)
+        )
         confidence = torch.from_numpy(first.confidence).float()
-        torch.testing.assert_close(confidence, every[..., :273].softmax(-1).amax(-1), rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            confidence, every[..., :273].softmax(-1).amax(-1), rtol=0, atol=1e-5
+        )
     text = "<|startoftext|>[Question]\nWho?\n[/Question]\n\n[Answer]\n"
     assert lm.tokenizer.decode(lm.encode("Who?", chat=True)) == text
     assert text_of(lm, lm.encode("Liquid.[/Answer] and more")) == "Liquid."
@@ -115,9 +151,16 @@ def test_the_traps_of_lfm2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def edited(path: Path, config: dict[str, Any], **tensors: torch.Tensor) -> None:
     """Set keys of config.json, and tensors by name, a part of which is written with __ for dots."""
     file = path / "config.json"
-    file.write_text(json.dumps({k: v for k, v in (json.loads(file.read_text()) | config).items() if v != "gone"}))
+    file.write_text(
+        json.dumps(
+            {k: v for k, v in (json.loads(file.read_text()) | config).items() if v != "gone"}
+        )
+    )
     weights = load_file(path / "model.safetensors")
-    save_file(weights | {name.replace("__", "."): each for name, each in tensors.items()}, path / "model.safetensors")
+    save_file(
+        weights | {name.replace("__", "."): each for name, each in tensors.items()},
+        path / "model.safetensors",
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +183,9 @@ def edited(path: Path, config: dict[str, Any], **tensors: torch.Tensor) -> None:
         ("lfm2", {}, {"classifier__weight": torch.zeros(2, 32)}, "unknown tensor classifier.weight"),
     ],
 )  # fmt: skip
-def test_what_would_be_another_model_is_refused(tmp_path: Path, kind: str, config, tensors, says: str) -> None:
+def test_what_would_be_another_model_is_refused(
+    tmp_path: Path, kind: str, config, tensors, says: str
+) -> None:
     how = KINDS[kind](tmp_path / "model")
     edited(tmp_path / "model", config, **tensors)
     with pytest.raises(CheckpointError, match=says):
@@ -148,7 +193,9 @@ def test_what_would_be_another_model_is_refused(tmp_path: Path, kind: str, confi
 
 
 @pytest.mark.parametrize(("shape", "gigabytes"), [("mdlm-owt", 0.7), ("lfm2.5-350m", 1.45)])
-def test_a_network_at_its_real_shape_is_one_copy_of_its_weights(shape: str, gigabytes: float) -> None:
+def test_a_network_at_its_real_shape_is_one_copy_of_its_weights(
+    shape: str, gigabytes: float
+) -> None:
     described = SHAPES[shape]
     network = empty_network(family_of(described).read_config(described))
     assert 0.9 * gigabytes < sum(each.nbytes for each in network.parameters()) / 1e9 < gigabytes

@@ -17,23 +17,32 @@ from surelock.trace.race import Beginning, race
 from surelock.trace.recorder import Recorder, make_header
 
 LENGTH = {"gen_length": 16, "seed": 3}
-NERVOUS = surelock.UnlockRule(period=1, epsilon_unlock=0.0, min_interval=0, cooldown=0)  # unlocks in every step
+NERVOUS = surelock.UnlockRule(
+    period=1, epsilon_unlock=0.0, min_interval=0, cooldown=0
+)  # unlocks in every step
 DECODERS = {
     "every": Decoder(settings=surelock.DecodeSettings(**LENGTH)),
-    "lock": Decoder(settings=surelock.DecodeSettings(**LENGTH, temperature=0.8), compute=surelock.LockRule()),
+    "lock": Decoder(
+        settings=surelock.DecodeSettings(**LENGTH, temperature=0.8), compute=surelock.LockRule()
+    ),
     "blocks": Decoder(
         settings=surelock.DecodeSettings(**LENGTH, block_length=8),
         compute=surelock.BlockCache(),
         unmask=surelock.Klass(),
     ),
     "budget": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH, no_repeat_ngram_size=2), compute=surelock.BudgetRule()
+        settings=surelock.DecodeSettings(**LENGTH, no_repeat_ngram_size=2),
+        compute=surelock.BudgetRule(),
     ),
     "remask": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH), compute=surelock.LockByAge(2), unmask=surelock.Remask()
+        settings=surelock.DecodeSettings(**LENGTH),
+        compute=surelock.LockByAge(2),
+        unmask=surelock.Remask(),
     ),
     "correct": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH), compute=surelock.LockByAge(2), unmask=surelock.Correct(doubt=0.2)
+        settings=surelock.DecodeSettings(**LENGTH),
+        compute=surelock.LockByAge(2),
+        unmask=surelock.Correct(doubt=0.2),
     ),
     "unlock": Decoder(  # a snapshot lies between a step that unlocks and the next, which forgets
         settings=surelock.DecodeSettings(**LENGTH),
@@ -60,7 +69,10 @@ def recorded(lm: Any, prompt: list[int], lane: Lane, **kept: Any) -> tuple[Recor
 
 
 def untimed(document: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in each.items() if name != "seconds"} for each in document["records"]]
+    return [
+        {name: value for name, value in each.items() if name != "seconds"}
+        for each in document["records"]
+    ]
 
 
 def touches(rounds: list[Any]) -> list[Event]:
@@ -71,10 +83,14 @@ def touches(rounds: list[Any]) -> list[Event]:
         written = np.flatnonzero(steps[at].newly_unmasked[0])
         found += [Event(at, "write", int(position), token=700) for position in written[:1]]
     locked = np.flatnonzero(steps[-3].locked[0] & ~steps[0].given[0])
-    return found + [Event(len(steps) - 2, "write", int(position), token=701) for position in locked[:1]]
+    return found + [
+        Event(len(steps) - 2, "write", int(position), token=701) for position in locked[:1]
+    ]
 
 
-@pytest.mark.parametrize(("engine", "name"), [*(("onnx", name) for name in DECODERS), ("torch", "lock")])
+@pytest.mark.parametrize(
+    ("engine", "name"), [*(("onnx", name) for name in DECODERS), ("torch", "lock")]
+)
 def test_a_run_begins_anywhere(stories: Any, stories_in_torch: Any, engine: str, name: str) -> None:
     lm = stories if engine == "onnx" else stories_in_torch
     prompt = lm.encode("Tom found a __ in the garden. He", blanks=True)
@@ -86,7 +102,9 @@ def test_a_run_begins_anywhere(stories: Any, stories_in_torch: Any, engine: str,
     events = touches(rounds)
     assert events
     for event in events:
-        child = replace(lane, id="child", decoder=replace(lane.decoder, events=(*lane.decoder.events, event)))
+        child = replace(
+            lane, id="child", decoder=replace(lane.decoder, events=(*lane.decoder.events, event))
+        )
         whole, all_rounds = recorded(lm, prompt, child)
         for items in filter(None, all_rounds):
             whole.take(items)
@@ -103,25 +121,32 @@ def test_a_run_begins_anywhere(stories: Any, stories_in_torch: Any, engine: str,
 def test_a_run_goes_on_from_a_branch_of_a_branch(stories: Any) -> None:
     prompt = stories.encode("Lily had a red")
     lane = Lane(id="own", name="Own", decoder=DECODERS["lock"])
-    kept, found = Snapshots(lane.decoder, stories.engine, Allowance()), None
+    kept = Snapshots(lane.decoder, stories.engine, Allowance())
+    found = None
     _, rounds = recorded(stories, prompt, lane, snapshots={"own": kept})
     events = [each for each in touches(rounds) if each.token == 700]
     for number in (1, 2):
         decoder = replace(lane.decoder, events=tuple(events[:number]))
         step = kept.before(decoder, 10**6)
-        begins, allowance = {"own": Beginning(kept, step)}, Allowance()
+        begins = {"own": Beginning(kept, step)}
+        allowance = Allowance()
         kept = kept.until(step, decoder, allowance)
-        found = recorded(stories, prompt, replace(lane, decoder=decoder), begins=begins, snapshots={"own": kept})[1]
+        found = recorded(
+            stories, prompt, replace(lane, decoder=decoder), begins=begins, snapshots={"own": kept}
+        )[1]
         whole = recorded(stories, prompt, replace(lane, decoder=decoder))[1]
         assert (found[-2 - 1][0].step.tokens == whole[-2 - 1][0].step.tokens).all()
 
 
 def test_where_snapshots_do_not_fit_a_run_begins_earlier(stories: Any) -> None:
-    prompt, lane = stories.encode("Lily had a red"), Lane(id="own", name="Own", decoder=DECODERS["lock"])
+    prompt = stories.encode("Lily had a red")
+    lane = Lane(id="own", name="Own", decoder=DECODERS["lock"])
     allowance = Allowance(2**20)
     kept = Snapshots(lane.decoder, stories.engine, allowance)
     _, rounds = recorded(stories, prompt, lane, snapshots={"own": kept})
-    dense = sum(items[0].step.computed.all() for items in rounds if items and hasattr(items[0], "step"))
+    dense = sum(
+        items[0].step.computed.all() for items in rounds if items and hasattr(items[0], "step")
+    )
     late = replace(lane.decoder, events=(Event(13, "write", 16, token=700),))
     assert allowance.used <= allowance.most and 0 < kept.before(late, 99) < 13
     assert kept.before(late, 3) == min(dense, 3), "no later than what the page has"

@@ -34,7 +34,8 @@ class Scheduler(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
-        self.calls, self.answer = list[tuple[str, dict[str, str]]](), "now"
+        self.calls = list[tuple[str, dict[str, str]]]()
+        self.answer = "now"
 
     @property
     def tokens(self) -> list[str | None]:
@@ -43,15 +44,25 @@ class Scheduler(ThreadingHTTPServer):
 
 class Answers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        place, scheduler = urlsplit(self.path), self.server
+        place = urlsplit(self.path)
+        scheduler = self.server
         assert isinstance(scheduler, Scheduler)
         scheduler.calls.append((place.path, dict(parse_qsl(place.query))))
-        gpu = {"idle": False, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken": f"{len(scheduler.calls)}"}
-        status, kind, text = 200, "application/json", json.dumps(gpu)
+        gpu = {
+            "idle": False,
+            "nvidiaIndex": 0,
+            "nvidiaUUID": "GPU-0",
+            "allowToken": f"{len(scheduler.calls)}",
+        }
+        status = 200
+        kind = "application/json"
+        text = json.dumps(gpu)
         if place.path == "/schedule" and scheduler.answer == "quota":
-            status, text = 429, json.dumps({"left": 4, "wait": 12_000})
+            status = 429
+            text = json.dumps({"left": 4, "wait": 12_000})
         elif place.path == "/schedule" and scheduler.answer != "now":
-            kind, text = "text/event-stream", "event: failed\n\n"
+            kind = "text/event-stream"
+            text = "event: failed\n\n"
             if scheduler.answer == "later":
                 text = f"event: succeeded\ndata: {json.dumps(gpu)}\n\n"
         self.send_response(status)
@@ -82,7 +93,9 @@ def space(scheduler: Scheduler, tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setenv("SPACES_ZERO_GPU", "true")
         patch.setenv("SPACES_ZERO_DEVICE_API_URL", f"http://127.0.0.1:{scheduler.server_port}")
         patch.setenv("ZEROGPU_PROC_SELF_CGROUP_PATH", str(folder / "cgroup"))
-        with serve("--engine", "torch", command=(sys.executable, "-c", START), log=folder / "log") as app:
+        with serve(
+            "--engine", "torch", command=(sys.executable, "-c", START), log=folder / "log"
+        ) as app:
             wait_for_model(app)
             yield app
             for path, query in scheduler.calls:
@@ -92,17 +105,25 @@ def space(scheduler: Scheduler, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def visitor(space: App, name: str) -> Visitor:
-    token = ".".join(("a", urlsafe_b64encode(json.dumps({"user": name}).encode()).decode().rstrip("="), "c"))
+    token = ".".join(
+        ("a", urlsafe_b64encode(json.dumps({"user": name}).encode()).decode().rstrip("="), "c")
+    )
     return Visitor(space.url, **{"x-ip-token": token, "x-gradio-user": "app"})
 
 
-def test_two_visitors_at_once_are_each_charged_for_their_own_run(space: App, scheduler: Scheduler) -> None:
+def test_two_visitors_at_once_are_each_charged_for_their_own_run(
+    space: App, scheduler: Scheduler
+) -> None:
     scheduler.calls.clear()
     pair = [visitor(space, name) for name in ("one", "other")]
     with ThreadPoolExecutor(2) as pool:
-        ends = list(pool.map(lambda each: list(each.run(prompt="The same words", **SHORT))[-1], pair))
+        ends = list(
+            pool.map(lambda each: list(each.run(prompt="The same words", **SHORT))[-1], pair)
+        )
     assert ends == [{"end": "finished", "problem": None}] * 2
-    assert sorted(map(str, scheduler.tokens)) == sorted(each.http.headers["x-ip-token"] for each in pair)
+    assert sorted(map(str, scheduler.tokens)) == sorted(
+        each.http.headers["x-ip-token"] for each in pair
+    )
     assert [path for path, _ in scheduler.calls] == ["/schedule", "/allow", "/release"] * 2
 
 
@@ -110,15 +131,23 @@ def test_two_visitors_at_once_are_each_charged_for_their_own_run(space: App, sch
     ("answer", "end"),
     [
         ("later", "finished"),
-        ("none", "no GPU was available after 60s; create a free account to get a higher priority in ZeroGPU queues."),
-        ("quota", "you have exceeded your ZeroGPU quota (9s requested vs. 4s left); try again in 3:20:00."),
+        (
+            "none",
+            "no GPU was available after 60s; create a free account to get a higher priority in ZeroGPU queues.",
+        ),
+        (
+            "quota",
+            "you have exceeded your ZeroGPU quota (9s requested vs. 4s left); try again in 3:20:00.",
+        ),
     ],
 )
 def test_who_waits_gets_a_gpu_or_a_refusal_in_one_sentence(
     space: App, scheduler: Scheduler, answer: str, end: str
 ) -> None:
     scheduler.answer = answer
-    last: dict[str, Any] = list(visitor(space, answer).run(prompt=f"Answered {answer}", **SHORT))[-1]
+    last: dict[str, Any] = list(visitor(space, answer).run(prompt=f"Answered {answer}", **SHORT))[
+        -1
+    ]
     assert (last["problem"] or last["end"]).removeprefix("The run stopped: ") == end
 
 
@@ -126,8 +155,13 @@ def test_a_script_is_refused_without_links(space: App, scheduler: Scheduler) -> 
     scheduler.answer = "quota"
     http = visitor(space, "script").http
     del http.headers["x-gradio-user"]
-    event = http.post("/gradio_api/call/v2/decode", json={"prompt": "A fox", "gen_length": 16}).json()["event_id"]
+    event = http.post(
+        "/gradio_api/call/v2/decode", json={"prompt": "A fox", "gen_length": 16}
+    ).json()["event_id"]
     text = http.get(f"/gradio_api/call/decode/{event}").text
-    assert "event: error" in text and "try again in 3:20:00; authenticate with a Hugging Face token" in text
+    assert (
+        "event: error" in text
+        and "try again in 3:20:00; authenticate with a Hugging Face token" in text
+    )
     assert "://" not in text
     assert Path(str(space.log)).read_text().count("Traceback") == 0

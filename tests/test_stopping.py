@@ -18,26 +18,37 @@ from surelock.record import record_run
 from surelock.trace.format import check_document
 from surelock.trace.lanes import Lane, alone
 
-MASK, END, TURN, WORD = 1, 0, 2, 5
+MASK = 1
+END = 0
+TURN = 2
+WORD = 5
 SMALL = NetworkConfig(29, 8, 1, 1, 1, 8, 8, 64, 1e4, 1e-5, True)
 PROMPT = [7, 8, 9]
 STEPS = 8
 
 
 def through(
-    words: list[int], *, network: NetworkConfig = SMALL, prompts: list[list[int]] | None = None, **choices: Any
+    words: list[int],
+    *,
+    network: NetworkConfig = SMALL,
+    prompts: list[list[int]] | None = None,
+    **choices: Any,
 ) -> tuple[Run, list[Step], Totals]:
     """A run on readings of no network, which want so many words in each sequence and ends behind them, the first
     positions first.
     """
-    choices["settings"] = DecodeSettings(**{"gen_length": STEPS, "stop_at_end": True, **choices.get("settings", {})})
+    choices["settings"] = DecodeSettings(
+        **{"gen_length": STEPS, "stop_at_end": True, **choices.get("settings", {})}
+    )
     prompts = prompts or [PROMPT] * len(words)
     shape = Shape(network, mask_id=MASK, pad_id=0, ends=(END, TURN))
     run = Run(shape, prompts, Decoder(compute=Everything(), **choices))
     begins = np.array([len(prompt) for prompt in prompts])
-    counter, steps = TotalsCounter(network, (END, TURN)), []
+    counter = TotalsCounter(network, (END, TURN))
+    steps = []
     while (plan := run.plan()) is not None:
-        sequence, position = run.canvas.sequence[plan.slots], plan.positions
+        sequence = run.canvas.sequence[plan.slots]
+        position = plan.positions
         is_word = position - begins[sequence] < np.array(words)[sequence]
         steps.append(run.take(_reading(plan, np.where(is_word, WORD, END), 1 / (1 + position))))
         counter.add(steps[-1])
@@ -46,7 +57,8 @@ def through(
 
 def _reading(plan: Plan, tokens: np.ndarray, score: np.ndarray) -> Reading:
     reading = Reading.empty(plan)
-    reading.tokens, reading.score = tokens[plan.choice.rows], score[plan.choice.rows]
+    reading.tokens = tokens[plan.choice.rows]
+    reading.score = score[plan.choice.rows]
     return reading
 
 
@@ -57,16 +69,22 @@ def test_a_canvas_of_llada_with_forty_words_stops_after_the_block_of_its_end(
     chosen = {"gen_length": 256, "block_length": 32}
     prompts = [[7] * 100]
     _, steps, totals = through([40], network=LLADA_8B, prompts=prompts, settings=chosen)
-    _, every, whole = through([40], network=LLADA_8B, prompts=prompts, settings=chosen | {"stop_at_end": False})
+    _, every, whole = through(
+        [40], network=LLADA_8B, prompts=prompts, settings=chosen | {"stop_at_end": False}
+    )
     assert (len(steps), len(every)) == (41, 256)
-    assert (steps[-1].tokens == every[-1].tokens).all(), "the same text, and the same ends behind it"
+    assert (steps[-1].tokens == every[-1].tokens).all(), (
+        "the same text, and the same ends behind it"
+    )
     assert totals.spared == 215 and whole.spared == 0
     assert totals.baseline_flops == whole.baseline_flops == whole.flops
     assert totals.padded_baseline_flops == whole.padded_baseline_flops
     assert totals.flops_ratio == pytest.approx(41 / 256)
     assert totals.active_ratio == pytest.approx(41 / 256)
     with capsys.disabled():
-        print(f"\nLLaDA-8B, 256 positions, 40 words: {len(steps)} of {len(every)} steps, {totals.spared} spared,")
+        print(
+            f"\nLLaDA-8B, 256 positions, 40 words: {len(steps)} of {len(every)} steps, {totals.spared} spared,"
+        )
         print(f"{totals.flops:.3e} of {whole.flops:.3e} FLOPs ({totals.flops_ratio:.1%})")
 
 
@@ -81,11 +99,15 @@ def test_each_sequence_of_a_batch_ends_by_itself() -> None:
     run, steps, totals = through([1, 5], prompts=[PROMPT, [*PROMPT, 7]])
     assert len(steps) == 6
     assert [step.computed.sum(axis=1).tolist() for step in steps] == [[11, 12]] * 2 + [[0, 12]] * 4
-    first, last = steps[1].ended, steps[5].ended
+    first = steps[1].ended
+    last = steps[5].ended
     assert first is not None and last is not None
     assert all(step.ended is None for step in (steps[0], *steps[2:5]))
     assert first.steps.tolist() == [6, 0] and last.steps.tolist() == [0, 2]
-    assert first.filled.sum(axis=1).tolist() == [6, 0] and last.filled.sum(axis=1).tolist() == [0, 2]
+    assert first.filled.sum(axis=1).tolist() == [6, 0] and last.filled.sum(axis=1).tolist() == [
+        0,
+        2,
+    ]
     assert not (first.filled & steps[1].newly_unmasked).any()
     assert not steps[5].masked.any()
     assert (steps[5].tokens[0, -7:] == END).all()
@@ -103,7 +125,9 @@ def test_what_is_filled_is_the_end_that_stands() -> None:
 
 
 @pytest.mark.parametrize(("written", "masks"), [([], [6, 5, 4, 3, 2, 0]), ([5], [5, 4, 3, 2, 0])])
-def test_an_end_before_which_a_word_is_missing_ends_nothing(written: list[int], masks: list[int]) -> None:
+def test_an_end_before_which_a_word_is_missing_ends_nothing(
+    written: list[int], masks: list[int]
+) -> None:
     """Wherever it is missing: `written` are positions that have their word from the first step on."""
     words = [Event(0, "write", len(PROMPT) + position, WORD) for position in written]
     _, steps, _ = through([8], events=(*words, Event(0, "write", len(PROMPT) + 6, END)))
@@ -145,7 +169,9 @@ def test_a_block_that_may_be_taken_back_is_not_over() -> None:
 def test_a_replay_is_refused(stories: surelock.LanguageModel) -> None:
     replay = surelock.Replay([[(0, 0, 5)]])
     with pytest.raises(ValueError, match="stop_at_end must be False under the policy 'replay'"):
-        surelock.decode(stories, [[5]], DecodeSettings(gen_length=1, stop_at_end=True), unmask=replay)
+        surelock.decode(
+            stories, [[5]], DecodeSettings(gen_length=1, stop_at_end=True), unmask=replay
+        )
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +182,9 @@ def lane(stories: surelock.LanguageModel) -> Lane:
     return alone(Decoder(settings=chosen, events=(Event(3, "write", place, stories.eos_id),)))
 
 
-def test_a_trace_says_what_was_filled_and_reads_back(stories: surelock.LanguageModel, lane: Lane) -> None:
+def test_a_trace_says_what_was_filled_and_reads_back(
+    stories: surelock.LanguageModel, lane: Lane
+) -> None:
     document = record_run(stories, "Tom had a ball. He", [lane])
     check_document(document)
     last = document["records"][-1]
@@ -167,19 +195,29 @@ def test_a_trace_says_what_was_filled_and_reads_back(stories: surelock.LanguageM
     assert [record for record in document["records"][:-1] if "filled" in record] == []
     frame = surelock.read_trace(document)
     assert not frame.positions["token"].isna().any()
-    assert surelock.table(document)["masked"].groupby(surelock.table(document)["step"]).sum().iloc[-1] == 0
+    assert (
+        surelock.table(document)["masked"].groupby(surelock.table(document)["step"]).sum().iloc[-1]
+        == 0
+    )
     again = Lane.from_plain(json.loads(json.dumps(document["header"]["lanes"][0])))
     assert again == lane
     repeated = record_run(stories, "Tom had a ball. He", [again])
-    assert [record["unmasked"] for record in repeated["records"]] == [r["unmasked"] for r in document["records"]]
+    assert [record["unmasked"] for record in repeated["records"]] == [
+        r["unmasked"] for r in document["records"]
+    ]
     commits = sum(len(record["unmasked"]) for record in document["records"])
     assert len(surelock.commit_error(stories, document).error) == commits
 
 
-def test_the_text_is_that_of_a_run_to_its_last_step(stories: surelock.LanguageModel, lane: Lane) -> None:
+def test_the_text_is_that_of_a_run_to_its_last_step(
+    stories: surelock.LanguageModel, lane: Lane
+) -> None:
     stopped = lane.decoder
     whole = replace(stopped, settings=replace(stopped.settings, stop_at_end=False))
-    texts = [surelock.generate(stories, ["Tom had a ball. He"], **each.keywords()) for each in (stopped, whole)]
+    texts = [
+        surelock.generate(stories, ["Tom had a ball. He"], **each.keywords())
+        for each in (stopped, whole)
+    ]
     assert texts[0] == texts[1]
 
 

@@ -29,7 +29,9 @@ class Noted:
         self.got.append(("end", []))
 
 
-def test_it_gets_the_prompt_each_blocks_drafts_and_the_blocks(stories: surelock.LanguageModel) -> None:
+def test_it_gets_the_prompt_each_blocks_drafts_and_the_blocks(
+    stories: surelock.LanguageModel,
+) -> None:
     noted = Noted()
     steps = list(surelock.stream(surelock.decode(stories, [PROMPT], SETTINGS), noted, SETTINGS))
     plain = list(surelock.decode(stories, [PROMPT], SETTINGS))
@@ -45,18 +47,28 @@ def test_it_gets_the_prompt_each_blocks_drafts_and_the_blocks(stories: surelock.
     assert noted.got[1][1].count(stories.mask_id) == 3
 
 
-def test_a_replay_in_another_order_than_the_blocks_is_shown_whole(stories: surelock.LanguageModel) -> None:
+def test_a_replay_in_another_order_than_the_blocks_is_shown_whole(
+    stories: surelock.LanguageModel,
+) -> None:
     tokens = list(range(40, 52))
     replay = surelock.Replay([[(11 - i, i, token) for i, token in enumerate(tokens)]])
     noted = Noted()
-    list(surelock.stream(surelock.decode(stories, [PROMPT], SETTINGS, unmask=replay), noted, SETTINGS))
+    list(
+        surelock.stream(
+            surelock.decode(stories, [PROMPT], SETTINGS, unmask=replay), noted, SETTINGS
+        )
+    )
     put = [tokens for kind, tokens in noted.got if kind == "put"][1:]
     assert put == [tokens[:4], tokens[4:8], tokens[8:]]
 
 
-def test_a_draft_tells_what_is_most_likely_where_that_is_known(stories: surelock.LanguageModel) -> None:
+def test_a_draft_tells_what_is_most_likely_where_that_is_known(
+    stories: surelock.LanguageModel,
+) -> None:
     noted = Noted()
-    *_, last = surelock.stream(surelock.decode(stories, [PROMPT], SETTINGS, top_k=1), noted, SETTINGS)
+    *_, last = surelock.stream(
+        surelock.decode(stories, [PROMPT], SETTINGS, top_k=1), noted, SETTINGS
+    )
     drafts = [tokens for kind, tokens in noted.got if kind == "draft"]
     assert len(drafts) == 12 and not any(stories.mask_id in draft for draft in drafts)
     assert drafts[-1] == last.tokens[0, -4:].tolist()
@@ -72,7 +84,9 @@ def test_the_streamers_of_transformers_show_it(
         for _ in surelock.stream(surelock.decode(stories, [PROMPT], settings), streamer, settings):
             pass
         shown = capsys.readouterr().out
-        assert shown.endswith(f"{text}\n") and ("\033[33m" in shown) == (kind is TextDiffusionStreamer)
+        assert shown.endswith(f"{text}\n") and ("\033[33m" in shown) == (
+            kind is TextDiffusionStreamer
+        )
 
 
 def test_it_shows_one_sequence(stories: surelock.LanguageModel) -> None:

@@ -30,7 +30,11 @@ DOCUMENTS = ("README.md", "docs/results.md", "docs/command-line.md", "docs/gpu.m
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [([], "name the documents to write"), (["{}/none.md"], "No such file"), (["{}/odd.md"], "no table")],
+    [
+        ([], "name the documents to write"),
+        (["{}/none.md"], "No such file"),
+        (["{}/odd.md"], "no table"),
+    ],
 )
 def test_what_cannot_be_written_is_told(tmp_path: Path, given: list[str], said: str) -> None:
     (tmp_path / "odd.md").write_text("<!-- table none -->\n<!-- end of table -->")
@@ -50,7 +54,9 @@ def test_every_table_is_in_a_document_and_every_experiment_in_the_results() -> N
     assert sorted(headings) == sorted(EXPERIMENTS)
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if (RESULTS / name / "table.csv").is_file()])
+@pytest.mark.parametrize(
+    "name", [name for name in EXPERIMENTS if (RESULTS / name / "table.csv").is_file()]
+)
 def test_tables_are_of_the_cells(
     name: str,
     stories_in_torch: surelock.LanguageModel,
@@ -61,11 +67,15 @@ def test_tables_are_of_the_cells(
     """The cells are those that the command measures, of the weights that ship or that the results name at their
     beginning, each judge's scores of their texts.
     """
-    lab, grid, kept = Lab(stories_in_torch), EXPERIMENTS[name].grids["stories"], RESULTS / name
+    lab = Lab(stories_in_torch)
+    grid = EXPERIMENTS[name].grids["stories"]
+    kept = RESULTS / name
     measured = next(iter(finished(kept).values()))["setup"]
     setup = lab.setup()
     setup["data"] = measured["data"] | setup["data"]  # data that does not ship
-    setup |= {key: measured[key] for key in ("engine",) if key in measured}  # of another version, here
+    setup |= {
+        key: measured[key] for key in ("engine",) if key in measured
+    }  # of another version, here
     beginning = text("docs/results.md").split("## ")[0]
     if measured["weights"] in re.findall(r"weights (\w{16})", beginning):
         setup["weights"] = measured["weights"]
@@ -77,12 +87,16 @@ def test_tables_are_of_the_cells(
     assert [record["cell"] for record in records] == grid and len(records) == len(finished(kept))
     table = (kept / "table.md").read_text("utf-8")
     (command,) = re.findall(r"^`(.*)`$", table.split("\n\n|")[0], re.MULTILINE)
-    assert command.startswith(f"python -m surelock experiment {name} --model stories --preset stories ")
+    assert command.startswith(
+        f"python -m surelock experiment {name} --model stories --preset stories "
+    )
     assert "--out" not in command, "in that folder nothing is left to measure"
     for file in [*(tmp_path / name).rglob("*.csv"), tmp_path / name / "table.md"]:
         file.unlink()
     report(EXPERIMENTS[name], command, lab, records, tmp_path / name)
     for file in [each for pattern in ("*.md", "*.csv") for each in kept.rglob(pattern)]:
-        made, committed = ((folder / file.relative_to(kept)).read_bytes() for folder in (tmp_path / name, kept))
+        made, committed = (
+            (folder / file.relative_to(kept)).read_bytes() for folder in (tmp_path / name, kept)
+        )
         assert made == committed, file
     assert capsys.readouterr().err == "", "a judge has read other texts"

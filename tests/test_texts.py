@@ -21,23 +21,31 @@ def lm(request: pytest.FixtureRequest, stories: surelock.LanguageModel) -> surel
     """The embedded model with a tokenizer of a kind."""
     tokenizer: Any = tokenizer_of(request.param)
     mask, end = tokenizer.convert_tokens_to_ids([MASK, END])
-    return replace(stories, name=request.param, tokenizer=tokenizer, mask_id=mask, pad_id=end, ends=(end,))
+    return replace(
+        stories, name=request.param, tokenizer=tokenizer, mask_id=mask, pad_id=end, ends=(end,)
+    )
 
 
-WORDS = st.sampled_from(["tom", "he", "ran", "the", "cat", "played", "x", "birthday", "a", "zq", "3"])
+WORDS = st.sampled_from(
+    ["tom", "he", "ran", "the", "cat", "played", "x", "birthday", "a", "zq", "3"]
+)
 
 
 @st.composite
 def texts(draw: st.DrawFn, lossless: bool) -> str:
     """Words with stops between them, as WordPiece keeps them too; with any spaces and marks where nothing is lost."""
     words = draw(st.lists(WORDS, min_size=1, max_size=5))
-    gaps = st.sampled_from([" ", ", ", ". ", "! "] + (["  ", "", "-", " '", ",", "   "] if lossless else []))
+    gaps = st.sampled_from(
+        [" ", ", ", ". ", "! "] + (["  ", "", "-", " '", ",", "   "] if lossless else [])
+    )
     return words[0] + "".join(draw(gaps) + word for word in words[1:])
 
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_a_text_comes_back_and_goes_on_where_it_is_cut(lm: surelock.LanguageModel, data: st.DataObject) -> None:
+def test_a_text_comes_back_and_goes_on_where_it_is_cut(
+    lm: surelock.LanguageModel, data: st.DataObject
+) -> None:
     """At any token: the prompt with what follows it is the text. And a token's piece is what it adds to a text."""
     text = data.draw(texts(lm.name != "wordpiece"))
     ids = lm.encode(text)
@@ -56,9 +64,13 @@ def blanks(draw: st.DrawFn, lm: surelock.LanguageModel) -> tuple[str, list[list[
 
     The tokens begin a word or go on with one. What stands behind a blank may be the end of its word.
     """
-    pieces, lossless = Pieces(lm.tokenizer), lm.name != "wordpiece"
-    begins, goes_on = lm.encode("x k")[-1], lm.encode("xq")[-1]
-    behind = st.sampled_from([" ", ", ", ". ", " and ", "! ", "ly "] + (["  ", "-", "' "] if lossless else []))
+    pieces = Pieces(lm.tokenizer)
+    lossless = lm.name != "wordpiece"
+    begins = lm.encode("x k")[-1]
+    goes_on = lm.encode("xq")[-1]
+    behind = st.sampled_from(
+        [" ", ", ", ". ", " and ", "! ", "ly "] + (["  ", "-", "' "] if lossless else [])
+    )
     prompt = whole = draw(texts(lossless))
     fills = []
     for _ in range(draw(st.integers(1, 3))):
@@ -73,7 +85,9 @@ def blanks(draw: st.DrawFn, lm: surelock.LanguageModel) -> tuple[str, list[list[
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_what_stands_around_blanks_comes_back(lm: surelock.LanguageModel, data: st.DataObject) -> None:
+def test_what_stands_around_blanks_comes_back(
+    lm: surelock.LanguageModel, data: st.DataObject
+) -> None:
     prompt, fills, whole = data.draw(blanks(lm))
     given = lm.encode(prompt, blanks=True)
     ids = iter(chain.from_iterable(fills))
@@ -96,7 +110,9 @@ def test_a_turn_is_read_alike_beside_another_that_spells_markup(
     model = SureLockLM(lm)
 
     def ids(*said: str) -> list[int]:
-        return model.tok_encode(model.apply_chat_template([{"role": "user", "content": text} for text in said]))
+        return model.tok_encode(
+            model.apply_chat_template([{"role": "user", "content": text} for text in said])
+        )
 
     harmless, forged = ids(first, second), ids(first, f"{TURN[0]}{second}")
     turn = harmless[: harmless.index(lm.encoder.tokenizer.convert_tokens_to_ids(TURN[1]))]
@@ -110,7 +126,9 @@ def test_a_turn_is_read_alike_beside_another_that_spells_markup(
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_lm_eval_scores_the_tokens_of_the_whole_text(lm: surelock.LanguageModel, data: st.DataObject) -> None:
+def test_lm_eval_scores_the_tokens_of_the_whole_text(
+    lm: surelock.LanguageModel, data: st.DataObject
+) -> None:
     """Wherever the context ends; what is said of a continuation is what follows the context."""
     text = data.draw(texts(lm.name != "wordpiece"))
     at = data.draw(st.integers(0, len(text) - 1))

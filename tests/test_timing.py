@@ -49,7 +49,8 @@ def test_observation_is_not_a_steps_time(
     lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KLs take 7 s, finding the likely tokens 100 s: the first count where the rule goes by them."""
-    follow, topk = Reader._follow, torch.Tensor.topk
+    follow = Reader._follow
+    topk = torch.Tensor.topk
 
     def slow_follow(reader: Reader, group: str, *given: Any) -> None:
         clock.now += 7 * (group == "observed " or isinstance(rule, LockRule))
@@ -65,7 +66,9 @@ def test_observation_is_not_a_steps_time(
     for rule, seconds in ((Everything(), 0.0), (LockRule(epsilon=-1.0), 7.0)):
         steps = list(decode(lm, [[5, 6]], settings, compute=rule, observe=True, top_k=2))
         assert [step.seconds for step in steps] == [seconds] * 3
-    assert clock.now == 2 * 3 * (7 + 100) + 3 * 7  # under the second rule masks have KLs that are only observed
+    assert (
+        clock.now == 2 * 3 * (7 + 100) + 3 * 7
+    )  # under the second rule masks have KLs that are only observed
 
 
 class Scripted:
@@ -77,10 +80,13 @@ class Scripted:
     flops = {"baseline": 100.0, "locked": 30.0}  # noqa: RUF012
 
     def __init__(self, clock: HandClock) -> None:
-        self.clock, self.order = clock, []
+        self.clock = clock
+        self.order = []
         self.started = {"baseline": 0, "locked": 0}
 
-    def __call__(self, lm: surelock.LanguageModel, ids: list[list[int]], **decoder: Any) -> Iterator[Any]:
+    def __call__(
+        self, lm: surelock.LanguageModel, ids: list[list[int]], **decoder: Any
+    ) -> Iterator[Any]:
         name = "baseline" if decoder["compute"] == Everything() else "locked"
         self.order.append(name)
         self.started[name] += 1
@@ -103,7 +109,9 @@ def test_throughput_is_tokens_over_the_seconds_of_all_batches(
     scripted = Scripted(clock)
     monkeypatch.setattr(speed, "decode", scripted)
     monkeypatch.setattr(speed, "load_of_cores", lambda: 0.25)
-    cell = grid(prompts=3, batch=2, gen_length=4, steps=2, epsilon=0.1, select_fraction=0.8, repeats=4)[0]
+    cell = grid(
+        prompts=3, batch=2, gen_length=4, steps=2, epsilon=0.1, select_fraction=0.8, repeats=4
+    )[0]
     told = speed.compare_speed(IdsLab(lm, ids=[[5, 6], [7], [8, 9, 3]]), cell)
     # a repeat is two batches. baseline: 2 (.5 + 1 + 3) s, then 2 (.5 + 2 + 6); locked: 2 (.5 + 1 + 1), then 2 (4.5)
     assert told["e2e_tps_base"] == pytest.approx(48 / (9 + 3 * 17))
@@ -117,7 +125,8 @@ def test_throughput_is_tokens_over_the_seconds_of_all_batches(
     # tokens of a step, 3 x 2 in each repeat, over its seconds; what passes before a batch counts to its first step
     assert told["step_tps_base"] == pytest.approx([24 / (2 * 1.5 + 6 * 2.5), 24 / (2 * 3 + 6 * 6)])
     assert told["step_tps"] == pytest.approx([24 / (2 * 1.5 + 6 * 2.5), 24 / (2 * 1 + 6 * 2)])
-    base, ours = ["baseline"] * 2, ["locked"] * 2
+    base = ["baseline"] * 2
+    ours = ["locked"] * 2
     assert scripted.order[2:] == base + ours + ours + base + base + ours + ours + base
     assert (told["threads"], told["device"]) == (torch.get_num_threads(), "cpu")
 
@@ -126,7 +135,9 @@ def test_throughput_is_tokens_over_the_seconds_of_all_batches(
 def benched(lm: surelock.LanguageModel) -> bench.Lockstep:
     """A benchmark of two sequences that has run once."""
     rule = LockRule(epsilon=5.0, percentile=None)
-    made = bench.Lockstep(lm, [[5, 6, 7], [8]], Decoder(settings=DecodeSettings(gen_length=4), compute=rule))
+    made = bench.Lockstep(
+        lm, [[5, 6, 7], [8]], Decoder(settings=DecodeSettings(gen_length=4), compute=rule)
+    )
     made.repeat()
     return made
 
@@ -145,39 +156,68 @@ def test_bench_times_each_call_under_its_own_name(
 
     monkeypatch.setattr(bench, "decode", slow)
     rule = LockRule(epsilon=5.0, percentile=None)
-    made = bench.Lockstep(lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=3), compute=rule))
+    made = bench.Lockstep(
+        lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=3), compute=rule)
+    )
     made.repeat()
     assert made.seconds == {"baseline": [[4, 5, 6]], "locked": [[1, 2, 3]]}
     assert order == ["locked", "baseline", "baseline", "locked", "locked", "baseline"]
-    assert made.decoders["baseline"] == Decoder(settings=DecodeSettings(gen_length=3), compute=Everything())
+    assert made.decoders["baseline"] == Decoder(
+        settings=DecodeSettings(gen_length=3), compute=Everything()
+    )
 
 
-@pytest.mark.parametrize(("policy", "steps"), [(surelock.Remask(), 8), (surelock.Threshold(0.0), 1)])
-def test_bench_times_all_steps_of_a_policy(lm: surelock.LanguageModel, policy: Any, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("policy", "steps"), [(surelock.Remask(), 8), (surelock.Threshold(0.0), 1)]
+)
+def test_bench_times_all_steps_of_a_policy(
+    lm: surelock.LanguageModel, policy: Any, steps: int
+) -> None:
     """Twice as many as there are masks, and fewer where it ends early."""
-    made = bench.Lockstep(lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=4), unmask=policy))
+    made = bench.Lockstep(
+        lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=4), unmask=policy)
+    )
     made.repeat()
-    assert {name: len(each) for name, (each,) in made.seconds.items()} == {"baseline": steps, "locked": steps}
+    assert {name: len(each) for name, (each,) in made.seconds.items()} == {
+        "baseline": steps,
+        "locked": steps,
+    }
     assert made.result()["tokens"] == 4
 
 
 def test_bench_figures_by_hand(benched: bench.Lockstep) -> None:
     benched.seconds = {
         "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0], [5.0] * 4, [5.0] * 4],
-        "locked": [[4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 9.0, 9.0], *[[4.0, 3.0, 2.0, 1.0]] * 2],
+        "locked": [
+            [4.0, 3.0, 2.0, 1.0],
+            [4.0, 3.0, 2.0, 1.0],
+            [0.0, 0.0, 9.0, 9.0],
+            *[[4.0, 3.0, 2.0, 1.0]] * 2,
+        ],
     }
     told = benched.result()
-    own = {name: float(sum(step.flops.sum() for step in steps)) for name, steps in benched.steps.items()}
+    own = {
+        name: float(sum(step.flops.sum() for step in steps))
+        for name, steps in benched.steps.items()
+    }
     ratio = own["locked"] / own["baseline"]
     assert 0.2 < ratio < 0.9
     assert told["flops_ratio"] == pytest.approx(ratio)
-    assert told["baseline_step_ms"] == 5000 and told["locked_step_ms"] == 2500 and told["locked_last_step_ms"] == 1000
-    assert told["baseline_tps"] == pytest.approx(8 / 20) and told["locked_tps"] == pytest.approx(8 / 10)
+    assert (
+        told["baseline_step_ms"] == 5000
+        and told["locked_step_ms"] == 2500
+        and told["locked_last_step_ms"] == 1000
+    )
+    assert told["baseline_tps"] == pytest.approx(8 / 20) and told["locked_tps"] == pytest.approx(
+        8 / 10
+    )
     assert told["speedup"] == pytest.approx(2.0)
     assert told["efficiency"] == pytest.approx(2.0 * ratio)
     computed = sum(int(step.computed.sum()) for step in benched.steps["locked"])
     assert told["active_ratio"] == pytest.approx(computed / (4 * 12))
     # the repeats by themselves: 16, 20, 114, 20, 20 s beside 10, 10, 18, 10, 10
     assert told["spread"]["speedup"] == pytest.approx([2.0, 2.0])
-    assert told["spread"]["baseline_step_ms"] == [5000, 5000] and told["spread"]["baseline_tps"] == [8 / 20, 8 / 20]
+    assert told["spread"]["baseline_step_ms"] == [5000, 5000] and told["spread"][
+        "baseline_tps"
+    ] == [8 / 20, 8 / 20]
     assert told["refused"] == {}

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surelock import BlockCache, Decoder, DecodeSettings, Event, Everything, LockByAge, LockRule, Remask, Threshold
+from surelock import (
+    BlockCache,
+    Decoder,
+    DecodeSettings,
+    Event,
+    Everything,
+    LockByAge,
+    LockRule,
+    Remask,
+    Threshold,
+)
 from surelock.decoding.loop import decode
 from surelock.model.language_model import LanguageModel
 from surelock.quality.commit_error import Shadow, commit_error
@@ -26,7 +36,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PROMPT = [3, 4, 5, 6]
 SETTINGS = DecodeSettings(gen_length=12, temperature=0.7, seed=3)
 RULE = LockRule(epsilon=0.05, percentile=60.0)
-EVENTS = (Event(2, "lock", 1), Event(4, "write", 6, 9), Event(5, "mask", 6), Event(6, "rule", compute=LockByAge(2)))
+EVENTS = (
+    Event(2, "lock", 1),
+    Event(4, "write", 6, 9),
+    Event(5, "mask", 6),
+    Event(6, "rule", compute=LockByAge(2)),
+)
 DECODER_PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "all": ("Every position", {"compute": Everything()}),
     "locks": ("Locks", {"compute": RULE, "unmask": Remask(2, begins=0.5)}),
@@ -39,7 +54,14 @@ FIELD = [
 ]
 
 
-WORDS = ["<|mask|>", "<|end|>", "<img src=x onerror=alert(1)>", "${location}", "{{value}}", "</script><b>"]
+WORDS = [
+    "<|mask|>",
+    "<|end|>",
+    "<img src=x onerror=alert(1)>",
+    "${location}",
+    "{{value}}",
+    "</script><b>",
+]
 WORDS += ["\u202eabc", "\x00\x07", " a", "é"]
 ODD = {30: "Ã", 31: "©", 32: "<0x0A>", 33: "▁house"}
 RAW = {"Ã": b"\xc3", "©": b"\xa9"}  # the two bytes of "é", as a byte-level vocabulary writes them
@@ -117,9 +139,11 @@ def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[st
         values = trace.values[trace.values.lane == lane.id]
         steps = trace.steps[trace.steps.lane == lane.id]
         positions = trace.positions[trace.positions.lane == lane.id]
-        locked_at, unmasked_at = {}, {}
+        locked_at = {}
+        unmasked_at = {}
         run = list(decode(lm, [PROMPT], **lane.decoder.keywords(), top_k=1))
-        told, cells = table(run, lm), table(document).query("lane == @lane.id")
+        told = table(run, lm)
+        cells = table(document).query("lane == @lane.id")
         for name in ("token", "text", "masked", "computed", "locked", "taken_back"):
             assert told[name].astype(str).tolist() == cells[name].astype(str).tolist(), name
         for step in run:
@@ -130,7 +154,9 @@ def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[st
                 told = getattr(step, name)[0][computed].astype(np.float32)
                 np.testing.assert_array_equal(mine[name].to_numpy().astype(np.float32), told)
             masks = (step.masked | step.newly_unmasked)[0][computed]
-            assert plain(mine.guess) == np.where(masks, step.top_ids[0][computed][:, 0], None).tolist()
+            assert (
+                plain(mine.guess) == np.where(masks, step.top_ids[0][computed][:, 0], None).tolist()
+            )
             row = steps[steps.step == step.index].iloc[0]
             told = (float(step.flops[0]), float(step.baseline_flops[0]), int(step.locked.sum()))
             assert (row.flops, row.baseline_flops, row.locked) == told
@@ -158,8 +184,14 @@ def plain(column: Any) -> list[int | None]:
 def test_a_token_that_somebody_wrote_has_no_commit_error() -> None:
     header = {"length": 3, "prompt_tokens": [5], "mask_id": 1}
     first = {"step": 0, "unmasked": [[1, 7], [2, 8]], "commit_error": [0.1, 0.2], "locked": []}
-    positions = positions_of(header, {}, [first, {"step": 1, "unmasked": [], "written": [[1, 9]], "locked": []}], "own")
-    assert plain(positions.commit_error) == [None, None, 0.2] and plain(positions.unmask_step) == [None, 0, 0]
+    positions = positions_of(
+        header, {}, [first, {"step": 1, "unmasked": [], "written": [[1, 9]], "locked": []}], "own"
+    )
+    assert plain(positions.commit_error) == [None, None, 0.2] and plain(positions.unmask_step) == [
+        None,
+        0,
+        0,
+    ]
 
 
 def test_the_quantised_form_says_the_same_to_its_precision(recorder: Recorder) -> None:
@@ -167,25 +199,33 @@ def test_the_quantised_form_says_the_same_to_its_precision(recorder: Recorder) -
     assert [set(trace.lanes.exact) for trace in traces] == [{True}, {False}]
     exact, rough = (trace.values for trace in traces)
     apart = fmt.bytes_to_kl(np.arange(1, 255, dtype=np.uint8))
-    np.testing.assert_allclose(apart[1:] / apart[:-1], 1.14, atol=0.005)  # as the docstring of `read_trace` says
+    np.testing.assert_allclose(
+        apart[1:] / apart[:-1], 1.14, atol=0.005
+    )  # as the docstring of `read_trace` says
     finite = np.isfinite(exact.kl) & (exact.kl > 1e-11)
     np.testing.assert_allclose(rough.kl[finite], exact.kl[finite], rtol=0.07)
     np.testing.assert_array_equal(np.isinf(rough.kl), np.isinf(exact.kl))
     np.testing.assert_allclose(rough.confidence, exact.confidence, atol=0.002)
 
 
-def test_likely_tokens_carry_over_steps_that_did_not_list_them(lm: LanguageModel, recorder: Recorder) -> None:
+def test_likely_tokens_carry_over_steps_that_did_not_list_them(
+    lm: LanguageModel, recorder: Recorder
+) -> None:
     (lane,) = (each for each in FIELD if each.id == "locks")
     for step in decode(lm, [PROMPT], **lane.decoder.keywords(), top_k=fmt.TOP_K):
         assert step.top_ids is not None and step.top_probs is not None
         for position in np.flatnonzero(step.computed[0]):
             listed = recorder.top("locks", step.index, int(position))
             assert [token for token, _, _ in listed] == step.top_ids[0, position].tolist()
-            assert [p for _, _, p in listed] == pytest.approx(step.top_probs[0, position].tolist(), abs=0.013)
+            assert [p for _, _, p in listed] == pytest.approx(
+                step.top_probs[0, position].tolist(), abs=0.013
+            )
     slow = Recorder(recorder.header, None)
     for index in range(20):
         sure = 0.5 - 0.005 * index
-        slow.record("locks", replace(step, index=index, top_probs=np.full_like(step.top_probs, sure)))
+        slow.record(
+            "locks", replace(step, index=index, top_probs=np.full_like(step.top_probs, sure))
+        )
         (_, _, found), *_ = slow.top("locks", index, position)
         assert found == pytest.approx(sure, abs=0.013), "however slowly it moves"
 
@@ -203,14 +243,22 @@ def test_pieces_are_text_or_bytes() -> None:
     assert Pieces(None).look_up([1, 2]) == {}
 
 
-def test_a_trace_with_a_rule_that_is_not_imported_is_read(document: dict[str, Any], stories: LanguageModel) -> None:
+def test_a_trace_with_a_rule_that_is_not_imported_is_read(
+    document: dict[str, Any], stories: LanguageModel
+) -> None:
     """As in a process that has not imported the rule: tables, figures and replays need none, its decoder does."""
-    plain, kinds = read_trace(document), ["everything", "lock+odd", "odd", "lock"]
+    plain = read_trace(document)
+    kinds = ["everything", "lock+odd", "odd", "lock"]
     locks, block = document["header"]["lanes"][1:3]
-    locks["compute"] = {"kind": "both", "lock": locks["compute"], "select": {"kind": "odd", "gap": 3}}
+    locks["compute"] = {
+        "kind": "both",
+        "lock": locks["compute"],
+        "select": {"kind": "odd", "gap": 3},
+    }
     block["compute"] = {"kind": "odd", "gap": 3}
     with pytest.warns(
-        UserWarning, match="of lane 'block' is None: compute must be one of .* not 'odd'; .* is imported"
+        UserWarning,
+        match="of lane 'block' is None: compute must be one of .* not 'odd'; .* is imported",
     ):
         trace = read_trace(document)
     assert trace.lanes["compute"].tolist() == kinds
@@ -222,7 +270,9 @@ def test_a_trace_with_a_rule_that_is_not_imported_is_read(document: dict[str, An
         ("my_rules:Odd", "`import my_rules` in Python, `--rules my_rules:Odd`"),
     ):
         locks["compute"]["select"]["kind"] = block["compute"]["kind"] = kind
-        with pytest.raises(ValueError, match=f"not '{kind}'; a rule from outside is known once .*: {how}"):
+        with pytest.raises(
+            ValueError, match=f"not '{kind}'; a rule from outside is known once .*: {how}"
+        ):
             commit_error(stories, document)
     block["compute"] = {"kind": "lock", "epsilon": "x"}
     with pytest.raises(fmt.TraceError, match="The trace is damaged: epsilon"):
@@ -249,7 +299,9 @@ def test_fields_that_cannot_race(lm: LanguageModel, field: list[Lane], said: str
         make_header(lm, None, PROMPT, field)
 
 
-def test_lanes_take_turns_in_going_first(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanes_take_turns_in_going_first(
+    lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -264,11 +316,18 @@ def test_lanes_take_turns_in_going_first(lm: LanguageModel, monkeypatch: pytest.
     told = list(race(lm, PROMPT, field))
     names = ["Everything", "LockRule", "LockByAge"]
     assert asked[:9] == names + names[1:] + names[:1] + names[2:] + names[:2]
-    assert [[each.lane for each in steps] for steps in told] == [["all", "locks", "age"]] * 12 + [["locks"]] * 12
+    assert [[each.lane for each in steps] for steps in told] == [["all", "locks", "age"]] * 12 + [
+        ["locks"]
+    ] * 12
 
 
-def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(lm: LanguageModel) -> None:
-    told = [[type(each).__name__ for each in at_once] for at_once in race(lm, PROMPT, FIELD, shadow=Shadow)]
+def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(
+    lm: LanguageModel,
+) -> None:
+    told = [
+        [type(each).__name__ for each in at_once]
+        for at_once in race(lm, PROMPT, FIELD, shadow=Shadow)
+    ]
     ends = len(told) - len(FIELD)
     assert told[ends - 1 :] == [[], *[["Errors"]] * len(FIELD)] and all(told[: ends - 1])
 

@@ -22,7 +22,13 @@ from surelock.research import training
 from surelock.research.corpus import Corpus, generator_of, make_batch, training_stories
 from surelock.research.muon import Muon
 from surelock.research.renaming import NAMES, find_names, rename, renamed_copies
-from surelock.research.training import Trainer, add_train_arguments, batch_loss, evaluate, learning_rate
+from surelock.research.training import (
+    Trainer,
+    add_train_arguments,
+    batch_loss,
+    evaluate,
+    learning_rate,
+)
 
 STORIES = [
     "Nora had a small green boat. One morning she took the boat to the pond near the house. The wind was soft and the "
@@ -62,7 +68,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def flags(folder: Path, out: str, *more: str) -> list[str]:
-    files = ["--data", str(folder / "stories.txt"), "--valid", str(folder / "held_out.txt"), "--out", str(folder / out)]
+    files = [
+        "--data",
+        str(folder / "stories.txt"),
+        "--valid",
+        str(folder / "held_out.txt"),
+        "--out",
+        str(folder / out),
+    ]
     run = "--evaluate-draws 2 --warm-up 0.1 --device cpu --prompted .5 --steps 20"
     return [*files, *SMALL.split(), *run.split(), *more]
 
@@ -82,16 +95,22 @@ class Interrupted(Trainer):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("more", ["", "--compile eager --also {}/also.txt.xz --renamed 2"], ids=["plain", "compiled"])
+@pytest.mark.parametrize(
+    "more", ["", "--compile eager --also {}/also.txt.xz --renamed 2"], ids=["plain", "compiled"]
+)
 def test_loss_falls_and_a_resumed_run_equals_an_uninterrupted_one(folder: Path, more: str) -> None:
     """Compiled in one piece, as on a GPU, with a second corpus in a first part and other names."""
     torch.compiler.reset()
     words = more.format(folder).split()
     whole = Trainer(options(folder, "whole", *words))
-    untrained = evaluate(whole.network, whole.valid, sum(map(len, HELD_OUT)), draws=2)["bits_per_character"]
+    untrained = evaluate(whole.network, whole.valid, sum(map(len, HELD_OUT)), draws=2)[
+        "bits_per_character"
+    ]
     summary = whole.run()
     lines = [json.loads(line) for line in (folder / "whole" / "log.jsonl").read_text().splitlines()]
-    bounds = [line["valid_bits_per_character"] for line in lines if "valid_bits_per_character" in line]
+    bounds = [
+        line["valid_bits_per_character"] for line in lines if "valid_bits_per_character" in line
+    ]
     assert [line["step"] for line in lines] == [9, 18, 20, 20]
     assert bounds[-1] < bounds[0] and bounds[-1] < 0.95 * untrained
     assert (summary["steps"], summary["tokens"]) == (20, 20 * 10 * 48)
@@ -102,8 +121,12 @@ def test_loss_falls_and_a_resumed_run_equals_an_uninterrupted_one(folder: Path, 
     resumed = Trainer(options(folder, "parts", "--resume", *words))
     assert resumed.step == 9
     assert resumed.run()["bits_per_character"] == summary["bits_per_character"]
-    assert [corpus.drawn for corpus in resumed.corpora] == ([200 - 3 * 11, 3 * 11] if words else [200])
-    for (name, a), b in zip(whole.network.named_parameters(), resumed.network.parameters(), strict=True):
+    assert [corpus.drawn for corpus in resumed.corpora] == (
+        [200 - 3 * 11, 3 * 11] if words else [200]
+    )
+    for (name, a), b in zip(
+        whole.network.named_parameters(), resumed.network.parameters(), strict=True
+    ):
         assert torch.equal(a, b), name
 
 
@@ -145,16 +168,23 @@ def test_a_run_by_the_clock_goes_on_after_the_time_that_it_has_used(
 def test_the_rate_rises_stays_and_falls() -> None:
     rates = [learning_rate(progress, 0.1, 0.4) for progress in (0, 0.05, 0.1, 0.4, 0.7, 1, 1.1)]
     assert rates == pytest.approx([0, 0.5, 1, 1, 0.5, 0, 0])
-    assert learning_rate(0.5, 0, 0) == 0.5 and learning_rate(0.5, 1, 0) == 0.5 and learning_rate(1, 1, 1) <= 1
+    assert (
+        learning_rate(0.5, 0, 0) == 0.5
+        and learning_rate(0.5, 1, 0) == 0.5
+        and learning_rate(1, 1, 1) <= 1
+    )
 
 
 @pytest.mark.parametrize("moves", [0, 1])
-def test_the_best_model_is_whole_wherever_a_run_ends(folder: Path, moves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_model_is_whole_wherever_a_run_ends(
+    folder: Path, moves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run ends after so many of the moves with which a better model takes its place."""
     words = ["--resume", "--steps", "18"]
     Trainer(options(folder, "out", "--steps", "9")).run()
     better = Trainer(options(folder, "out", *words))
-    plain, left = Path.rename, iter([True] * moves)
+    plain = Path.rename
+    left = iter([True] * moves)
 
     def move(file: Path, target: Path) -> Path:
         if not next(left, False):
@@ -182,7 +212,10 @@ def test_the_best_model_is_whole_wherever_a_run_ends(folder: Path, moves: int, m
         (["--share", "1"], "--share must be from 0 to 0.99, not 1.0"),
         (["--seed", "-1"], "--seed must be from 0"),
         (["--tokenizer", "{}/foreign"], "must have <|endoftext|> as 0 and <|mask|> as 1"),
-        (["--also", "{}/held_out.txt"], "held_out.txt holds no story of 80 characters in ASCII that is not held out"),
+        (
+            ["--also", "{}/held_out.txt"],
+            "held_out.txt holds no story of 80 characters in ASCII that is not held out",
+        ),
         (["--also", "{}/damaged.xz"], "damaged.xz cannot be read as text"),
     ],
 )
@@ -191,7 +224,9 @@ def test_what_cannot_be_trained_is_told_in_a_sentence(
 ) -> None:
     (folder / "empty").mkdir()
     (folder / "foreign").mkdir()
-    other = (ASSETS / "stories" / "tokenizer.json").read_text("utf-8").replace("<|mask|>", "<|blank|>")
+    other = (
+        (ASSETS / "stories" / "tokenizer.json").read_text("utf-8").replace("<|mask|>", "<|blank|>")
+    )
     (folder / "foreign" / "tokenizer.json").write_text(other, "utf-8")
     (folder / "damaged.xz").write_bytes((folder / "also.txt.xz").read_bytes()[:-20])
     more = [each.format(folder) for each in more]
@@ -230,8 +265,10 @@ def test_objective_equals_the_formula(lm: surelock.LanguageModel) -> None:
 
 def test_masks_have_the_distribution_of_those_of_evaluate() -> None:
     """Of windows of four tokens, behind prompts of 0 to 2: how often each set of positions is masked."""
-    rows, length = 60_000, 4
-    rng, generator = np.random.default_rng(3), generator_of(CPU, 3)
+    rows = 60_000
+    length = 4
+    rng = np.random.default_rng(3)
+    generator = generator_of(CPU, 3)
     prompts = np.arange(rows) % 3
     order = rng.permutation(rows)
     expected = bound.stratified_counts(rng, order, rows, length - prompts)
@@ -244,7 +281,11 @@ def test_masks_have_the_distribution_of_those_of_evaluate() -> None:
         bound.draw_masks(rng, expected, length, prompts),
         device.draw_masks(generator, counts, length, torch.from_numpy(prompts)).numpy(),
     ):
-        sets.append(np.bincount(prompts * 2**length + masks @ 2 ** np.arange(length), minlength=3 * 2**length))
+        sets.append(
+            np.bincount(
+                prompts * 2**length + masks @ 2 ** np.arange(length), minlength=3 * 2**length
+            )
+        )
     assert np.array_equal(sets[0] == 0, sets[1] == 0)  # none is empty, none reaches into a prompt
     assert (abs(sets[0] - sets[1]) <= 5 * np.sqrt(2 * sets[0])).all()
 
@@ -259,7 +300,9 @@ def test_every_masked_token_has_a_place_in_a_batch_and_prompts_have_their_share(
             windows = torch.randint(2, 99, (rows, length))
             noisy, index, target, weight = make_batch(windows, masks)
             assert torch.equal(noisy == 1, masks) and torch.equal(target, windows.flatten()[index])
-            assert int((weight > 0).sum()) == int(masks.sum()) and bool(masks.flatten()[index[weight > 0]].all())
+            assert int((weight > 0).sum()) == int(masks.sum()) and bool(
+                masks.flatten()[index[weight > 0]].all()
+            )
             assert float(weight.sum()) == pytest.approx(1)
     prompts = device.prompt_lengths(generator, 60_000, 4, 0.4)
     shares = np.bincount(prompts.numpy()) / 60_000
@@ -277,14 +320,21 @@ def test_an_epoch_has_every_story_and_every_token_once_in_batches_of_any_size() 
     assert parts.drawn == corpus.drawn == len(whole)
     assert torch.equal(drawn.sort(dim=0).values, whole.sort(dim=0).values)
 
-    tiles, begun = whole[:epoch, 0], whole[epoch:, 0]  # windows of one token
-    tokens, first = tiles[: len(corpus.tokens)], begun[: len(stories)]
-    assert sorted(tokens.tolist()) == sorted(corpus.tokens.tolist()) and tokens.tolist() != corpus.tokens.tolist()
+    tiles = whole[:epoch, 0]  # windows of one token
+    begun = whole[epoch:, 0]
+    tokens = tiles[: len(corpus.tokens)]
+    first = begun[: len(stories)]
+    assert (
+        sorted(tokens.tolist()) == sorted(corpus.tokens.tolist())
+        and tokens.tolist() != corpus.tokens.tolist()
+    )
     assert sorted(first.tolist()) == sorted(story[0] for story in stories)
     assert first.tolist() != begun[len(stories) : 2 * len(stories)].tolist()  # another order
 
     longer = Corpus(stories, 0, 12, CPU)
-    for window in longer.batch(2 * len(stories))[len(stories) :].tolist():  # behind a story comes another one
+    for window in longer.batch(2 * len(stories))[
+        len(stories) :
+    ].tolist():  # behind a story comes another one
         story = window[: window.index(0)]
         assert story in stories and window[len(story) + 1] in [other[0] for other in stories]
 
@@ -297,10 +347,14 @@ def test_muon_for_all_matrices_of_a_shape_is_that_of_torch() -> None:
     shapes = [(sum(rows), width) for rows, width in zip(heights, widths, strict=True)]
     ours = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
     stacks = list(zip(ours, heights, strict=True))
-    theirs = [[part.clone().requires_grad_() for part in own.detach().split(rows)] for own, rows in stacks]
+    theirs = [
+        [part.clone().requires_grad_() for part in own.detach().split(rows)] for own, rows in stacks
+    ]
     begun = torch.cat([own.detach().flatten() for own in ours])
     batched = Muon(stacks, 0.1, 0.05)
-    plain = torch.optim.Muon([part for parts in theirs for part in parts], lr=0.1, weight_decay=0.05)
+    plain = torch.optim.Muon(
+        [part for parts in theirs for part in parts], lr=0.1, weight_decay=0.05
+    )
     assert len(batched.param_groups) == 4
     for step in range(6):
         for (own, rows), parts in zip(stacks, theirs, strict=True):
@@ -334,7 +388,10 @@ def test_a_copy_has_other_names_of_the_same_gender_and_the_same_words() -> None:
         told.append(KNOWN.format(a=a, b=b, c=c))
     texts = [*STORIES, *told]
     names = find_names(texts)
-    genders = {name: gender for gender, those in NAMES.items() for name in those} | {"Tom": "boy", "Zorb": "boy"}
+    genders = {name: gender for gender, those in NAMES.items() for name in those} | {
+        "Tom": "boy",
+        "Zorb": "boy",
+    }
     genders |= {"Lily": "girl", "Pim": "boy"}
     for text in texts:
         copy = rename(text, names, draw)
@@ -356,14 +413,20 @@ def test_nothing_of_a_held_out_story_is_trained_on_under_any_name(tmp_path: Path
     file = write_stories(tmp_path / "stories.txt", [*STORIES[1:], *odd])
     stories = training_stories([file], [f"Another one.\n{held_out}"], renamed=3)
     assert stories[:4] == [*STORIES[1:], STORIES[0]]
-    assert len(stories) == 4 + 3 * 3 and not [story for story in stories if " bee" in story or "Zorb" in story]
+    assert len(stories) == 4 + 3 * 3 and not [
+        story for story in stories if " bee" in story or "Zorb" in story
+    ]
 
 
-def test_shipped_checkpoint_scores_within_its_stated_figure(stories: surelock.LanguageModel) -> None:
+def test_shipped_checkpoint_scores_within_its_stated_figure(
+    stories: surelock.LanguageModel,
+) -> None:
     """The stories above are not from any corpus: plainer sentences than the held-out ones, stranger names."""
     ids = [stories.encode(story) for story in STORIES]
     bound = evaluate(stories.network, ids, sum(map(len, STORIES)))
-    assert (stories.mask_id, stories.eos_id) == (1, 0) and bound["bits_per_character"] < 1.2  # the card says 1.16
+    assert (stories.mask_id, stories.eos_id) == (1, 0) and bound[
+        "bits_per_character"
+    ] < 1.2  # the card says 1.16
 
 
 def test_the_documents_command_is_one() -> None:

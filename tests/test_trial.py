@@ -36,7 +36,10 @@ def write_hostile(path: Path, kind: str) -> str:
     file = path / f"{name}.json"
     content = json.loads(file.read_text("utf-8"))
     if isinstance(value, list):
-        rules = [{"type": "Replace", "pattern": {"String": letter}, "content": letter * n} for letter, n in value]
+        rules = [
+            {"type": "Replace", "pattern": {"String": letter}, "content": letter * n}
+            for letter, n in value
+        ]
         before = [content[key]] if content[key] else []
         value = {"type": "Sequence", f"{key}s": [*before, *rules]}
     file.write_text(json.dumps(content | {key: value}), "utf-8")
@@ -51,11 +54,23 @@ def test_what_takes_too_much_is_refused_in_a_sentence(tmp_path: Path, kind: str)
     assert str(tmp_path) in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_a_server_tries_what_its_operator_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_tries_what_its_operator_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A usual model passes; one without a tokenizer, and the embedded one, start no process."""
     write_hostile(tmp_path / "bad", "a rare letter grows")
     write_chat_model(tmp_path / "good")
-    write_qwen3(tmp_path / "bare", layers=1, d_model=32, heads=2, kv_heads=1, d_ff=48, vocab=60, tied=True, seed=3)
+    write_qwen3(
+        tmp_path / "bare",
+        layers=1,
+        d_model=32,
+        heads=2,
+        kv_heads=1,
+        d_ff=48,
+        vocab=60,
+        tied=True,
+        seed=3,
+    )
     models = Models([str(tmp_path / name) for name in ("bad", "good", "bare")] + ["stories"])
     assert "100 times as many" in ended(models, "bad") and str(tmp_path) not in models.state("bad")
     assert ended(models, "good") == "ready"
@@ -73,7 +88,8 @@ def test_encoding_a_request_ends(
     described.write_text(json.dumps(json.loads(described.read_text()) | template))
     lm = surelock.load(tmp_path)
     tokenizer: Any = lm.tokenizer
-    render, ends = tokenizer.apply_chat_template, Event()
+    render = tokenizer.apply_chat_template
+    ends = Event()
 
     def slowly(turns: Any, **how: Any) -> Any:
         if turns[0]["content"] == "slow":
@@ -81,7 +97,9 @@ def test_encoding_a_request_ends(
         return render(turns, **how)
 
     monkeypatch.setattr(request, "ENCODING_SECONDS", HANGS)
-    with pytest.raises(ValueError, match="makes 3,000,000 of a text of 20,000 characters: at most 100 times"):
+    with pytest.raises(
+        ValueError, match="makes 3,000,000 of a text of 20,000 characters: at most 100 times"
+    ):
         prompt_tokens(lm, "long" * 5000, chat=True)
     monkeypatch.setattr(tokenizer, "apply_chat_template", slowly)
     monkeypatch.setattr(request, "ENCODING_SECONDS", 0.05)

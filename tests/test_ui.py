@@ -29,7 +29,15 @@ from surelock.trace.recorder import Recorder, make_header
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
-from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_request, read_shared, tokens_of
+from surelock.ui.request import (
+    one_token,
+    read_branch,
+    read_job,
+    read_lanes,
+    read_request,
+    read_shared,
+    tokens_of,
+)
 from surelock.ui.schedule import Wants, fit
 from surelock.ui.serving import _Files, first_parts, page_head, routes
 from tests.waiting import HANGS
@@ -69,13 +77,33 @@ def test_lanes_become_decoders_with_the_shared_settings() -> None:
             [LANE | {"compute": {"kind": "own", "code": "x" * 4000}}],
             "'.+' has a rule of its own, which only a visitor's browser runs",
         ),
-        ([LANE, LANE | {"id": "b", "name": "B", "compute": {"kind": "own"}}], "'B' has a rule of its own"),
-        ([LANE | {"events": [{"step": 1, "kind": "rule", "compute": {"kind": "own"}}]}], "only a visitor's browser"),
-        ([LANE | {"compute": {"kind": "own", "code": "x" * 4001}}], "code must be a text of at most 4,000 characters"),
-        ([LANE | {"compute": {"kind": "own", "code": 5}}], "code must be a text of at most 4,000 characters, not 5"),
+        (
+            [LANE, LANE | {"id": "b", "name": "B", "compute": {"kind": "own"}}],
+            "'B' has a rule of its own",
+        ),
+        (
+            [LANE | {"events": [{"step": 1, "kind": "rule", "compute": {"kind": "own"}}]}],
+            "only a visitor's browser",
+        ),
+        (
+            [LANE | {"compute": {"kind": "own", "code": "x" * 4001}}],
+            "code must be a text of at most 4,000 characters",
+        ),
+        (
+            [LANE | {"compute": {"kind": "own", "code": 5}}],
+            "code must be a text of at most 4,000 characters, not 5",
+        ),
         ([7], "must be objects"),
         (
-            [LANE, LANE | {"id": "b", "name": "B", "events": [{"step": 0, "kind": "lock", "position": 1}] * 101}],
+            [
+                LANE,
+                LANE
+                | {
+                    "id": "b",
+                    "name": "B",
+                    "events": [{"step": 0, "kind": "lock", "position": 1}] * 101,
+                },
+            ],
             "'B' has more than 100 events",
         ),
     ],
@@ -86,7 +114,10 @@ def test_lanes_that_cannot_race_are_refused_in_one_sentence(lanes: Any, said: st
 
 
 def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
-    lane = LANE | {"settings": {"gen_length": 8}, "events": [{"step": 3, "kind": "lock", "position": 1}]}
+    lane = LANE | {
+        "settings": {"gen_length": 8},
+        "events": [{"step": 3, "kind": "lock", "position": 1}],
+    }
     job = read_branch(lm, "tiny", {"prompt_tokens": [0, 40], "prompt": None, "lanes": [lane]}, 64)
     assert (job.tokens, job.prompt) == ([0, 40], None)
     assert job.lanes[0].decoder.events == (surelock.Event(3, "lock", 1),)
@@ -102,8 +133,14 @@ def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
         ({"prompt": "a" * 20_001}, "prompt is too long: 20,001 characters"),
         ({"lanes": [lane | {"parent": "a" * 81}]}, "parent must be"),
         ({"lanes": None}, "one to four"),
-        ({"lanes": [lane | {"events": [{"step": 8, "kind": "lock", "position": 1}]}]}, "there is no such step"),
-        ({"lanes": [lane | {"settings": {"gen_length": 8, "steps": 9}}]}, r"steps \(9\) must be at most gen_length"),
+        (
+            {"lanes": [lane | {"events": [{"step": 8, "kind": "lock", "position": 1}]}]},
+            "there is no such step",
+        ),
+        (
+            {"lanes": [lane | {"settings": {"gen_length": 8, "steps": 9}}]},
+            r"steps \(9\) must be at most gen_length",
+        ),
     ):
         with pytest.raises(ValueError, match=said):
             read_branch(lm, "tiny", {"prompt_tokens": [3, 4], "lanes": [lane]} | change, 64)
@@ -111,9 +148,17 @@ def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
 
 def test_requests_that_differ_in_a_value_have_other_keys(models: Any) -> None:
     asked = {"model": "stories", "prompt": "Tom", "chat": True, "lanes": [LANE], **DEFAULTS}
-    other: list[dict[str, Any]] = [{"prompt": "Ben"}, {"chat": False}, {"seed": 1}, {"lanes": [LANE | {"name": "B"}]}]
+    other: list[dict[str, Any]] = [
+        {"prompt": "Ben"},
+        {"chat": False},
+        {"seed": 1},
+        {"lanes": [LANE | {"name": "B"}]},
+    ]
     again = dict(reversed(asked.items()))
-    keys = [read_request(models, each, 128).key for each in (asked, again, *(asked | each for each in other))]
+    keys = [
+        read_request(models, each, 128).key
+        for each in (asked, again, *(asked | each for each in other))
+    ]
     assert keys[0] == keys[1] and len({*keys}) == 1 + len(other)
 
 
@@ -127,7 +172,9 @@ def test_requests_that_differ_in_a_value_have_other_keys(models: Any) -> None:
         ("word " * 600, "positions"),
     ],
 )
-def test_prompts_that_cannot_be_taken(stories: surelock.LanguageModel, prompt: Any, said: str) -> None:
+def test_prompts_that_cannot_be_taken(
+    stories: surelock.LanguageModel, prompt: Any, said: str
+) -> None:
     with pytest.raises(ValueError, match=rf"^prompt.*{said}"):
         read_job(stories, "stories", prompt, True, [OWN], 256)
 
@@ -140,10 +187,14 @@ def test_a_model_without_a_tokenizer_takes_token_ids(lm: surelock.LanguageModel)
         read_job(lm, "tiny", "once upon", True, [OWN], 32)
 
 
-def test_a_word_is_one_token_or_a_sentence_says_why_not(stories: surelock.LanguageModel, lm: Any) -> None:
+def test_a_word_is_one_token_or_a_sentence_says_why_not(
+    stories: surelock.LanguageModel, lm: Any
+) -> None:
     several = tokens_of(stories, "zoologist")
     assert len(several) > 1 and "".join(piece for _, piece in several).strip() == "zoologist"
-    assert tokens_of(stories, " ") == tokens_of(lm, "40") == [], "nothing, and a model without a tokenizer"
+    assert tokens_of(stories, " ") == tokens_of(lm, "40") == [], (
+        "nothing, and a model without a tokenizer"
+    )
     found = one_token(stories, "dog")
     assert found["piece"] == " dog" and stories.encode(" dog") == [found["id"]]
     assert one_token(lm, "40") == {"id": 40, "piece": None}
@@ -160,7 +211,10 @@ def test_a_word_is_one_token_or_a_sentence_says_why_not(stories: surelock.Langua
 
 def test_an_unusable_seed_is_explained_beside_the_field() -> None:
     info, run = check_seed(-3)
-    assert info["info"].startswith("Seed must be a whole number of at least 0") and run["interactive"] is False
+    assert (
+        info["info"].startswith("Seed must be a whole number of at least 0")
+        and run["interactive"] is False
+    )
     assert len(check_seed("x" * 900_000)[0]["info"]) < 300, "a session keeps it"  # type: ignore[arg-type]
 
 
@@ -169,7 +223,9 @@ def test_the_blocks_offered_are_all_that_are_valid(length: int, steps: int) -> N
     valid = []
     for block in range(1, length + 1):
         with contextlib.suppress(ValueError):
-            check_blocks(surelock.DecodeSettings(gen_length=length, steps=steps, block_length=block))
+            check_blocks(
+                surelock.DecodeSettings(gen_length=length, steps=steps, block_length=block)
+            )
             valid.append(block)
     assert block_choices(length, steps) == valid != []
     assert block_choices(length, steps, 8) == [block for block in valid if block <= 8]
@@ -183,14 +239,20 @@ BLOCKS = [(128, 128, 32, 32), (127, 127, 32, 127), (254, 254, 32, 254), (61, 61,
 
 
 @pytest.mark.parametrize(("length", "steps", "wanted", "block"), BLOCKS)
-def test_a_block_is_at_least_half_of_the_wanted_one(length: int, steps: int, wanted: int, block: int) -> None:
+def test_a_block_is_at_least_half_of_the_wanted_one(
+    length: int, steps: int, wanted: int, block: int
+) -> None:
     found = over_recommended({"block_length": wanted}, {"gen_length": length, "steps": steps})
-    assert surelock.DecodeSettings(**found).block_length == (block if block < length else found.get("block_length"))
+    assert surelock.DecodeSettings(**found).block_length == (
+        block if block < length else found.get("block_length")
+    )
     assert found.get("block_length", length) == block
     fitted = fit(Wants(length, steps, wanted), 512)
     assert fitted.values["block_length"] == block
     said = fitted.said.get("block_length", "")
-    assert said.startswith("" if block == wanted else "One block" if block == length else f"Changed from {wanted}")
+    assert said.startswith(
+        "" if block == wanted else "One block" if block == length else f"Changed from {wanted}"
+    )
 
 
 def arrived(form: Form, **query: str) -> tuple[dict[str, Any], Any]:
@@ -209,26 +271,56 @@ def test_links_say_who_races(form: Form) -> None:
 
     first = [("Every token", "everything"), ("SureLock", "lock")]
     assert [(lane["name"], lane["compute"]["kind"]) for lane in lanes()] == first
-    named = lanes(lanes=json.dumps(["klass", {"name": "Mine", "compute": {"kind": "age", "steps": 3}}]))
-    assert [(lane["name"], lane["preset"]) for lane in named] == [("KLASS", "klass"), ("Mine", None)]
-    twice = lanes(lanes=json.dumps(["klass", "klass", *2 * [{"name": "Mine (2)", "compute": {"kind": "age"}}]]))
+    named = lanes(
+        lanes=json.dumps(["klass", {"name": "Mine", "compute": {"kind": "age", "steps": 3}}])
+    )
+    assert [(lane["name"], lane["preset"]) for lane in named] == [
+        ("KLASS", "klass"),
+        ("Mine", None),
+    ]
+    twice = lanes(
+        lanes=json.dumps(
+            ["klass", "klass", *2 * [{"name": "Mine (2)", "compute": {"kind": "age"}}]]
+        )
+    )
     assert [(lane["id"], lane["name"]) for lane in twice] == [
         ("lane-1", "KLASS"), ("lane-2", "KLASS (2)"), ("lane-3", "Mine (2)"), ("lane-4", "Mine (3)"),
     ]  # fmt: skip
-    assert named[0]["unmask"]["kind"] == "klass" and named[1]["compute"] == {"kind": "age", "steps": 3}
-    rule = read_link({"epsilon": "0.005", "remasking": "entropy"}, form.models.labels, form.suits)  # lanes have rules
+    assert named[0]["unmask"]["kind"] == "klass" and named[1]["compute"] == {
+        "kind": "age",
+        "steps": 3,
+    }
+    rule = read_link(
+        {"epsilon": "0.005", "remasking": "entropy"}, form.models.labels, form.suits
+    )  # lanes have rules
     assert (
-        rule.lanes is None and [problem.split("”")[1] for problem in rule.problems] == [" is no setting (left out)"] * 2
+        rule.lanes is None
+        and [problem.split("”")[1] for problem in rule.problems]
+        == [" is no setting (left out)"] * 2
     )
-    for bad in ("{", "[7]", '["nobody"]', '[{"compute": {"kind": "best"}}]', "[" * 100_000, "null", "5"):
-        assert [(lane["name"], lane["compute"]["kind"]) for lane in lanes(lanes=bad)] == first, bad[:20]
+    for bad in (
+        "{",
+        "[7]",
+        '["nobody"]',
+        '[{"compute": {"kind": "best"}}]',
+        "[" * 100_000,
+        "null",
+        "5",
+    ):
+        assert [(lane["name"], lane["compute"]["kind"]) for lane in lanes(lanes=bad)] == first, bad[
+            :20
+        ]
 
 
 def test_every_preset_is_offered_and_can_run(form: Form) -> None:
     value = json.loads(form.lanes_value("stories", list(PRESETS)))
-    assert [preset["id"] for preset in value["presets"]] == list(PRESETS) and len(value["lanes"]) == 4
+    assert [preset["id"] for preset in value["presets"]] == list(PRESETS) and len(
+        value["lanes"]
+    ) == 4
     for preset in value["presets"]:
-        (own,) = read_lanes([{"id": "x", **{key: preset[key] for key in ("name", "compute", "unmask")}}], None)
+        (own,) = read_lanes(
+            [{"id": "x", **{key: preset[key] for key in ("name", "compute", "unmask")}}], None
+        )
         assert own.name == PRESETS[preset["id"]].name and preset["sentence"].endswith(".")
     kinds = {preset["compute"]["kind"] for preset in value["presets"]}
     ours = {"everything", "lock", "age", "select", "budget", "block_cache", "delayed_cache", "both"}
@@ -236,12 +328,17 @@ def test_every_preset_is_offered_and_can_run(form: Form) -> None:
 
 
 def test_another_model_keeps_who_races(form: Form) -> None:
-    before = form.lanes_value("stories", ["age", {"name": "Mine", "compute": {"kind": "select", "fraction": 0.5}}])
+    before = form.lanes_value(
+        "stories", ["age", {"name": "Mine", "compute": {"kind": "select", "fraction": 0.5}}]
+    )
     after = json.loads(form._change_model("stories", before, True)[1])
     assert after == json.loads(before)
     for odd in ("", "{", "[]", None, 5):
         lanes = json.loads(form._change_model("stories", odd, True)[1])["lanes"]
-        assert [(lane["id"], lane["preset"]) for lane in lanes] == [("lane-1", "everything"), ("lane-2", "surelock")]
+        assert [(lane["id"], lane["preset"]) for lane in lanes] == [
+            ("lane-1", "everything"),
+            ("lane-2", "surelock"),
+        ]
 
 
 def test_the_form_starts_with_what_the_model_recommends(tmp_path: Path) -> None:
@@ -260,7 +357,9 @@ def test_the_form_starts_with_what_the_model_recommends(tmp_path: Path) -> None:
     assert {name: fields[name].value for name in shared} == shared
     assert header["prompt"] == EXAMPLES["stories"][0]
     for lane in header["lanes"]:
-        shown = to_plain(surelock.DecodeSettings(**{name: field.value for name, field in fields.items()}))
+        shown = to_plain(
+            surelock.DecodeSettings(**{name: field.value for name, field in fields.items()})
+        )
         lengths = {"gen_length": 64, "steps": shown["steps"]}
         recorded = from_plain(surelock.DecodeSettings, lane["settings"] | lengths)
         assert to_plain(recorded) == shown and header["steps"] == 128
@@ -270,11 +369,16 @@ def test_the_form_starts_with_what_the_model_recommends(tmp_path: Path) -> None:
     assert {name: field.value for name, field in fields.items()} == DEFAULTS
 
 
-def test_two_models_of_one_label_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_models_of_one_label_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder / "final").mkdir(parents=True)
-    first, second = str(tmp_path / "a" / "final"), str(tmp_path / "b" / "final")
-    with pytest.raises(ValueError, match="the page offers another model as 'final'; rename one of the two"):
+    first = str(tmp_path / "a" / "final")
+    second = str(tmp_path / "b" / "final")
+    with pytest.raises(
+        ValueError, match="the page offers another model as 'final'; rename one of the two"
+    ):
         Models([first, second])
     monkeypatch.chdir(first)
     assert Models([".", ".", "stories"]).labels == ["final", "stories"]
@@ -282,7 +386,9 @@ def test_two_models_of_one_label_are_refused(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ["storys", "/no/such/folder", "a/b/c"])
 def test_a_name_that_can_be_no_model_is_refused_at_once(name: str) -> None:
-    with pytest.raises(ValueError, match=f"^--model {name}: no directory, and no hub id of the form owner/model"):
+    with pytest.raises(
+        ValueError, match=f"^--model {name}: no directory, and no hub id of the form owner/model"
+    ):
         Models([name])
 
 
@@ -300,17 +406,26 @@ def test_models_never_show_a_path(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     with pytest.raises(NotReady, match="could not be loaded") as caught:
         models.get("my-model")
     assert str(tmp_path) not in str(caught.value)
-    assert "The model my-model could not be loaded" in caplog.text, "the terminal is told, with the path"
+    assert "The model my-model could not be loaded" in caplog.text, (
+        "the terminal is told, with the path"
+    )
     error = OSError(f"[Errno 2] {tmp_path}/my-model/config.json is missing")
     assert without_paths(error) == "[Errno 2] config.json is missing"
 
 
-def test_a_run_remembers_whether_its_prompt_is_in_a_chat_template(stories: surelock.LanguageModel) -> None:
+def test_a_run_remembers_whether_its_prompt_is_in_a_chat_template(
+    stories: surelock.LanguageModel,
+) -> None:
     tokenizer = copy.deepcopy(stories.tokenizer)
     assert tokenizer is not None
     tokenizer.chat_template = "{% for m in messages %}Q: {{ m.content }} A:{% endfor %}"
-    lanes = read_lanes([LANE], read_shared(DEFAULTS | {"gen_length": 8, "steps": 8, "block_length": 8}))
-    for lm, told in ((replace(stories, tokenizer=tokenizer), (True, False)), (stories, (None, None))):
+    lanes = read_lanes(
+        [LANE], read_shared(DEFAULTS | {"gen_length": 8, "steps": 8, "block_length": 8})
+    )
+    for lm, told in (
+        (replace(stories, tokenizer=tokenizer), (True, False)),
+        (stories, (None, None)),
+    ):
         for ticked, chat in zip((True, False), told, strict=True):
             job = read_job(lm, "stories", "Hello", ticked, lanes, 256)
             header = make_header(lm, job.prompt, job.tokens, job.lanes, chat=job.chat)
@@ -321,7 +436,8 @@ def test_a_run_remembers_whether_its_prompt_is_in_a_chat_template(stories: surel
 
 def test_parts_of_the_script_may_be_kept_for_good_and_the_first_come_with_the_head() -> None:
     """The name of a part holds its content's hash; page.js, which names them, is asked for again."""
-    client, head = TestClient(Starlette(routes=routes())), page_head()
+    client = TestClient(Starlette(routes=routes()))
+    head = page_head()
     parts = [path.name for path in (ASSETS / "scripts").glob("part-*.js")]
     for name in parts:
         assert "immutable" in client.get(f"/surelock/scripts/{name}").headers["cache-control"]
@@ -330,11 +446,14 @@ def test_parts_of_the_script_may_be_kept_for_good_and_the_first_come_with_the_he
     assert preloaded == first_parts() and set(preloaded) < set(parts)
 
 
-@pytest.mark.parametrize("path", ["scripts/page.js", "scripts/stage.css", "runs/stories.json", "plotly.min.js"])
+@pytest.mark.parametrize(
+    "path", ["scripts/page.js", "scripts/stage.css", "runs/stories.json", "plotly.min.js"]
+)
 def test_files_are_packed_for_those_who_can_unpack(path: str) -> None:
     client = TestClient(Starlette(routes=routes()))
     packed, plain = (
-        client.get(f"/surelock/{path}", headers={"accept-encoding": takes}) for takes in ("br, gzip", "identity")
+        client.get(f"/surelock/{path}", headers={"accept-encoding": takes})
+        for takes in ("br, gzip", "identity")
     )
     assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
     assert packed.content == plain.content and packed.num_bytes_downloaded < len(plain.content) / 2

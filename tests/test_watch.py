@@ -28,7 +28,9 @@ def steps_of(lm: surelock.LanguageModel, length: int = 16) -> list[Step]:
 
 
 def screen(width: int) -> Console:
-    return Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=width, height=40)
+    return Console(
+        file=io.StringIO(), force_terminal=True, color_system="standard", width=width, height=40
+    )
 
 
 def printed(console: Console) -> str:
@@ -44,7 +46,8 @@ class Clock:
     """Seconds that pass only while somebody sleeps, and a little with every look."""
 
     def __init__(self) -> None:
-        self.now, self.slept = 0.0, 0.0
+        self.now = 0.0
+        self.slept = 0.0
 
     def __call__(self) -> float:
         self.now += 0.001
@@ -55,7 +58,9 @@ class Clock:
         self.slept += seconds
 
 
-def watched(lm: surelock.LanguageModel, console: Console, *runs: list[Step], clock: Clock | None = None) -> list[Step]:
+def watched(
+    lm: surelock.LanguageModel, console: Console, *runs: list[Step], clock: Clock | None = None
+) -> list[Step]:
     clock = clock or Clock()
     names = [f"lane {number}" for number, _ in enumerate(runs, 1)]
     with Watch(lm, names, console, sleep=clock.sleep, clock=clock) as watch:
@@ -63,7 +68,9 @@ def watched(lm: surelock.LanguageModel, console: Console, *runs: list[Step], clo
 
 
 def test_every_step_is_drawn_at_most_twenty_times_a_second(lm: surelock.LanguageModel) -> None:
-    steps, console, clock = steps_of(lm), screen(80), Clock()
+    steps = steps_of(lm)
+    console = screen(80)
+    clock = Clock()
     assert watched(lm, console, steps, clock=clock) == steps
     assert all(f"step {number}, " in printed(console) for number in range(1, 17))
     assert clock.now >= 15 * FRAME_SECONDS
@@ -116,7 +123,9 @@ def test_an_interruption_leaves_a_clean_terminal(lm: surelock.LanguageModel) -> 
     assert printed(console).rstrip("\r\x1b[12KA\n").count(SHOW_CURSOR) == 1
 
 
-def test_where_nothing_can_be_drawn_lines_count_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nothing_can_be_drawn_lines_count_the_steps(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     flags = ["--gen-length", "20", "--watch", "--beside", "everything"]
     assert main(["decode", PROMPT, *flags]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -127,8 +136,18 @@ def test_where_nothing_can_be_drawn_lines_count_the_steps(capsys: pytest.Capture
     assert text.startswith(PROMPT), "the text stands below"
 
 
-def test_a_run_that_ends_before_the_other_prints_no_more_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--gen-length", "20", "--watch", "--beside", "everything", "--unmask", "threshold,p=0.01"]
+def test_a_run_that_ends_before_the_other_prints_no_more_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = [
+        "--gen-length",
+        "20",
+        "--watch",
+        "--beside",
+        "everything",
+        "--unmask",
+        "threshold,p=0.01",
+    ]
     assert main(["decode", PROMPT, *flags]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("Lock what has converged: step ") for line in lines) == 2

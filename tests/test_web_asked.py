@@ -11,12 +11,26 @@ from surelock.decoding.settings import DecodeSettings, to_plain
 from surelock.ui.request import read_job, read_lanes, read_shared
 from surelock.ui.wording import in_words
 
-FORM = to_plain(DecodeSettings()) | {"model": "stories", "prompt": "Tom had", "chat": True, "steps": 128}
+FORM = to_plain(DecodeSettings()) | {
+    "model": "stories",
+    "prompt": "Tom had",
+    "chat": True,
+    "steps": 128,
+}
 PRESETS = presets_for({})
-LANES = [{"id": each["id"], "name": each["name"], "preset": each["id"], **each} for each in PRESETS[:4]]
+LANES = [
+    {"id": each["id"], "name": each["name"], "preset": each["id"], **each} for each in PRESETS[:4]
+]
 CHANGES: list[dict[str, Any]] = [
     {},
-    {"gen_length": 24, "steps": 12, "block_length": "8", "temperature": 0.5, "seed": 3.0, "suppress_eos": True},
+    {
+        "gen_length": 24,
+        "steps": 12,
+        "block_length": "8",
+        "temperature": 0.5,
+        "seed": 3.0,
+        "suppress_eos": True,
+    },
     {"steps": None, "block_length": None},
     {"prompt": "  "},
     {"prompt": "x" * 20_001},
@@ -45,7 +59,13 @@ ODD_LANES: list[dict[str, Any]] = [
     {"compute": {"kind": "budget", "near": None}},
     {"compute": {"kind": "lock", "epsilon": "inf", "unlock": {"period": 3}}},
     {"compute": {"kind": "lock", "epsilon": "-inf", "unlock": None}},
-    {"compute": {"kind": "both", "lock": {"kind": "lock"}, "select": {"kind": "select", "fraction": 0.5}}},
+    {
+        "compute": {
+            "kind": "both",
+            "lock": {"kind": "lock"},
+            "select": {"kind": "select", "fraction": 0.5},
+        }
+    },
     {"compute": {"kind": "lock", "percentile": "inf"}},
     {"compute": {"kind": "lock", "epsilon": "much"}},
     {"compute": {"kind": "lock", "unlock": {"period": 0}}},
@@ -65,19 +85,29 @@ ODD_LANES: list[dict[str, Any]] = [
     {"events": [{"step": 1, "kind": "rule", "compute": {"kind": "budget"}}]},
     {"events": [{"step": 1, "kind": "rule", "compute": {"kind": "nonsense"}}]},
 ]
-BRANCH = {"id": "a", "name": "A", "settings": to_plain(DecodeSettings(gen_length=16)), "parent": None}
+BRANCH = {
+    "id": "a",
+    "name": "A",
+    "settings": to_plain(DecodeSettings(gen_length=16)),
+    "parent": None,
+}
 BRANCH |= {"compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}, "events": []}
 
 
 def read_in_node(forms: list[dict[str, Any]]) -> list[Any]:
-    return json.loads(node("tests/js/asked.js", given=json.dumps({"described": describe(), "forms": forms})))
+    return json.loads(
+        node("tests/js/asked.js", given=json.dumps({"described": describe(), "forms": forms}))
+    )
 
 
 @needs_node
 def test_a_branch_is_made_whole_or_refused_as_on_the_server() -> None:
     """A trace from elsewhere reaches the decoder by a what-if: a billion steps, unchecked, would end the tab."""
     lanes = [BRANCH | odd for odd in ODD_LANES]
-    forms = [{"model": "stories", "prompt": "A", "prompt_tokens": [5, 6], "lanes": [lane]} for lane in lanes]
+    forms = [
+        {"model": "stories", "prompt": "A", "prompt_tokens": [5, 6], "lanes": [lane]}
+        for lane in lanes
+    ]
     for lane, found in zip(lanes, read_in_node(forms), strict=True):
         try:
             expected = [read.to_plain() for read in read_lanes([lane], None)]
@@ -96,8 +126,15 @@ def test_a_form_is_read_as_the_server_reads_it(stories: Any) -> None:
 
 @needs_node
 def test_what_no_browser_has_is_refused_in_a_sentence_where_no_server_is() -> None:
-    lanes = [BRANCH | {"unmask": {"kind": kind}} for kind, policy in UNMASK.items() if policy.server_only]
+    lanes = [
+        BRANCH | {"unmask": {"kind": kind}} for kind, policy in UNMASK.items() if policy.server_only
+    ]
     assert len(lanes) == 2
-    forms = [{"model": "stories", "prompt": "A", "prompt_tokens": [5, 6], "lanes": [lane]} for lane in lanes]
+    forms = [
+        {"model": "stories", "prompt": "A", "prompt_tokens": [5, 6], "lanes": [lane]}
+        for lane in lanes
+    ]
     labels = [UNMASK[lane["unmask"]["kind"]].label for lane in lanes]
-    assert read_in_node(forms) == [f"“{label}” is computed on a server, and here is none" for label in labels]
+    assert read_in_node(forms) == [
+        f"“{label}” is computed on a server, and here is none" for label in labels
+    ]

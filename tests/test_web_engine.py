@@ -36,10 +36,16 @@ def decoders(gen_length: int, **more: Any) -> dict[str, Decoder]:
     found = {}
     for name, (changes, choices) in RUNS.items():
         policy = choices.get("unmask")
-        if isinstance(policy, Replay) or getattr(policy, "server_only", False) or "events" in choices:
+        if (
+            isinstance(policy, Replay)
+            or getattr(policy, "server_only", False)
+            or "events" in choices
+        ):
             continue
         steps = {"steps": changes["steps"] * gen_length // 12} if "steps" in changes else {}
-        settings = surelock.DecodeSettings(**{**changes, **steps, "gen_length": gen_length, "seed": 3, **more})
+        settings = surelock.DecodeSettings(
+            **{**changes, **steps, "gen_length": gen_length, "seed": 3, **more}
+        )
         found[name] = Decoder(settings=settings, **choices)
     return found
 
@@ -71,19 +77,27 @@ def first_difference(ours: list[list[Any]], theirs: list[list[Any]]) -> int | No
     for t, (mine, other) in enumerate(zip_longest(ours, theirs)):
         if mine is None or other is None:
             return t
-        if any(not np.array_equal(np.ravel(a).astype(int), b) for a, b in zip(mine[:3], other[:3], strict=True)):
+        if any(
+            not np.array_equal(np.ravel(a).astype(int), b)
+            for a, b in zip(mine[:3], other[:3], strict=True)
+        ):
             return t
         for name, a, b in zip(SHOWN[3:5], mine[3:5], other[3:5], strict=True):
             expected = np.where(np.isfinite(a), a, np.nan).ravel()
-            np.testing.assert_allclose(np.array(b, float), expected, rtol=1e-2, atol=2e-5, err_msg=f"{name}, step {t}")
+            np.testing.assert_allclose(
+                np.array(b, float), expected, rtol=1e-2, atol=2e-5, err_msg=f"{name}, step {t}"
+            )
         if mine[5] is not None:
-            np.testing.assert_allclose(np.array(other[6], float), np.ravel(mine[6]), atol=2e-5, err_msg=f"step {t}")
+            np.testing.assert_allclose(
+                np.array(other[6], float), np.ravel(mine[6]), atol=2e-5, err_msg=f"step {t}"
+            )
             assert np.mean(np.ravel(mine[5]) == other[5]) > 0.95
     return None
 
 
 def test_a_browsers_engine_decodes_as_the_one_of_cpus(stories: Any, tmp_path: Path) -> None:
-    prompt, asked = stories.encode("Once upon a time there was a little"), []
+    prompt = stories.encode("Once upon a time there was a little")
+    asked = []
     for name, decoder in decoders(12).items():
         asked.append((decoder, 3 if name in ("locked", "unlocking") else 0))
     write = surelock.Event(4, "write", len(prompt) + 2, prompt[1]), surelock.Event(5, "unlock", 1)
@@ -102,7 +116,11 @@ def test_other_shapes(write: Any, tmp_path: Path) -> None:
     write(model, layers=2, d_model=24, heads=3, kv_heads=1, d_ff=40, vocab=40, tied=False, seed=2)
     lm = surelock.load(str(model), device="cpu", engine="onnx")
     prompts = [[5, 3, 9], [8, 30, 2, 36, 4, 11, 20], [6]]
-    asked = [(decoder, 0) for name, decoder in decoders(12).items() if name in ("guided", "unrepeated", "unlocking")]
+    asked = [
+        (decoder, 0)
+        for name, decoder in decoders(12).items()
+        if name in ("guided", "unrepeated", "unlocking")
+    ]
     for prompt in prompts:
         found = in_node(lm, sorted(model.glob("*.safetensors")), prompt, asked, tmp_path)
         for (decoder, top_k), steps in zip(asked, found, strict=True):
@@ -127,7 +145,8 @@ def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) ->
         "quickjs": "@jitl/quickjs-wasmfile-release-sync/dist/emscripten-module.wasm",
     }
     for name, path in modules.items():
-        packed, wasm = (ASSETS / "scripts" / f"{name}.wasm.gz").read_bytes(), ROOT / "node_modules" / path
+        packed = (ASSETS / "scripts" / f"{name}.wasm.gz").read_bytes()
+        wasm = ROOT / "node_modules" / path
         assert gzip.decompress(packed) == wasm.read_bytes(), "npm run runtime"
     told = json.loads((ASSETS / "stories" / FILE).read_text("utf-8"))
     assert told == json.loads(json.dumps(browser_parts(stories, ASSETS / "stories")))
@@ -145,7 +164,9 @@ def test_the_licenses_of_what_is_bundled_come_with_it() -> None:
     assert all(" ".join(file.read_text("utf-8").split()) in " ".join(told) for file in files)
 
 
-def test_only_what_onnx_runtime_computes_has_parts_for_a_browser(stories_in_torch: Any, tmp_path: Path) -> None:
+def test_only_what_onnx_runtime_computes_has_parts_for_a_browser(
+    stories_in_torch: Any, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match="a browser cannot decode it"):
         browser_parts(stories_in_torch, ASSETS / "stories")
     with pytest.raises(SystemExit):

@@ -28,16 +28,21 @@ from surelock.trace.recorder import Recorder, make_header
 pytestmark = needs_node
 ROUGH = ("kl", "confidence")  # of a record, bytes: numpy rounds their logarithm as a float32
 ASKED = ("tokens", "blind", "slots", "chooses", "banned", "barred", "scores")  # of a plan
-NAMES = [name for name, (_, choices) in RUNS.items() if not isinstance(choices.get("unmask"), Replay)]
+NAMES = [
+    name for name, (_, choices) in RUNS.items() if not isinstance(choices.get("unmask"), Replay)
+]
 
 
 class Told:
     """An engine that makes its readings up, a lane's own, and keeps what it told of each lane."""
 
-    name, device, dtype = "made up", "cpu", "float32"
+    name = "made up"
+    device = "cpu"
+    dtype = "float32"
 
     def __init__(self, config: Any) -> None:
-        self.config, self.readings = config, []
+        self.config = config
+        self.readings = []
 
     def memory(self, layout: Layout, keep_logits: bool = False) -> list[Any]:
         self.readings.append([])
@@ -54,7 +59,12 @@ class Told:
         # likely tokens that mostly stay, with probabilities that mostly move by little
         reading.top_ids = np.tile(np.arange(TOP_K), (rows, 1)) + (rng.random((rows, 1)) < 0.2)
         reading.top_probs = 0.5 / (1 + np.arange(TOP_K)) + rng.normal(0, 0.003, (rows, TOP_K))
-        memory.append({"asked": {name: packed_plan(plan)[name] for name in ASKED}, "found": packed_fields(reading)})
+        memory.append(
+            {
+                "asked": {name: packed_plan(plan)[name] for name in ASKED},
+                "found": packed_fields(reading),
+            }
+        )
         return reading
 
     def logits(self, memory: list[Any], rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -64,7 +74,9 @@ class Told:
         return found
 
 
-def told(lm: Any, names: list[str], prompt: list[int]) -> tuple[Told, Recorder, list[dict[str, Any]]]:
+def told(
+    lm: Any, names: list[str], prompt: list[int]
+) -> tuple[Told, Recorder, list[dict[str, Any]]]:
     """A race of some of the runs of the tests of `decode`: its engine, its recorder and the stream's messages."""
     engine = Told(lm.config)
     lm = replace(lm, engine=engine)
@@ -75,7 +87,9 @@ def told(lm: Any, names: list[str], prompt: list[int]) -> tuple[Told, Recorder, 
             changes = changes | {"steps": changes["steps"] + 1}  # the blank's block takes one
         more = {"gen_length": 12, "suppress_eos": number % 2 > 0}
         settings = surelock.DecodeSettings(**{**more, **changes, "seed": 3})
-        lanes.append(Lane(id=name, name=name.title(), decoder=Decoder(settings=settings, **choices)))
+        lanes.append(
+            Lane(id=name, name=name.title(), decoder=Decoder(settings=settings, **choices))
+        )
     recorder = Recorder(make_header(lm, "Once", prompt, lanes), lm.tokenizer)
     messages = [recorder.start()]
     told = race(lm, prompt, lanes, shadow=Shadow)
@@ -90,8 +104,15 @@ def check_records(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> N
         assert mine.keys() == other.keys()
         for name in mine.keys() - {"seconds"}:
             if name in ROUGH and isinstance(mine[name], str):
-                a, b = (np.frombuffer(base64.b64decode(each[name]), np.uint8).astype(int) for each in (mine, other))
-                assert len(a) == len(b) and np.abs(a - b).max(initial=0) <= 1 and (a != b).mean() <= 0.01
+                a, b = (
+                    np.frombuffer(base64.b64decode(each[name]), np.uint8).astype(int)
+                    for each in (mine, other)
+                )
+                assert (
+                    len(a) == len(b)
+                    and np.abs(a - b).max(initial=0) <= 1
+                    and (a != b).mean() <= 0.01
+                )
             else:
                 assert mine[name] == other[name], (name, mine["lane"], mine["step"])
 
@@ -107,11 +128,17 @@ def test_a_race_in_javascript_tells_what_one_in_python_does(
         names = [name for name in names if name != "events"] or ["baseline"]
     engine, recorder, messages = told(lm, names, prompt)
     document = recorder.document()
-    asked = [[name, step, at] for name in names for step in (0, 3, 99) for at in (0, len(prompt), len(prompt) + 11)]
+    asked = [
+        [name, step, at]
+        for name in names
+        for step in (0, 3, 99)
+        for at in (0, len(prompt), len(prompt) + 11)
+    ]
     vectors = {
         "shape": asdict(lm.shape),
         "header": recorder.header,
-        "pieces": document["pieces"] | {str(t): f"<{t}>" for t in range(4096) if str(t) not in document["pieces"]},
+        "pieces": document["pieces"]
+        | {str(t): f"<{t}>" for t in range(4096) if str(t) not in document["pieces"]},
         "readings": engine.readings,
         "asked": asked,
     }
@@ -127,4 +154,6 @@ def test_a_race_in_javascript_tells_what_one_in_python_does(
     }
     check_records(document["records"], found.document["records"])
     assert found.tops == [recorder.top(*place) for place in asked]
-    assert any(found.tops) and all(len(record["top"]["ids"]) % TOP_K == 0 for record in document["records"])
+    assert any(found.tops) and all(
+        len(record["top"]["ids"]) % TOP_K == 0 for record in document["records"]
+    )

@@ -42,13 +42,22 @@ TEXTS = (
 def random_texts(count: int) -> list[str]:
     """Characters of many kinds, words of letters, and what stands between them."""
     rng = np.random.default_rng(0)
-    kinds = [list("abcdefgh etaoin  ,.'\"\n"), list("ÀÉñß œ…—¿"), list("0123456789 .,"), list("中文🙂ÅЖשع\u0301 ")]
+    kinds = [
+        list("abcdefgh etaoin  ,.'\"\n"),
+        list("ÀÉñß œ…—¿"),
+        list("0123456789 .,"),
+        list("中文🙂ÅЖשع\u0301 "),
+    ]
     kinds.append(list("___  a5\\.é"))
-    return ["".join(rng.choice(kinds[rng.integers(len(kinds))], rng.integers(1, 40)).tolist()) for _ in range(count)]
+    return [
+        "".join(rng.choice(kinds[rng.integers(len(kinds))], rng.integers(1, 40)).tolist())
+        for _ in range(count)
+    ]
 
 
 def test_texts_and_pieces_are_those_of_python(stories: Any) -> None:
-    texts, size = [*TEXTS, *random_texts(400)], stories.config.vocab_size + 2
+    texts = [*TEXTS, *random_texts(400)]
+    size = stories.config.vocab_size + 2
     given = json.dumps({"texts": texts, "size": size, "classes": shipped()})
     found = json.loads(node("tests/js/tokens.js", ASSETS / "stories", given=given))
     for text, ids in zip(texts, found["ids"], strict=True):
@@ -78,7 +87,15 @@ def test_lists_that_no_blank_can_have_are_refused_as_in_python(stories: Any) -> 
         assert sentence[:100] == str(error.value)[:100]  # behind it Python shortens the list
 
 
-SPACED = ("tom __, ran. he __ to the cat", "__ and tom", "he [MASK]ly  ran ___!", "x __-__ y", " a  b", "", "__")
+SPACED = (
+    "tom __, ran. he __ to the cat",
+    "__ and tom",
+    "he [MASK]ly  ran ___!",
+    "x __-__ y",
+    " a  b",
+    "",
+    "__",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,13 +107,22 @@ def test_tokenizers_that_put_spaces_before_texts_are_those_of_python(
     inner = Tokenizer.from_str(tokenizer_of(kind).backend_tokenizer.to_str())
     special = [(token, inner.token_to_id(token)) for token in (END, MASK)]
     if front:
-        inner.post_processor = processors.TemplateProcessing(single=f"{front} $A {END}", special_tokens=special)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=END, mask_token=MASK, unk_token="<unk>")
+        inner.post_processor = processors.TemplateProcessing(
+            single=f"{front} $A {END}", special_tokens=special
+        )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token=END, mask_token=MASK, unk_token="<unk>"
+    )
     tokenizer.save_pretrained(tmp_path)
-    (end, mask), size = (each for _, each in special), len(tokenizer)
+    (end, mask) = (each for _, each in special)
+    size = len(tokenizer)
     lm = replace(stories, tokenizer=tokenizer, mask_id=mask, pad_id=end, ends=(end,))
     found = json.loads(
-        node("tests/js/tokens.js", tmp_path, given=json.dumps({"texts": SPACED, "size": size, "classes": shipped()}))
+        node(
+            "tests/js/tokens.js",
+            tmp_path,
+            given=json.dumps({"texts": SPACED, "size": size, "classes": shipped()}),
+        )
     )
     for text, ids in zip(SPACED, found["blanks"], strict=True):
         assert ids == lm.encode(text, blanks=True), text
@@ -106,7 +132,12 @@ def test_tokenizers_that_put_spaces_before_texts_are_those_of_python(
 
 #: GPT-2's rules, of the embedded model, and Qwen2's without its contractions, which differ by more than their classes.
 SPLITS: dict[str, dict[str, Any]] = {
-    "GPT-2": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+    "GPT-2": {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    },
     "a pattern of its own": {
         "type": "Sequence",
         "pretokenizers": [
@@ -118,13 +149,36 @@ SPLITS: dict[str, dict[str, Any]] = {
                 "behavior": "Isolated",
                 "invert": False,
             },
-            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+            {
+                "type": "ByteLevel",
+                "add_prefix_space": False,
+                "trim_offsets": True,
+                "use_regex": False,
+            },
         ],
     },
 }
-WHITE = {ord(each) for each in "\t\n\x1c\x1f\x85\u1680\u180e\u2000\u200b\u2028\u202f\u205f\u3000\ufeff"}
+WHITE = {
+    ord(each) for each in "\t\n\x1c\x1f\x85\u1680\u180e\u2000\u200b\u2028\u202f\u205f\u3000\ufeff"
+}
 A_TEXT = 4096  # characters of Unicode to a text
-STRADDLING = ("a", "1", " ", "!", "'s", "\n", "\r\n", "\x85", "\ufeff", "\u3000", "é", "²", "中", "\u0301", "__")
+STRADDLING = (
+    "a",
+    "1",
+    " ",
+    "!",
+    "'s",
+    "\n",
+    "\r\n",
+    "\x85",
+    "\ufeff",
+    "\u3000",
+    "é",
+    "²",
+    "中",
+    "\u0301",
+    "__",
+)
 
 
 def telltale(split: dict[str, Any]) -> dict[str, Any]:
@@ -153,22 +207,41 @@ def test_every_character_of_unicode_is_split_as_in_python() -> None:
     tokenizer = Tokenizer.from_str(json.dumps(told))
     starts = range(0, 0x110000, A_TEXT)
     for start, theirs in zip(starts, found, strict=True):
-        letters = [chr(code) for code in range(start, start + A_TEXT) if not 0xD800 <= code < 0xE000]
+        letters = [
+            chr(code) for code in range(start, start + A_TEXT) if not 0xD800 <= code < 0xE000
+        ]
         text = "".join(f"a{letter}1 {letter}!" for letter in letters)
         assert digest(tokenizer.encode(text).ids) == theirs, f"from U+{start:04X} on"
 
 
 @pytest.mark.parametrize("kind", SPLITS)
-def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(tmp_path: Path, kind: str) -> None:
-    told, edges = telltale(SPLITS[kind]), edges_of(shipped())
-    for name, content in (("tokenizer", told), ("tokenizer_config", {}), ("browser", {"classes": shipped()})):
+def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(
+    tmp_path: Path, kind: str
+) -> None:
+    told = telltale(SPLITS[kind])
+    edges = edges_of(shipped())
+    for name, content in (
+        ("tokenizer", told),
+        ("tokenizer_config", {}),
+        ("browser", {"classes": shipped()}),
+    ):
         (tmp_path / f"{name}.json").write_text(json.dumps(content), "utf-8")
-    texts = in_lines(f"{edge}{other}{edge} {other}{edge}a" for edge in edges for other in STRADDLING)
+    texts = in_lines(
+        f"{edge}{other}{edge} {other}{edge}a" for edge in edges for other in STRADDLING
+    )
     found = json.loads(
-        node("tests/js/tokens.js", tmp_path, given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}))
+        node(
+            "tests/js/tokens.js",
+            tmp_path,
+            given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}),
+        )
     )
     expected = [read.ids for read in Tokenizer.from_str(json.dumps(told)).encode_batch(texts)]
-    assert [text for text, mine, theirs in zip(texts, found["ids"], expected, strict=True) if mine != theirs] == []
+    assert [
+        text
+        for text, mine, theirs in zip(texts, found["ids"], expected, strict=True)
+        if mine != theirs
+    ] == []
 
 
 def test_letters_and_numbers_touch_a_blank_as_in_python(stories: Any) -> None:
@@ -182,11 +255,24 @@ def test_letters_and_numbers_touch_a_blank_as_in_python(stories: Any) -> None:
         )
     )
     expected = [stories.encode(text, blanks=True) for text in texts]
-    assert [text for text, mine, theirs in zip(texts, found["blanks"], expected, strict=True) if mine != theirs] == []
+    assert [
+        text
+        for text, mine, theirs in zip(texts, found["blanks"], expected, strict=True)
+        if mine != theirs
+    ] == []
 
 
 def test_a_word_is_one_token_where_it_is_in_python(stories: Any) -> None:
-    texts = [*map(chr, range(1, 0x180)), *"\u2003\u2028\u200b\ufeff🙂中", "dog", " dog", "dog ", "  ", "<|mask|>", "é"]
+    texts = [
+        *map(chr, range(1, 0x180)),
+        *"\u2003\u2028\u200b\ufeff🙂中",
+        "dog",
+        " dog",
+        "dog ",
+        "  ",
+        "<|mask|>",
+        "é",
+    ]
     found = json.loads(
         node(
             "tests/js/tokens.js",
@@ -217,15 +303,21 @@ def shipped() -> dict[str, list[int]]:
 
 def edges_of(classes: dict[str, list[int]]) -> list[str]:
     """The first and last characters of each range, and their neighbours outside."""
-    ends = {code + step for ranges in classes.values() for code in ranges for step in (-1, 0, 1)} | WHITE
+    ends = {
+        code + step for ranges in classes.values() for code in ranges for step in (-1, 0, 1)
+    } | WHITE
     return [chr(code) for code in sorted(ends) if not 0xD800 <= code < 0xE000]
 
 
 UNLIKE: dict[str, dict[str, Any]] = {
     "a normalizer": {"normalizer": {"type": "NFKC"}},
     "punctuation": {"pre_tokenizer": {"type": "Punctuation", "behavior": "Isolated"}},
-    "a space before a text": {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}},
-    "another class": {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"\p{Lu}"}, "behavior": "Isolated"}},
+    "a space before a text": {
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
+    },
+    "another class": {
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"\p{Lu}"}, "behavior": "Isolated"}
+    },
     "letters of either case": {
         "pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"(?i:'s)"}, "behavior": "Isolated"}
     },
@@ -234,7 +326,9 @@ UNLIKE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", UNLIKE)
 def test_a_tokenizer_that_a_browser_reads_by_its_edition_of_unicode_is_refused(kind: str) -> None:
-    with pytest.raises(ValueError, match="the tokenizer of it has rules for characters beside letters and numbers"):
+    with pytest.raises(
+        ValueError, match="the tokenizer of it has rules for characters beside letters and numbers"
+    ):
         check_tokenizer("it", telltale(SPLITS["GPT-2"]) | UNLIKE[kind])
     for split in SPLITS.values():
         check_tokenizer("it", telltale(split))

@@ -32,7 +32,8 @@ RULES: list[tuple[Any, dict[str, Any]]] = [
 
 def touched(steps: list[Any]) -> list[list[Event]]:
     """Two touches, the second on top of the first: another word in an early cell, then one in a locked or late cell."""
-    early, late = 2, len(steps) - 3
+    early = 2
+    late = len(steps) - 3
     first = int(np.flatnonzero(steps[early].newly_unmasked[0])[0])
     locked = np.flatnonzero(steps[late - 1].locked[0] & ~steps[0].given[0])
     others = [int(position) for position in locked if position != first]
@@ -57,7 +58,9 @@ def write_engine(lm: surelock.LanguageModel, folder: Path, length: int, **asked:
 @needs_node
 @needs_packages
 def test_a_touched_run_is_the_librarys(stories: Any, tmp_path: Path) -> None:
-    lm, lanes, expected = stories, [], []
+    lm = stories
+    lanes = []
+    expected = []
     prompt = lm.encode(PROMPT, blanks=True)
     for number, (rule, more) in enumerate(RULES):
         lane = lane_of(number, rule, more)
@@ -65,12 +68,21 @@ def test_a_touched_run_is_the_librarys(stories: Any, tmp_path: Path) -> None:
         lists = touched(steps)
         ends = [steps[-1].tokens[0].tolist()]
         for events in lists:
-            found = list(surelock.decode(lm, [prompt], **lane.decoder.keywords() | {"events": events}))
+            found = list(
+                surelock.decode(lm, [prompt], **lane.decoder.keywords() | {"events": events})
+            )
             ends.append(found[-1].tokens[0].tolist())
         expected.append(ends)
-        lanes.append({"lane": lane.to_plain(), "touches": [[plain_event(event) for event in each] for each in lists]})
+        lanes.append(
+            {
+                "lane": lane.to_plain(),
+                "touches": [[plain_event(event) for event in each] for each in lists],
+            }
+        )
     write_engine(lm, tmp_path, len(prompt) + 12, prompt=prompt, lanes=lanes)
-    found = [json.loads(line) for line in node("tests/js/touched.js", tmp_path, *WEIGHTS).splitlines()]
+    found = [
+        json.loads(line) for line in node("tests/js/touched.js", tmp_path, *WEIGHTS).splitlines()
+    ]
     assert [[each["tokens"] for each in own] for own in found] == expected
 
 
@@ -83,7 +95,10 @@ def presses(steps: list[Any]) -> list[dict[str, int]]:
     locked = np.flatnonzero(steps[-1].locked[0] & ~steps[0].given[0])
     late = np.flatnonzero(steps[last - 2].newly_unmasked[0])
     others = [int(position) for position in (*locked[::-1], *late) if position != early]
-    return [{"cell": early, "step": last, "token": 700}, {"cell": others[0], "step": last, "token": 701}]
+    return [
+        {"cell": early, "step": last, "token": 700},
+        {"cell": others[0], "step": last, "token": 701},
+    ]
 
 
 @needs_node
@@ -91,7 +106,8 @@ def presses(steps: list[Any]) -> list[dict[str, int]]:
 def test_a_touched_recording_is_the_librarys_run(stories: Any, tmp_path: Path) -> None:
     lm = stories
     prompt = lm.encode(PROMPT, blanks=True)
-    recordings, lanes = [], []
+    recordings = []
+    lanes = []
     for number, (rule, more) in enumerate(RULES):
         lane = lane_of(number, rule, more)
         document = json.loads(json.dumps(record_run(lm, PROMPT, [lane], exact=False)))
@@ -103,6 +119,8 @@ def test_a_touched_recording_is_the_librarys_run(stories: Any, tmp_path: Path) -
     for lane, line in zip(lanes, lines, strict=True):
         for found in json.loads(line):
             events = [Event(**event) for event in found["events"]]
-            steps = list(surelock.decode(lm, [prompt], **lane.decoder.keywords() | {"events": events}))
+            steps = list(
+                surelock.decode(lm, [prompt], **lane.decoder.keywords() | {"events": events})
+            )
             assert found["tokens"] == steps[-1].tokens[0].tolist(), lane.decoder.compute
             assert found["repeats"], "the recording itself comes again as it was"

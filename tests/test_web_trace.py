@@ -31,7 +31,8 @@ MANY = 40
 def recorder(stories: surelock.LanguageModel) -> Recorder:
     settings = surelock.DecodeSettings(gen_length=62, steps=31, temperature=0.7, seed=3)
     lanes = [
-        Lane(id=name, name=name, decoder=surelock.Decoder(settings=settings, **more)) for name, more in DECODERS.items()
+        Lane(id=name, name=name, decoder=surelock.Decoder(settings=settings, **more))
+        for name, more in DECODERS.items()
     ]
     tokens = stories.encode(f"{PROMPT} ___ and", blanks=True)
     made = Recorder(make_header(stories, PROMPT, tokens, lanes), stories.tokenizer)
@@ -64,7 +65,11 @@ def varied(recorder: Recorder, seed: int) -> tuple[dict[str, Any], list[bool]]:
         for name in () if known[own] else ("commit_error", "changed", "regret"):
             each.pop(name, None)
     split = int(rng.integers(1, len(ids) + 1))
-    groups = [{"lanes": part, "machine": "m"} for part in (ids[:split], ids[split:]) if part and rng.integers(4)]
+    groups = [
+        {"lanes": part, "machine": "m"}
+        for part in (ids[:split], ids[split:])
+        if part and rng.integers(4)
+    ]
     header |= {"lanes": lanes, "timed_together": groups, "reference": str(rng.choice(ids))}
     return forms[0] | {"header": header, "records": records}, [exact[own] for own in ids]
 
@@ -76,18 +81,26 @@ def listed(values: Any) -> list[Any]:
 @needs_node
 def test_python_and_the_page_read_the_same(recorder: Recorder) -> None:
     made = [varied(recorder, seed) for seed in range(MANY)]
-    pages = json.loads(node("tests/js/read.js", given=json.dumps([document for document, _ in made])))
-    kinds, speeds = set(), 0
+    pages = json.loads(
+        node("tests/js/read.js", given=json.dumps([document for document, _ in made]))
+    )
+    kinds = set()
+    speeds = 0
     for (document, exact), page in zip(made, pages, strict=True):
-        header, trace = document["header"], read_trace(document)
+        header = document["header"]
+        trace = read_trace(document)
         ids = trace.lanes.lane.tolist()
         assert trace.lanes.exact.tolist() == exact and [lane["id"] for lane in page["lanes"]] == ids
         assert (page["clocked"], page["reference"]) == (clocked(header), header["reference"])
         assert page["again"] == written_again(document)
         timed = clocked(header)
-        beside = {own for own in timed if own != header["reference"] and header["reference"] in timed}
+        beside = {
+            own for own in timed if own != header["reference"] and header["reference"] in timed
+        }
         assert {own for own, words in paces(document).items() if words} == beside
-        together = {own: group["lanes"] for group in header["timed_together"] for own in group["lanes"]}
+        together = {
+            own: group["lanes"] for group in header["timed_together"] for own in group["lanes"]
+        }
         seconds = {own: trace.steps[trace.steps.lane == own].seconds.tolist() for own in ids}
         for own, lane in zip(ids, page["lanes"], strict=True):
             for t, there in lane["after"]:
@@ -98,7 +111,10 @@ def test_python_and_the_page_read_the_same(recorder: Recorder) -> None:
                 assert any(tops)
             compare(document, trace, own, lane)
             expected = [
-                speed_of(seconds[own], seconds[other]) if other in together.get(own, [own]) else None for other in ids
+                speed_of(seconds[own], seconds[other])
+                if other in together.get(own, [own])
+                else None
+                for other in ids
             ]
             assert lane["speeds"] == pytest.approx(expected)
             speeds += sum(speed is not None for speed in expected)
@@ -110,18 +126,36 @@ def written_again(document: dict[str, Any]) -> dict[str, Any]:
     """A document as the page writes it: records in order, and of timing groups those of several lanes."""
     header = document["header"]
     ids = [lane["id"] for lane in header["lanes"]]
-    groups = [group | {"lanes": [own for own in ids if own in group["lanes"]]} for group in header["timed_together"]]
+    groups = [
+        group | {"lanes": [own for own in ids if own in group["lanes"]]}
+        for group in header["timed_together"]
+    ]
     groups = [group for group in groups if len(group["lanes"]) > 1]
     groups.sort(key=lambda group: ids.index(group["lanes"][0]))
     known = {name: value for name, value in header.items() if name != "timed_together"}
-    records = sorted(document["records"], key=lambda record: (record["step"], ids.index(record["lane"])))
-    return document | {"header": known | ({"timed_together": groups} if groups else {}), "records": records}
+    records = sorted(
+        document["records"], key=lambda record: (record["step"], ids.index(record["lane"]))
+    )
+    return document | {
+        "header": known | ({"timed_together": groups} if groups else {}),
+        "records": records,
+    }
 
 
 def block_causal(stories: surelock.LanguageModel, path: Path) -> surelock.LanguageModel:
     """A network of random weights and blocks of 8, with the words of the embedded model."""
-    sizes = {"layers": 2, "d_model": 32, "heads": 2, "kv_heads": 2, "head_dim": 16, "d_ff": 48, "tied": False}
-    write_hf(path, "sdar", **sizes, vocab=stories.config.vocab_size, seed=3, max_length=64, block_size=8)
+    sizes = {
+        "layers": 2,
+        "d_model": 32,
+        "heads": 2,
+        "kv_heads": 2,
+        "head_dim": 16,
+        "d_ff": 48,
+        "tied": False,
+    }
+    write_hf(
+        path, "sdar", **sizes, vocab=stories.config.vocab_size, seed=3, max_length=64, block_size=8
+    )
     ids = {name: getattr(stories, name) for name in ("tokenizer", "mask_id", "pad_id", "ends")}
     return replace(surelock.load(path, tokenizer=""), **ids)
 
@@ -131,7 +165,11 @@ def block_causal(stories: surelock.LanguageModel, path: Path) -> surelock.Langua
 @pytest.mark.parametrize("visible", [1, 2, 4])
 @pytest.mark.parametrize("blocks", [False, True])
 def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(
-    stories: surelock.LanguageModel, tmp_path: Path, visible: int, percentile: float | None, blocks: bool
+    stories: surelock.LanguageModel,
+    tmp_path: Path,
+    visible: int,
+    percentile: float | None,
+    blocks: bool,
 ) -> None:
     """Also where positions were masked, written, locked and unlocked by hand, where rows were left out, and where the
     locked rows of a finished block are computed once more.
@@ -146,7 +184,9 @@ def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(
     written = [at for at in range(prompt, prompt + 24) if not half.masked[0, at]]
     events = [surelock.Event(12, "mask", at) for at in written[::3]]
     events += [surelock.Event(13, "write", at, 400) for at in written[1::3]]
-    events += [surelock.Event(12, "unlock" if half.locked[0, at] else "lock", at) for at in written[2::3]]
+    events += [
+        surelock.Event(12, "unlock" if half.locked[0, at] else "lock", at) for at in written[2::3]
+    ]
     lanes = [
         Lane(id=name, name=name, decoder=surelock.Decoder(settings=settings, **more))
         for name, more in (
@@ -154,14 +194,20 @@ def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(
             ("selected", {"compute": rule & surelock.SelectRule(0.6)}),
         )
     ]
-    (page,) = json.loads(node("tests/js/read.js", given=json.dumps([record_run(stories, PROMPT, lanes)])))
+    (page,) = json.loads(
+        node("tests/js/read.js", given=json.dumps([record_run(stories, PROMPT, lanes)]))
+    )
     for found in page["lanes"]:
         assert found["estimate"] == found["locked"] and 1 in found["locked"]
 
 
-def compare(document: dict[str, Any], trace: surelock.trace.table.Trace, own: str, lane: dict[str, Any]) -> None:
+def compare(
+    document: dict[str, Any], trace: surelock.trace.table.Trace, own: str, lane: dict[str, Any]
+) -> None:
     n = document["header"]["length"]
-    steps, values, positions = (each[each.lane == own] for each in (trace.steps, trace.values, trace.positions))
+    steps, values, positions = (
+        each[each.lane == own] for each in (trace.steps, trace.values, trace.positions)
+    )
     states = lane_cells(document, own).states.T
     assert lane["states"] == states.T.tolist()
     for name in ("kl", "confidence"):
@@ -175,7 +221,9 @@ def compare(document: dict[str, Any], trace: surelock.trace.table.Trace, own: st
     for t, there in lane["after"]:
         check_after(document, own, t, there, values[values.step <= t])
     tokens = positions.token.fillna(-1).tolist()
-    assert lane["after"][0][1]["tokens"] == tokens and lane["text"] == running_text(document["pieces"], tokens)
+    assert lane["after"][0][1]["tokens"] == tokens and lane["text"] == running_text(
+        document["pieces"], tokens
+    )
     assert lane["steps"] == steps[["computed", "locked", "unmasked"]].values.tolist()
     records = [r for r in document["records"] if r["lane"] == own]
     known = all("commit_error" in r for r in records)
@@ -186,21 +234,34 @@ def compare(document: dict[str, Any], trace: surelock.trace.table.Trace, own: st
             lambda r: len(r["commit_error"]), lambda r: len(r["changed"]),
         )
     ]  # fmt: skip
-    assert [listed(each) if known else each for each in sums] == [pytest.approx(each) for each in lane["damage"]]
-    finite = [np.array([v for v in each.kl if np.isfinite(v)] or [np.nan]) for _, each in values.groupby("step")]
+    assert [listed(each) if known else each for each in sums] == [
+        pytest.approx(each) for each in lane["damage"]
+    ]
+    finite = [
+        np.array([v for v in each.kl if np.isfinite(v)] or [np.nan])
+        for _, each in values.groupby("step")
+    ]
     bands = [np.quantile(each, [0.1, 0.5, 0.9]) for each in finite]
     np.testing.assert_allclose(np.array(lane["bands"], float), bands, rtol=1e-5)
     sums = steps[["seconds", "flops", "baseline_flops"]].cumsum().values.tolist()
-    assert [each for row in lane["totals"] for each in row] == pytest.approx([each for row in sums for each in row])
+    assert [each for row in lane["totals"] for each in row] == pytest.approx(
+        [each for row in sums for each in row]
+    )
 
 
-def check_after(document: dict[str, Any], own: str, t: int, there: dict[str, Any], values: pd.DataFrame) -> None:
+def check_after(
+    document: dict[str, Any], own: str, t: int, there: dict[str, Any], values: pd.DataFrame
+) -> None:
     """What stood after a step, beside a trace that ends with it."""
-    header, records = document["header"], [r for r in document["records"] if r["lane"] == own and r["step"] <= t]
-    positions, prompt = positions_of(header, document["pieces"], records, own), len(header["prompt_tokens"])
+    header = document["header"]
+    records = [r for r in document["records"] if r["lane"] == own and r["step"] <= t]
+    positions = positions_of(header, document["pieces"], records, own)
+    prompt = len(header["prompt_tokens"])
     assert there["tokens"] == positions.token.fillna(-1).tolist()
     assert there["unmasked"][prompt:] == listed(positions.unmask_step.astype(float))[prompt:]
-    assert [None if s < 0 else s for s in there["locked"]] == listed(positions.lock_step.astype(float))
+    assert [None if s < 0 else s for s in there["locked"]] == listed(
+        positions.lock_step.astype(float)
+    )
     last = values.groupby("position").step.max()
     assert there["seen"] == [int(last.get(position, -1)) for position in range(header["length"])]
     steps = next(lane["settings"]["steps"] for lane in header["lanes"] if lane["id"] == own)

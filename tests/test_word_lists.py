@@ -40,8 +40,12 @@ def test_a_text_says_its_lists(stories: surelock.LanguageModel) -> None:
         "Tom had a __{red|blue|light green} ball.", blanks=True
     )
     free = stories.encode("Tom had a __ ball.", blanks=[None])
-    assert not isinstance(free, Listed) and free == stories.encode("Tom had a __ ball.", blanks=True)
-    assert stories.encode("a __{b|c}") == stories.encode("a __{b|c}", blanks=False), "a text without blanks is text"
+    assert not isinstance(free, Listed) and free == stories.encode(
+        "Tom had a __ ball.", blanks=True
+    )
+    assert stories.encode("a __{b|c}") == stories.encode("a __{b|c}", blanks=False), (
+        "a text without blanks is text"
+    )
     copied = pickle.loads(pickle.dumps(prompt))
     assert copied == prompt and copied.lists == prompt.lists
 
@@ -49,15 +53,27 @@ def test_a_text_says_its_lists(stories: surelock.LanguageModel) -> None:
 @pytest.mark.parametrize(
     ("text", "blanks", "said"),
     [
-        ("A __{red} ball", True, "must hold 2 to 64 different words, as in __{red|blue}, not 'red'"),
+        (
+            "A __{red} ball",
+            True,
+            "must hold 2 to 64 different words, as in __{red|blue}, not 'red'",
+        ),
         ("A __{red|} ball", True, "must hold 2 to 64 different words"),
         ("A __{} ball", True, "must hold 2 to 64 different words"),
         ("A __{red| red} ball", True, "must hold 2 to 64 different words"),
         ("A __{red|blue ball", True, "must end with a brace, as in __{red|blue}"),
         ("A __{red|{blue}} ball", True, "must end with a brace, as in __{red|blue}"),
         ("A __ ball", [], "blanks must have an entry for every blank of the text, 1, not 0"),
-        ("A __ ball", 3, "blanks must be True, False or a list with an entry for every blank, not 3"),
-        ("A __ ball", "red", "blanks must be True, False or a list with an entry for every blank, not 'red'"),
+        (
+            "A __ ball",
+            3,
+            "blanks must be True, False or a list with an entry for every blank, not 3",
+        ),
+        (
+            "A __ ball",
+            "red",
+            "blanks must be True, False or a list with an entry for every blank, not 'red'",
+        ),
         ("A __ ball", ["red"], "must be a list of texts, not 'red'"),
         ("A __ ball", [["red", 3]], "must be a list of texts, not"),
     ],
@@ -76,13 +92,23 @@ def test_lists_that_no_prompt_can_have_are_refused(stories: surelock.LanguageMod
         Listed([5, mask, 6], [WordList(1, ((7, 8),))], mask)
     with pytest.raises(ValueError, match="at least one word"):
         Listed([5, mask, 6], [WordList(1, ())], mask)
-    for words in (((7,), (4096,)), ((7,), (-1,)), ((7,), (mask,)), ((7,), (4096, 8)), ((7,), (10**30, 8))):
+    for words in (
+        ((7,), (4096,)),
+        ((7,), (-1,)),
+        ((7,), (mask,)),
+        ((7,), (4096, 8)),
+        ((7,), (10**30, 8)),
+    ):
         listed = WordList(1, words)
         wrong = Listed([5, *[mask] * listed.size, 6], [listed], mask)
-        with pytest.raises(ValueError, match="prompt 2 has a list that holds the mask, or ids that are no tokens"):
+        with pytest.raises(
+            ValueError, match="prompt 2 has a list that holds the mask, or ids that are no tokens"
+        ):
             surelock.decode(stories, [[5, mask], wrong], DecodeSettings(gen_length=0))
     several = Listed([5, mask, mask], [WordList(1, ((7,), (7, 8)))], mask)
-    with pytest.raises(ValueError, match="prompt 1 has 3 tokens, which with gen_length 5000 is more than the 1024"):
+    with pytest.raises(
+        ValueError, match="prompt 1 has 3 tokens, which with gen_length 5000 is more than the 1024"
+    ):
         settled(stories, several, 5000)
     with pytest.raises(ValueError, match=r"give what surelock\.settled returns"):
         surelock.filled(stories, several, [5, 7])
@@ -113,14 +139,23 @@ def test_words_of_several_numbers_of_tokens_compete_by_their_mean_log_probabilit
     means = {}
     for word in listed.words:
         masks = [stories.mask_id] * len(word)
-        canvas = [*prompt[: listed.start], *masks, *prompt[listed.span.stop :], *[stories.mask_id] * 8]
+        canvas = [
+            *prompt[: listed.start],
+            *masks,
+            *prompt[listed.span.stop :],
+            *[stories.mask_id] * 8,
+        ]
         with torch.no_grad():
             log_p = stories.network(torch.tensor([canvas]))[0].double().log_softmax(dim=-1)
-        means[word] = float(sum(log_p[listed.start + k, token] for k, token in enumerate(word))) / len(word)
+        means[word] = float(
+            sum(log_p[listed.start + k, token] for k, token in enumerate(word))
+        ) / len(word)
     best = max(means, key=lambda word: means[word])
     made = settled(stories, prompt, 8)
     assert isinstance(made, Listed)
-    assert made.lists == (WordList(listed.start, tuple(word for word in listed.words if len(word) == len(best))),)
+    assert made.lists == (
+        WordList(listed.start, tuple(word for word in listed.words if len(word) == len(best))),
+    )
     assert len(made) == len(prompt) - listed.size + len(best)
     assert settled(stories, made, 8) is made
     plain = stories.encode("Tom")
@@ -132,25 +167,38 @@ def test_lists_behind_a_settled_one_move_with_their_masks(stories: surelock.Lang
     prompt = prompt_of(stories, f"Tom had a {words} ball, a {words} hat and a {words} toy.")
     made = settled(stories, prompt, 0)
     assert isinstance(made, Listed)
-    assert [listed.size for listed in prompt.lists] == [2, 2, 2] and [listed.size for listed in made.lists] == [1, 1, 1]
+    assert [listed.size for listed in prompt.lists] == [2, 2, 2] and [
+        listed.size for listed in made.lists
+    ] == [1, 1, 1]
     ids: list[int] = list(made)
     for listed in made.lists:
         ids[listed.span] = listed.words[0]
     assert stories.decode(ids) == "Tom had a red ball, a red hat and a red toy."
 
 
-POLICIES = [surelock.LowConfidence(), surelock.Random(), surelock.Threshold(0.2), surelock.Remask(begins=0.5)]
+POLICIES = [
+    surelock.LowConfidence(),
+    surelock.Random(),
+    surelock.Threshold(0.2),
+    surelock.Remask(begins=0.5),
+]
 POLICIES += [surelock.Entropy(), surelock.EntropyBound(2.0), surelock.EarlyFinish(first=1.0)]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.kind)
-@pytest.mark.parametrize("rule", [surelock.LockRule(), surelock.BlockCache(), surelock.SelectRule(0.5)])
-def test_nothing_but_a_word_of_the_list_is_written(stories: surelock.LanguageModel, policy: Any, rule: Any) -> None:
+@pytest.mark.parametrize(
+    "rule", [surelock.LockRule(), surelock.BlockCache(), surelock.SelectRule(0.5)]
+)
+def test_nothing_but_a_word_of_the_list_is_written(
+    stories: surelock.LanguageModel, policy: Any, rule: Any
+) -> None:
     """Of words of as many tokens that share no part: a blank is never half of one and half of another."""
     words = ["blue house", "red dog", "green boat"]
     prompt = stories.encode("He saw a __ and a __ there.", blanks=[words, words[:2]])
     for seed in range(2):
-        chosen = DecodeSettings(gen_length=6, block_length=4 if seed else None, temperature=2.0 * seed, seed=seed)
+        chosen = DecodeSettings(
+            gen_length=6, block_length=4 if seed else None, temperature=2.0 * seed, seed=seed
+        )
         (text,) = surelock.generate(stories, [prompt], chosen, compute=rule, unmask=policy)
         found = [f"He saw a {one} and a {two} there." for one in words for two in words[:2]]
         assert any(text.startswith(each) for each in found), text
@@ -158,7 +206,9 @@ def test_nothing_but_a_word_of_the_list_is_written(stories: surelock.LanguageMod
 
 def test_a_step_reports_the_shares_of_the_words(stories: surelock.LanguageModel) -> None:
     prompt = settled(stories, prompt_of(stories, "Tom had a __{red|blue|big} ball."), 0)
-    steps = list(surelock.decode(stories, [[5, stories.mask_id], prompt], DecodeSettings(gen_length=0)))
+    steps = list(
+        surelock.decode(stories, [[5, stories.mask_id], prompt], DecodeSettings(gen_length=0))
+    )
     (found,) = steps[0].shares
     assert (found.sequence, found.position) == (1, len(stories.encode("Tom had a")))
     assert found.shares.sum() == pytest.approx(1) and len(found.shares) == 3
@@ -171,11 +221,16 @@ def test_what_a_person_writes_decides(stories: surelock.LanguageModel) -> None:
     prompt = stories.encode("He saw a __ there.", blanks=[["blue house", "red dog"]])
     start = len(stories.encode("He saw a"))
     red = stories.encode("a red")[-1]
-    steps = surelock.decode(stories, [prompt], DecodeSettings(gen_length=0), events=[Event(0, "write", start, red)])
+    steps = surelock.decode(
+        stories, [prompt], DecodeSettings(gen_length=0), events=[Event(0, "write", start, red)]
+    )
     *_, last = steps
     assert stories.decode(last.tokens[0].tolist()) == "He saw a red dog there."
     free = surelock.decode(
-        stories, [prompt], DecodeSettings(gen_length=0), events=[Event(0, "write", start, stories.encode("a big")[-1])]
+        stories,
+        [prompt],
+        DecodeSettings(gen_length=0),
+        events=[Event(0, "write", start, stories.encode("a big")[-1])],
     )
     *_, last = free
     assert not last.masked.any() and last.shares == ()
@@ -196,4 +251,6 @@ def test_the_command_fills_a_blank_from_a_list(capsys: pytest.CaptureFixture[str
     assert main(["decode", "Tom had a __{red|blue|light green} ball.", "--gen-length", "0"]) == 0
     assert capsys.readouterr().out.strip() in [f"Tom had a {word} ball." for word in WORDS]
     assert main(["decode", "Tom had a __{red} ball.", "--gen-length", "0"]) == 2
-    assert "prompt has a blank whose list must hold 2 to 64 different words" in capsys.readouterr().err
+    assert (
+        "prompt has a blank whose list must hold 2 to 64 different words" in capsys.readouterr().err
+    )

@@ -52,24 +52,37 @@ def job(length: int = 8, lanes: int = 1, **more: Any) -> Job:
     return Job("stories", "Tom", [300, 301, 302], lanes)
 
 
-def test_words_of_several_numbers_of_tokens_are_refused(use: Use, stories: surelock.LanguageModel) -> None:
+def test_words_of_several_numbers_of_tokens_are_refused(
+    use: Use, stories: surelock.LanguageModel
+) -> None:
     """The process that reads a request has no device."""
     models = use(Spaces())
-    one, several = (stories.encode(f"A __{{{words}}}", blanks=True) for words in ("red|big", "red|light green"))
+    one, several = (
+        stories.encode(f"A __{{{words}}}", blanks=True) for words in ("red|big", "red|light green")
+    )
     assert shared_race.settled_job(models, replace(job(), tokens=one)).tokens == one
-    with pytest.raises(ValueError, match="on this server the words of a blank's list must have one number of tokens"):
+    with pytest.raises(
+        ValueError,
+        match="on this server the words of a blank's list must have one number of tokens",
+    ):
         shared_race.settled_job(models, replace(job(), tokens=several))
 
 
 def raced(models: Models, asked: Job, *tokens: str) -> list[dict[str, Any]]:
     """All messages of a run on the page; with tokens those of runs that begin at once, one for each."""
-    lm, runner = models.get("stories"), shared_race.make_runner(models)
+    lm = models.get("stories")
+    runner = shared_race.make_runner(models)
 
     async def messages(token: str) -> list[dict[str, Any]]:
         recorder = Recorder(make_header(lm, asked.prompt, asked.tokens, asked.lanes), lm.tokenizer)
         rounds = runner(asked, True, True, Headers({"x-ip-token": token}))
         runs = Runs(shared=False)
-        run = runs.open(token, "a", asked.key, lambda: SharedRace(asked, recorder, rounds, runs.limits, pausable=False))
+        run = runs.open(
+            token,
+            "a",
+            asked.key,
+            lambda: SharedRace(asked, recorder, rounds, runs.limits, pausable=False),
+        )
         return [message async for batch in run.messages(-1) for _, message in read(batch)]
 
     async def all_of_them() -> list[list[dict[str, Any]]]:
@@ -83,7 +96,10 @@ def called(models: Models, **given: Any) -> list[dict[str, Any]]:
     calls = Calls(models, shared_race.make_runner(models), Queue(4), Limits(), 512)
 
     async def answers() -> list[dict[str, Any]]:
-        return [answer async for answer in calls.answers(given, Request({"type": "http", "headers": []}))]
+        return [
+            answer
+            async for answer in calls.answers(given, Request({"type": "http", "headers": []}))
+        ]
 
     return finished(answers())
 
@@ -91,9 +107,12 @@ def called(models: Models, **given: Any) -> list[dict[str, Any]]:
 def test_a_run_in_a_worker_is_the_run_here(use: Use, stories: surelock.LanguageModel) -> None:
     spaces = Spaces()
     models = use(spaces)
-    (first, *_, last), asked = raced(models, job(lanes=2)), job(lanes=2)
+    (first, *_, last) = raced(models, job(lanes=2))
+    asked = job(lanes=2)
     assert first["pausable"] is False and last == {**last, "end": "finished", "problem": None}
-    assert spaces.asked == [gpu_seconds(stories, asked, True)] and spaces.left == 120 - spaces.asked[0]
+    assert (
+        spaces.asked == [gpu_seconds(stories, asked, True)] and spaces.left == 120 - spaces.asked[0]
+    )
     *_, answer = called(models, prompt="Tom had a ball", gen_length=6)
     decoder = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
     assert answer["texts"] == surelock.generate(stories, ["Tom had a ball"], **decoder.keywords())
@@ -104,7 +123,9 @@ def test_every_model_is_loaded_before_the_page_opens(
 ) -> None:
     """Not in a thread afterwards: ZeroGPU packs what lies on the GPU when the page opens."""
     use(Spaces())
-    write_llada(tmp_path, layers=1, d_model=8, heads=1, kv_heads=1, d_ff=8, vocab=17, tied=True, seed=1)
+    write_llada(
+        tmp_path, layers=1, d_model=8, heads=1, kv_heads=1, d_ff=8, vocab=17, tied=True, seed=1
+    )
 
     def opened(models: Models, **_: Any) -> Any:
         raise SystemExit(str([models.state(label) for label in models.labels]))
@@ -153,10 +174,18 @@ def test_what_is_asked_for_grows_with_the_work(stories: surelock.LanguageModel) 
         return gpu_seconds(stories, asked, errors)
 
     short = seconds(job(128))
-    assert short < seconds(job(128, lanes=4)) < seconds(job(512, lanes=4)) and short < seconds(job(128), errors=True)
-    assert seconds(job(512), errors=True) == seconds(job(512, lanes=2)), "the shadow computes each step once more"
+    assert short < seconds(job(128, lanes=4)) < seconds(job(512, lanes=4)) and short < seconds(
+        job(128), errors=True
+    )
+    assert seconds(job(512), errors=True) == seconds(job(512, lanes=2)), (
+        "the shadow computes each step once more"
+    )
     assert 10 * short < MOST_SECONDS, "ten runs of the page's length a day"
     assert seconds(job(100_000, lanes=4), errors=True) == MOST_SECONDS
     blanks = replace(job(0), tokens=[300, *[stories.mask_id] * 512, 301])
-    assert seconds(blanks) >= seconds(job(512)) > short, "blanks take steps as what follows them does"
-    assert seconds(job(512, unmask=surelock.Remask())) > seconds(job(512)), "a policy may need twice the steps"
+    assert seconds(blanks) >= seconds(job(512)) > short, (
+        "blanks take steps as what follows them does"
+    )
+    assert seconds(job(512, unmask=surelock.Remask())) > seconds(job(512)), (
+        "a policy may need twice the steps"
+    )

@@ -6,10 +6,19 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
 from transformers import PreTrainedTokenizerFast
 
-END, MASK = "</s>", "[MASK]"
+END = "</s>"
+MASK = "[MASK]"
 TURN = ("<turn>", "</turn>")
 TEMPLATE = "{% for m in messages %}<turn>{{ m.content }}</turn>{% endfor %}"
 _SPECIAL = [END, MASK, "<unk>"]
@@ -37,9 +46,16 @@ def _metaspace(scheme: str, split: bool = True) -> Tokenizer:
 def _llama() -> Tokenizer:
     """Llama 2's: a normalizer puts the space before each section, and the decoder takes one away."""
     made = _metaspace("always")
-    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
     made.pre_tokenizer = None
-    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    steps = [
+        decoders.Replace("▁", " "),
+        decoders.ByteFallback(),
+        decoders.Fuse(),
+        decoders.Strip(" ", 1, 0),
+    ]
     made.decoder = decoders.Sequence(steps)
     return made
 
@@ -95,5 +111,9 @@ def tokenizer_of(kind: str) -> PreTrainedTokenizerFast:
     made = KINDS[kind]()
     made.add_special_tokens([AddedToken(each, special=True) for each in (*_SPECIAL, *TURN)])
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, eos_token=END, mask_token=MASK, unk_token="<unk>", chat_template=TEMPLATE
+        tokenizer_object=made,
+        eos_token=END,
+        mask_token=MASK,
+        unk_token="<unk>",
+        chat_template=TEMPLATE,
     )

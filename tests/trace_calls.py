@@ -16,7 +16,8 @@ from typing import Any
 import surelock
 
 PACKAGE = Path(surelock.__file__).parent
-LM, SETTINGS = surelock.load("stories"), surelock.DecodeSettings(gen_length=8)
+LM = surelock.load("stories")
+SETTINGS = surelock.DecodeSettings(gen_length=8)
 
 
 def calls_of(act: Callable[[], Any]) -> dict[str, set[str]]:
@@ -35,17 +36,29 @@ def calls_of(act: Callable[[], Any]) -> dict[str, set[str]]:
     found = defaultdict(set)
     for code in seen:
         path = Path(code.co_filename)
-        if path.is_relative_to(PACKAGE) and (not code.co_name.startswith("<") or code.co_name == "<lambda>"):
+        if path.is_relative_to(PACKAGE) and (
+            not code.co_name.startswith("<") or code.co_name == "<lambda>"
+        ):
             found[path.relative_to(PACKAGE).as_posix()].add(code.co_qualname)
     return dict(sorted(found.items()))
 
 
 def decode() -> None:
-    for _ in surelock.decode(LM, ["The dragon was very small and"], SETTINGS, compute=surelock.LockRule()):
+    for _ in surelock.decode(
+        LM, ["The dragon was very small and"], SETTINGS, compute=surelock.LockRule()
+    ):
         pass
 
 
 if __name__ == "__main__":
     decode()
     by_file = {name: sorted(functions) for name, functions in calls_of(decode).items()}
-    print(json.dumps({"files": len(by_file), "functions": sum(map(len, by_file.values())), "by_file": by_file}))
+    print(
+        json.dumps(
+            {
+                "files": len(by_file),
+                "functions": sum(map(len, by_file.values())),
+                "by_file": by_file,
+            }
+        )
+    )

@@ -48,14 +48,25 @@ def packed(value: Any) -> Any:
             "scores": value.scores() if value.scored else None,
             "gumbel": value.gumbel(np.arange(len(value.row)), 5),
         }
-        keys = [[str(part) for part in key] for key in value.keys]  # a seed may be more than JavaScript's numbers hold
-        return packed_fields(value) | {"keys": keys} | {name: packed(each) for name, each in numbers.items()}
+        keys = [
+            [str(part) for part in key] for key in value.keys
+        ]  # a seed may be more than JavaScript's numbers hold
+        return (
+            packed_fields(value)
+            | {"keys": keys}
+            | {name: packed(each) for name, each in numbers.items()}
+        )
     if isinstance(value, Ended):
         return {"filled": packed(value.filled), "steps": value.steps.item()}
     if isinstance(value, list) and any(isinstance(each, Shares) for each in value):
         # rounded: the exponential functions of two languages differ in their last bits
-        return [{"position": each.position, "shares": packed(np.round(each.shares, 9))} for each in value]
-    return {name: packed(each) for name, each in value.items()} if isinstance(value, dict) else value
+        return [
+            {"position": each.position, "shares": packed(np.round(each.shares, 9))}
+            for each in value
+        ]
+    return (
+        {name: packed(each) for name, each in value.items()} if isinstance(value, dict) else value
+    )
 
 
 def _ranks(count: int) -> np.ndarray:
@@ -64,7 +75,10 @@ def _ranks(count: int) -> np.ndarray:
 
 
 def packed_fields(value: Any, *names: str) -> dict[str, Any]:
-    return {name: packed(getattr(value, name)) for name in names or [each.name for each in fields(value)]}
+    return {
+        name: packed(getattr(value, name))
+        for name in names or [each.name for each in fields(value)]
+    }
 
 
 def packed_plan(plan: Plan) -> dict[str, Any]:
@@ -85,11 +99,19 @@ def alone(case: Case) -> list[Case]:
     unmask = case.unmask
     if unmask and (unmask[0] == "Replay" or getattr(surelock, unmask[0]).server_only):
         unmask = None
-    wishes = [[replace(wish, sequence=0) for wish in case.wishes if wish.sequence == b] for b in range(len(seeds))]
+    wishes = [
+        [replace(wish, sequence=0) for wish in case.wishes if wish.sequence == b]
+        for b in range(len(seeds))
+    ]
     lists = [[own] for own in case.lists] or [[] for _ in seeds]
     parts = zip(case.prompts, seeds, wishes, lists, strict=True)
     chosen = [
-        {"prompts": [prompt], "settings": case.settings | {"seed": s}, "wishes": own, "lists": words}
+        {
+            "prompts": [prompt],
+            "settings": case.settings | {"seed": s},
+            "wishes": own,
+            "lists": words,
+        }
         for prompt, s, own, words in parts
     ]
     return [replace(case, unmask=unmask, **each) for each in chosen]
@@ -114,19 +136,32 @@ def event_of(wish: Wish, run: Run) -> surelock.Event | None:
     position may be none that the run can have.
     """
     if wish.kind == "rule":
-        return surelock.Event(wish.step, "rule", compute=library_rule(wish.compute or []) or surelock.Everything())
-    own, state = run.canvas.parts[wish.sequence], run.state
-    masked, locked, generated = state.masked[own], state.locked[own], ~run.canvas.is_prompt[own]
+        return surelock.Event(
+            wish.step, "rule", compute=library_rule(wish.compute or []) or surelock.Everything()
+        )
+    own = run.canvas.parts[wish.sequence]
+    state = run.state
+    masked = state.masked[own]
+    locked = state.locked[own]
+    generated = ~run.canvas.is_prompt[own]
     computed = state.computed_at[own] >= 0
     if wish.kind == "unlock" and not locked.any():
         wish = replace(wish, kind="lock")
-    fits = {"lock": computed & ~masked & ~locked, "unlock": locked, "mask": generated & ~masked, "write": generated}
-    position, among = wish.position, np.flatnonzero(fits[wish.kind])
+    fits = {
+        "lock": computed & ~masked & ~locked,
+        "unlock": locked,
+        "mask": generated & ~masked,
+        "write": generated,
+    }
+    position = wish.position
+    among = np.flatnonzero(fits[wish.kind])
     if position is None:
         if not len(among) or not run.schedule.running[wish.sequence] or run.policy.scores is None:
             return None
         position = int(among[int(wish.pick * len(among))])
-    return surelock.Event(wish.step, wish.kind, position % len(masked), wish.token, sequence=wish.sequence)
+    return surelock.Event(
+        wish.step, wish.kind, position % len(masked), wish.token, sequence=wish.sequence
+    )
 
 
 def reading_of(plan: Plan, seed: int, vocab: int) -> Reading:
@@ -136,7 +171,8 @@ def reading_of(plan: Plan, seed: int, vocab: int) -> Reading:
     rng = np.random.default_rng((seed, plan.step))
     reading = made_up(plan, rng, vocab)
     if rng.random() < 0.3:
-        reading.confidence, reading.score = np.round(reading.confidence, 1), np.round(reading.score, 1)
+        reading.confidence = np.round(reading.confidence, 1)
+        reading.score = np.round(reading.score, 1)
     if plan.choice.scores == "entropy":
         reading.score = -3 * reading.score
     if rng.random() < 0.3:
@@ -148,10 +184,15 @@ def reading_of(plan: Plan, seed: int, vocab: int) -> Reading:
 
 def events_of(case: Case, seed: int) -> list[surelock.Event]:
     """The wishes of a case, each fitted to the run that the ones before it made, up to one that is refused."""
-    shape, events = shape_of(case), []
+    shape = shape_of(case)
+    events = []
     for wish in sorted(case.wishes, key=lambda wish: wish.step):
         try:
-            run = Run(shape, prompts_of(case), decoder_of(case, [event for event in events if event.step < wish.step]))
+            run = Run(
+                shape,
+                prompts_of(case),
+                decoder_of(case, [event for event in events if event.step < wish.step]),
+            )
             while (plan := run.plan()) is not None and plan.step < wish.step:
                 run.take(reading_of(plan, seed, shape.network.vocab_size))
         except ValueError:
@@ -164,9 +205,11 @@ def events_of(case: Case, seed: int) -> list[surelock.Event]:
 
 def impossible(case: Case) -> list[list[surelock.Event]]:
     """Events that no run of a case can have."""
-    event, last = surelock.Event, len(case.prompts[0]) + case.settings["gen_length"] - 1
+    event = surelock.Event
+    last = len(case.prompts[0]) + case.settings["gen_length"] - 1
     masks = masks_of(case.prompts[0], case.settings)
-    vocab, steps = MODELS[case.model].keywords["vocab"], case.settings["steps"] or len(masks)
+    vocab = MODELS[case.model].keywords["vocab"]
+    steps = case.settings["steps"] or len(masks)
     given = next((i for i in range(last, -1, -1) if i not in masks), 0)
     alone = [
         event(steps, "lock", 0),
@@ -193,17 +236,26 @@ def opposed(event: surelock.Event, events: list[surelock.Event]) -> bool:
 def vector(case: Case, seed: int) -> dict[str, Any]:
     """One run, to its end or to the sentence with which it refuses an event or its settings."""
     if seed % 20 == 8:  # most of these are refused
-        wrong = [{"steps": 99}, {"steps": 1, "block_length": 1}, {"gen_length": 0}, {"block_length": 5}]
+        wrong = [
+            {"steps": 99},
+            {"steps": 1, "block_length": 1},
+            {"gen_length": 0},
+            {"block_length": 5},
+        ]
         case = replace(case, settings=case.settings | wrong[seed // 20 % len(wrong)])
-    shape, events = shape_of(case), events_of(case, seed)
+    shape = shape_of(case)
+    events = events_of(case, seed)
     if seed % 10 == 9:
         events += impossible(case)[seed // 10 % len(impossible(case))]
-    decoder, top_k = decoder_of(case, events), 2 * (seed % 5 == 0)
+    decoder = decoder_of(case, events)
+    top_k = 2 * (seed % 5 == 0)
     plain = decoder.to_plain() | {"events": [plain_event(event) for event in events]}
     told: dict[str, Any] = {
         "shape": asdict(shape),
         "prompt": case.prompts[0],
-        "lists": [{"at": start, "words": words} for start, words in (case.lists[0] if case.lists else [])],
+        "lists": [
+            {"at": start, "words": words} for start, words in (case.lists[0] if case.lists else [])
+        ],
         "decoder": plain,
         "observe": case.observe,
         "top_k": top_k,
@@ -213,7 +265,8 @@ def vector(case: Case, seed: int) -> dict[str, Any]:
     try:
         run = Run(shape, prompts_of(case), decoder, observe=case.observe, top_k=top_k)
         while (plan := run.plan()) is not None:
-            plain_plan, reading = packed_plan(plan), reading_of(plan, seed, shape.network.vocab_size)
+            plain_plan = packed_plan(plan)
+            reading = reading_of(plan, seed, shape.network.vocab_size)
             step = packed_fields(run.take(reading), *STEP)
             turn = {"plan": plain_plan, "reading": packed_fields(reading), "step": step}
             told["turns"].append(turn)

@@ -22,7 +22,8 @@ class Spaces:
     """
 
     def __init__(self, left: float = 120.0, clock: float = 1.0) -> None:
-        self.left, self.clock = left, clock
+        self.left = left
+        self.clock = clock
         self.asked: list[int] = []
 
     def GPU(self, *, duration: Callable[..., int]) -> Callable[[Any], Any]:
@@ -41,16 +42,22 @@ class Spaces:
 
         return decorate
 
-    def _work(self, task: Callable[..., Iterator[Any]], arguments: Any, until: float) -> Iterator[Any]:
+    def _work(
+        self, task: Callable[..., Iterator[Any]], arguments: Any, until: float
+    ) -> Iterator[Any]:
         results = _FORK.Queue()
-        worker = _FORK.Process(target=_work, args=(task, pickle.dumps(arguments), results), daemon=True)
+        worker = _FORK.Process(
+            target=_work, args=(task, pickle.dumps(arguments), results), daemon=True
+        )
         worker.start()
         try:
             while True:
                 try:
                     kind, content = results.get(timeout=max(0.0, until - time.monotonic()))
                 except Empty:
-                    raise gr.Error("GPU task aborted", title="ZeroGPU worker error", print_exception=False) from None
+                    raise gr.Error(
+                        "GPU task aborted", title="ZeroGPU worker error", print_exception=False
+                    ) from None
                 value = pickle.loads(content)
                 if kind == "value":
                     yield value

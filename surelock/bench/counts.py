@@ -88,7 +88,8 @@ class _Counter(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.counts, self._inside = Counts(), False
+        self.counts = Counts()
+        self._inside = False
 
     def add(self, kernel: Kernel) -> None:
         (self.counts.layers[-1] if self._inside else self.counts.rest).append(kernel)
@@ -101,7 +102,8 @@ class _Counter(TorchDispatchMode):
         self._inside = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, name = kwargs or {}, func.overloadpacket.__name__
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
         with self:
             found = func.decompose(*args, **kwargs)
         if found is not NotImplemented:
@@ -125,7 +127,9 @@ class _Counter(TorchDispatchMode):
         self.counts.inside += self._inside
 
 
-def _kernels(name: str, overload: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> list[Kernel]:
+def _kernels(
+    name: str, overload: str, given: Sequence[Tensor], made: Sequence[Tensor]
+) -> list[Kernel]:
     written = sum(map(_bytes, made))
     if name == "_varlen_attn":  # and a fill of 16 bytes
         q, k, _, edges = given[:4]
@@ -134,21 +138,30 @@ def _kernels(name: str, overload: str, given: Sequence[Tensor], made: Sequence[T
         return [attention, Kernel("zeros", 16)]
     if name in ("mm", "addmm", "addmm_"):
         a, b = given[-2:] if name != "mm" else given[:2]
-        return [Kernel(name, sum(map(_bytes, given)) + written, 2 * a.shape[0] * a.shape[1] * b.shape[1])]
+        return [
+            Kernel(
+                name, sum(map(_bytes, given)) + written, 2 * a.shape[0] * a.shape[1] * b.shape[1]
+            )
+        ]
     if name in ("index", "embedding"):
         return [Kernel(name, 2 * written)]
     if name in ("index_put_", "index_copy_"):
         return [Kernel(name, 2 * _bytes(given[-1]))]
     if name in ("fill_", "zeros", "full"):
         return [Kernel(name, written)]
-    again = 2 * written if name == "_softmax" else 0  # three passes over a row that exceeds shared memory
+    again = (
+        2 * written if name == "_softmax" else 0
+    )  # three passes over a row that exceeds shared memory
     in_place = "out" in overload
     return [Kernel(name, sum(map(_bytes, given)) + (0 if in_place else written) + again)]
 
 
 def _bytes(tensor: Tensor) -> int:
     """The bytes of a tensor without what is only repeated."""
-    return prod(n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride) * tensor.element_size()
+    return (
+        prod(n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+        * tensor.element_size()
+    )
 
 
 @cache
@@ -159,19 +172,26 @@ def meta_engine(config: NetworkConfig = LLADA_8B) -> TorchEngine:
 
 def plan_of(engine: TorchEngine, gen_length: int, batch: int, locked: bool) -> tuple[Layout, Plan]:
     """Return the plan of a step in the middle of a run. locked: half of all positions are, the others are watched."""
-    length, rng = PROMPT + gen_length, np.random.default_rng(0)
-    masked, slots, chooses = gen_length // 2, [], []
+    length = PROMPT + gen_length
+    rng = np.random.default_rng(0)
+    masked = gen_length // 2
+    slots = []
+    chooses = []
     for b in range(batch):
         active = length
         if locked:
-            active = length // 2 + (int(rng.integers(-length // 20, length // 20 + 1)) if batch > 1 else 0)
+            active = length // 2 + (
+                int(rng.integers(-length // 20, length // 20 + 1)) if batch > 1 else 0
+            )
         shown = min(masked, int(0.8 * active))
         rows = np.sort(rng.choice(length - shown, active - shown, replace=False))
         rows = np.concatenate((rows, np.arange(length - shown, length)))
         slots.append(rows + b * length)
         chooses.append(rows >= length - shown)
-    flat, candidates = np.concatenate(slots), np.concatenate(chooses)
-    none, watches = np.zeros(len(flat), dtype=bool), np.full(len(flat), locked)
+    flat = np.concatenate(slots)
+    candidates = np.concatenate(chooses)
+    none = np.zeros(len(flat), dtype=bool)
+    watches = np.full(len(flat), locked)
     plan = Plan(
         step=gen_length // 2,
         slots=flat,
@@ -210,11 +230,23 @@ def count_step(engine: TorchEngine, layout: Layout, plan: Plan) -> Counts:
 
 
 def table() -> list[Figures]:
-    engine, lines = meta_engine(), []
-    for gen_length, batch, locked in ((*size, locked) for size in SIZES for locked in (False, True)):
+    engine = meta_engine()
+    lines = []
+    for gen_length, batch, locked in (
+        (*size, locked) for size in SIZES for locked in (False, True)
+    ):
         counts = count_step(engine, *plan_of(engine, gen_length, batch, locked))
-        line = {"gen": gen_length, "batch": batch, "locked": locked, "kernels_a_layer": counts.a_layer}
-        line |= {"kernels": len(counts.kernels), "uploads": counts.uploads, "downloads": counts.downloads}
+        line = {
+            "gen": gen_length,
+            "batch": batch,
+            "locked": locked,
+            "kernels_a_layer": counts.a_layer,
+        }
+        line |= {
+            "kernels": len(counts.kernels),
+            "uploads": counts.uploads,
+            "downloads": counts.downloads,
+        }
         lines.append(line)
     return lines
 

@@ -42,7 +42,12 @@ def run(arguments: argparse.Namespace) -> Figures:
     bench = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked)
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):
         bench.repeat()
-    head = {"load": load_at_start, **setup_of(lm), "loading_seconds": seconds, "peak_memory": peak_memory()}
+    head = {
+        "load": load_at_start,
+        **setup_of(lm),
+        "loading_seconds": seconds,
+        "peak_memory": peak_memory(),
+    }
     head |= {"batch": arguments.batch, "repeats": arguments.repeats, "settings": locked.to_plain()}
     return {"benchmark": "decode", **head, **bench.result()}
 
@@ -53,15 +58,22 @@ class Turns:
     decoders: by name, of equal settings but for what a step computes.
     """
 
-    def __init__(self, lm: LanguageModel, prompts: list[list[int]], decoders: Mapping[str, Decoder]) -> None:
-        self.lm, self.prompts, self.decoders = lm, prompts, decoders
+    def __init__(
+        self, lm: LanguageModel, prompts: list[list[int]], decoders: Mapping[str, Decoder]
+    ) -> None:
+        self.lm = lm
+        self.prompts = prompts
+        self.decoders = decoders
         self.steps: dict[str, list[Step]] = {}  # by name, those of the last repeat
         self.seconds: dict[str, list[list[float]]] = defaultdict(list)  # by name [repeats][steps]
         for decoder in decoders.values():  # refused before anything is allocated
             decode(lm, prompts, **decoder.keywords())
 
     def repeat(self) -> None:
-        runs = {name: decode(self.lm, self.prompts, **each.keywords()) for name, each in self.decoders.items()}
+        runs = {
+            name: decode(self.lm, self.prompts, **each.keywords())
+            for name, each in self.decoders.items()
+        }
         seconds: dict[str, list[float]] = defaultdict(list)
         steps: dict[str, list[Step]] = {name: [] for name in runs}
         most = max(decoder.steps_of() for decoder in self.decoders.values())
@@ -83,13 +95,21 @@ class Lockstep(Turns):
     """
 
     def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
-        super().__init__(lm, prompts, {"baseline": replace(locked, compute=Everything()), "locked": locked})
+        super().__init__(
+            lm, prompts, {"baseline": replace(locked, compute=Everything()), "locked": locked}
+        )
 
     def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
         """Return figures of some repeats; times are medians over them. tokens: how many a run commits."""
-        steps = {name: np.median([values[r] for r in repeats], axis=0) for name, values in self.seconds.items()}
-        base, locked = steps["baseline"], steps["locked"]
-        figures: Figures = {"locked_last_step_ms": 1e3 * float(np.median(locked[-len(locked) // 8 :]))}
+        steps = {
+            name: np.median([values[r] for r in repeats], axis=0)
+            for name, values in self.seconds.items()
+        }
+        base = steps["baseline"]
+        locked = steps["locked"]
+        figures: Figures = {
+            "locked_last_step_ms": 1e3 * float(np.median(locked[-len(locked) // 8 :]))
+        }
         for name in self.decoders:
             figures[f"{name}_step_ms"] = 1e3 * float(np.median(steps[name]))
             figures[f"{name}_tps"] = tokens / float(steps[name].sum())
@@ -105,7 +125,9 @@ class Lockstep(Turns):
         names = ("tokens", "steps", "flops_ratio", "active_ratio", "active_ratio_to_eos")
         costs = {name: getattr(totals, name) for name in names}
         figures = summary(
-            lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ["speedup"]
+            lambda chosen: self.measure(chosen, costs["tokens"]),
+            len(self.seconds["baseline"]),
+            ["speedup"],
         )
         if figures["speedup"] is None:
             figures["refused"]["efficiency"] = "its speedup is refused"

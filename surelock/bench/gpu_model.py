@@ -36,7 +36,9 @@ class Rates:
 
 
 #: The prediction of docs/gpu.md, from before any GPU was used.
-PREDICTED = Rates(bandwidth=3.0e12, flops=594e12, floor=2.5e-6, floor_in_graph=1.5e-6, launch=4.5e-6)
+PREDICTED = Rates(
+    bandwidth=3.0e12, flops=594e12, floor=2.5e-6, floor_in_graph=1.5e-6, launch=4.5e-6
+)
 #: By the card, after profiles, fitted to the measured steps of LLaDA-8B's shape with compiled layers.
 CARDS = {
     "h100": Rates(bandwidth=2.6e12, flops=670e12, floor=8e-6, floor_in_graph=8e-6, launch=6.6e-6),
@@ -62,7 +64,8 @@ def as_launched(layout: Layout, plan: Plan, config: NetworkConfig, card: str) ->
     """Return the seconds of a step on a card, in the form that the engine takes for so many rows."""
     rates = CARDS[card]
     counts = _compiled(_count(layout, plan, config))
-    rows, read = layout.passes * len(plan.slots), len(plan.read)
+    rows = layout.passes * len(plan.slots)
+    read = len(plan.read)
     mode = "plain"
     if is_faster("compiled reading", read):
         mode = "fused"
@@ -101,6 +104,8 @@ def _fused(rest: list[Kernel], config: NetworkConfig) -> list[Kernel]:
     row = 2 * config.vocab_size  # bytes in bfloat16
     products = [kernel for kernel in rest if kernel.name == "mm"]
     rows = sum(kernel.flops for kernel in products) // (2 * config.d_model * config.vocab_size)
-    passes = 8 if any(kernel.name == "expm1" for kernel in rest) else 3  # with what KLs read and what is kept
+    passes = (
+        8 if any(kernel.name == "expm1" for kernel in rest) else 3
+    )  # with what KLs read and what is kept
     small = [kernel for kernel in rest if kernel.nbytes < row]
     return [*products, *small, Kernel("passes", passes * rows * row)]

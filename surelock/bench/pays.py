@@ -72,10 +72,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--gen-length", type=int, default=128, help="tokens to generate (default: %(default)s)")
     add("--steps", type=int, help="denoising steps (default: one a token)")
-    add("--epsilon", type=float, default=5e-4, help="KL in nats at which a position locks (default: %(default)s)")
-    add("--block-length", type=int, metavar="N", help=f"positions of a block (default: at most {BLOCK})")
-    add("--predict", choices=CARDS, help="predict the steps of a GPU in bfloat16, in place of measuring this machine's")
-    add("--seconds", type=float, default=60, help="begin nothing after so many seconds (default: %(default)s)")
+    add(
+        "--epsilon",
+        type=float,
+        default=5e-4,
+        help="KL in nats at which a position locks (default: %(default)s)",
+    )
+    add(
+        "--block-length",
+        type=int,
+        metavar="N",
+        help=f"positions of a block (default: at most {BLOCK})",
+    )
+    add(
+        "--predict",
+        choices=CARDS,
+        help="predict the steps of a GPU in bfloat16, in place of measuring this machine's",
+    )
+    add(
+        "--seconds",
+        type=float,
+        default=60,
+        help="begin nothing after so many seconds (default: %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -83,11 +102,15 @@ def run(arguments: argparse.Namespace) -> Figures:
     """Measure or predict, print the answer, and return the JSON object. Raises ValueError for what cannot be."""
     for name in ("gen_length", "batch", "prompt_length"):
         if getattr(arguments, name) < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(arguments, name)}")
+            raise ValueError(
+                f"--{name.replace('_', '-')} must be at least 1, not {getattr(arguments, name)}"
+            )
     if not arguments.seconds > 0:
         raise ValueError(f"--seconds must be more than 0, not {arguments.seconds:g}")
     block = arguments.block_length or block_of(arguments.gen_length, BLOCK)
-    settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps, block_length=block)
+    settings = DecodeSettings(
+        gen_length=arguments.gen_length, steps=arguments.steps, block_length=block
+    )
     check_blocks(settings)
     work = _predict if arguments.predict else _measure
     found = work(arguments, settings)
@@ -116,8 +139,12 @@ def _measure(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures
     begun = time.monotonic()
     deadline = begun + arguments.seconds
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
-    size = Size(arguments.gen_length, arguments.batch, max(map(len, prompts)), settings.block_length or 1)
-    runs = run_decoders(lm, prompts, size, settings, arguments.epsilon, begun + _OF_RUNS * arguments.seconds)
+    size = Size(
+        arguments.gen_length, arguments.batch, max(map(len, prompts)), settings.block_length or 1
+    )
+    runs = run_decoders(
+        lm, prompts, size, settings, arguments.epsilon, begun + _OF_RUNS * arguments.seconds
+    )
     seconds = timer(lm)
     asked = curve_of(size, seconds, lm.mask_id)
     took = float(asked.plain.sum() + asked.watching.sum())
@@ -131,11 +158,19 @@ def _measure(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures
         takes = run_bytes(lm.config, other, itemsize, keeps=True)
         return "memory" if takes > _OF_MEMORY * free_memory(lm.device) else ""
 
-    others, left = other_sizes(lm.config, size, why_not, lambda other: curve_of(other, seconds, lm.mask_id))
+    others, left = other_sizes(
+        lm.config, size, why_not, lambda other: curve_of(other, seconds, lm.mask_id)
+    )
     factors = {}
     for name, mean in runs.seconds.items():
         factors[name] = mean / asked.mean(runs.shares[name], name in WATCHING)
-    head = {"command": "pays", "load": load_at_start, **setup_of(lm), "loading_seconds": loading, "predicted": None}
+    head = {
+        "command": "pays",
+        "load": load_at_start,
+        **setup_of(lm),
+        "loading_seconds": loading,
+        "predicted": None,
+    }
     figures = figures_of(size, {size: asked, **others}, runs.shares, factors)
     steps = {"steps": settings.total_steps, "steps_run": runs.steps, "repeats": runs.repeats}
     memory = memory_of(lm.config, size, itemsize) | {"peak": _peak(lm)}
@@ -154,7 +189,12 @@ class Runs:
 
 
 def run_decoders(
-    lm: LanguageModel, prompts: list[list[int]], size: Size, settings: DecodeSettings, epsilon: float, until: float
+    lm: LanguageModel,
+    prompts: list[list[int]],
+    size: Size,
+    settings: DecodeSettings,
+    epsilon: float,
+    until: float,
 ) -> Runs:
     """Run the decoders in turn, up to three times, until a time of the clock. A run that is too long has fewer steps.
 
@@ -170,7 +210,8 @@ def run_decoders(
         fewer = DecodeSettings(gen_length=size.gen_length, steps=steps, block_length=size.block)
         decoders = decoders_of(fewer, epsilon)
         turns = Turns(lm, prompts, decoders)
-    repeats, is_late = 0, False
+    repeats = 0
+    is_late = False
     while repeats < _MOST_REPEATS and not is_late:
         begun = time.monotonic()
         turns.repeat()
@@ -196,9 +237,12 @@ def _peak(lm: LanguageModel) -> int | None:
 
 def _predict(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
     begun = time.monotonic()
-    card, itemsize = arguments.predict, torch.bfloat16.itemsize
+    card = arguments.predict
+    itemsize = torch.bfloat16.itemsize
     name, config = _shape(arguments)
-    size = Size(arguments.gen_length, arguments.batch, arguments.prompt_length, settings.block_length or 1)
+    size = Size(
+        arguments.gen_length, arguments.batch, arguments.prompt_length, settings.block_length or 1
+    )
     room = _FULL * MEMORY[card] - weight_bytes(config, itemsize)
     _check_room(name, config, size, card, room)
 
@@ -222,8 +266,18 @@ def _predict(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures
     }
     figures = figures_of(size, curves | others, shares, dict.fromkeys(shares, 1.0))
     error = ERROR if _is_of_llada(config) else None
-    head = {"command": "pays", "model": name, "dtype": "bfloat16", "predicted": card, "error": error}
-    end = {"memory": memory_of(config, size, itemsize), "left_out": left, "seconds": time.monotonic() - begun}
+    head = {
+        "command": "pays",
+        "model": name,
+        "dtype": "bfloat16",
+        "predicted": card,
+        "error": error,
+    }
+    end = {
+        "memory": memory_of(config, size, itemsize),
+        "left_out": left,
+        "seconds": time.monotonic() - begun,
+    }
     return {**head, **figures, "steps": steps, **end}
 
 
@@ -247,14 +301,19 @@ def _check_room(name: str, config: NetworkConfig, size: Size, card: str, room: f
         more = f"which with gen_length {size.gen_length} is more than the {config.max_length} positions"
         raise ValueError(f"a prompt has {size.prompt} tokens, {more} of {name}")
     if run_bytes(config, size, torch.bfloat16.itemsize, keeps=True) > room:
-        raise ValueError(f"a batch of {size.batch} does not fit an {card.upper()} beside the weights of {name}")
+        raise ValueError(
+            f"a batch of {size.batch} does not fit an {card.upper()} beside the weights of {name}"
+        )
 
 
 # --- what it comes to -------------------------------------------------------------------------------------------------
 
 
 def other_sizes(
-    config: NetworkConfig, size: Size, why_not: Callable[[Size], str], curve: Callable[[Size], Curve]
+    config: NetworkConfig,
+    size: Size,
+    why_not: Callable[[Size], str],
+    curve: Callable[[Size], Curve],
 ) -> tuple[dict[Size, Curve], list[Figures]]:
     """Return the curves of other lengths at the batch and other batches at the length, and what was left out.
 
@@ -275,13 +334,16 @@ def other_sizes(
     return found, left
 
 
-def figures_of(asked: Size, curves: Mapping[Size, Curve], shares: Shares, factors: Mapping[str, float]) -> Figures:
+def figures_of(
+    asked: Size, curves: Mapping[Size, Curve], shares: Shares, factors: Mapping[str, float]
+) -> Figures:
     """Return the figures of all sizes.
 
     shares: of the asked size; those of the dual cache depend on the size.
     factors: by decoder, its mean seconds at the asked size divided by those of the curve.
     """
-    sizes, speedups = [], {}
+    sizes = []
+    speedups = {}
     steps: dict[Size, dict[str, float]] = {}
     for size, curve in curves.items():
         steps[size] = {}
@@ -294,8 +356,16 @@ def figures_of(asked: Size, curves: Mapping[Size, Curve], shares: Shares, factor
         sizes.append(where | {"step_seconds": steps[size], "speedup": speedups[size]})
     rules = {}
     for name in LABELS:
-        lengths = [(size.gen_length, each[name]) for size, each in speedups.items() if size.batch == asked.batch]
-        batches = [(size.batch, each[name]) for size, each in speedups.items() if size.gen_length == asked.gen_length]
+        lengths = [
+            (size.gen_length, each[name])
+            for size, each in speedups.items()
+            if size.batch == asked.batch
+        ]
+        batches = [
+            (size.batch, each[name])
+            for size, each in speedups.items()
+            if size.gen_length == asked.gen_length
+        ]
         rules[name] = {
             "rows": float(shares[name].mean()),
             "step_seconds": steps[asked][name],
@@ -326,25 +396,32 @@ def _from(found: Sequence[tuple[int, float]]) -> int | None:
 
 def memory_of(config: NetworkConfig, size: Size, itemsize: int) -> Figures:
     """Return the bytes of the weights, and those that a run of each decoder keeps."""
-    runs = {name: run_bytes(config, size, itemsize, name in KEEPING) for name in (BASELINE, *LABELS)}
+    runs = {
+        name: run_bytes(config, size, itemsize, name in KEEPING) for name in (BASELINE, *LABELS)
+    }
     return {"weights": weight_bytes(config, itemsize), "runs": runs}
 
 
 def answer(found: Figures) -> Iterator[str]:
     """Yield the sentences of the answer. found: the JSON object."""
-    length, batch = found["gen_length"], found["batch"]
+    length = found["gen_length"]
+    batch = found["batch"]
     card = found["predicted"]
     place = _predicted_for(card, found["error"]) if card else _machine(found)
     blocks = f"blocks of {found['block_length']}"
     yield f"{found['model']}: {length} tokens after {found['prompt_length']}, batch {batch}, {blocks}; {place}"
-    for key, what in (("seconds", "a step by its rows"), ("seconds_with_kl", "with KLs, as SureLock's")):
+    for key, what in (
+        ("seconds", "a step by its rows"),
+        ("seconds_with_kl", "with KLs, as SureLock's"),
+    ):
         times = [f"{each['rows']} {1e3 * each[key]:.3g} ms" for each in found["by_rows"]]
         yield f"{what}: {', '.join(times)}"
     yield f"Every row: {1e3 * found['every_row_step_seconds']:.3g} ms a step, {_bytes(found, BASELINE)}"
     for name, label in LABELS.items():
         rule = found["rules"][name]
         step = f"{1e3 * rule['step_seconds']:.3g} ms, {rule['rows']:.2f} of the rows, {_bytes(found, name)}"
-        least_length, least_batch = rule["pays_from_length"], rule["pays_from_batch"]
+        least_length = rule["pays_from_length"]
+        least_batch = rule["pays_from_batch"]
         at_length = f"from {least_length} tokens on" if least_length else "at no length"
         at_batch = f"from batch {least_batch} on" if least_batch else "at no batch"
         pays = f"pays {at_length} at batch {batch}, and {at_batch} at {length} tokens"
@@ -352,12 +429,18 @@ def answer(found: Figures) -> Iterator[str]:
     if not card and found["steps_run"] < found["steps"]:
         yield f"for lack of time each run took {found['steps_run']} steps in place of {found['steps']}"
     if found["left_out"]:
-        names = [f"{each['gen_length']}x{each['batch']} ({each['for']})" for each in found["left_out"]]
+        names = [
+            f"{each['gen_length']}x{each['batch']} ({each['for']})" for each in found["left_out"]
+        ]
         yield f"sizes left out: {', '.join(names)}"
 
 
 def _predicted_for(card: str, error: float | None) -> str:
-    within = "its error is known for LLaDA-8B's shape alone" if error is None else f"a step within {error:.0%}"
+    within = (
+        "its error is known for LLaDA-8B's shape alone"
+        if error is None
+        else f"a step within {error:.0%}"
+    )
     return f"predicted for an {card.upper()} ({within})"
 
 

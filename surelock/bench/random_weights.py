@@ -16,36 +16,52 @@ from surelock.model.modulation import time_shapes
 from surelock.model.network import empty_network
 from surelock.values import Fields, Json
 
-_AT_ONCE = 2**20  # numbers that are drawn at once: the process keeps some of the memory that this takes
+_AT_ONCE = (
+    2**20
+)  # numbers that are drawn at once: the process keeps some of the memory that this takes
 _STD = 0.02  # as networks begin
 
 
 def write_random(described: Fields, directory: Path) -> None:
     """Write a checkpoint of random weights in bfloat16. described: its config.json, without its special tokens."""
-    family, header, stop = family_of(described), {}, 0
+    family = family_of(described)
+    header = {}
+    stop = 0
     config = family.read_config(described)
     ids = {"eos_token_id": 0} | ({"mask_token_id": 1} if family.mask_id is None else {})
     (directory / "config.json").write_text(json.dumps({**described, **ids}), "utf-8")
     shapes = time_shapes(config, described["cond_dim"]) if family.modulated else {}
     for name, parameter in empty_network(config).named_parameters():
         rows, *columns = parameter.shape
-        sources, counts = family.tensor_names(name), row_counts(config, name, rows)
+        sources = family.tensor_names(name)
+        counts = row_counts(config, name, rows)
         if name in ("embed.weight", "head.weight"):
             counts = [rows + config.unused]
-        for source, count in zip(sources, counts if len(sources) > 1 else [sum(counts)], strict=bool(sources)):
+        for source, count in zip(
+            sources, counts if len(sources) > 1 else [sum(counts)], strict=bool(sources)
+        ):
             shapes[source] = (count, *columns)
     for name, shape in shapes.items():
-        start, stop = stop, stop + 2 * math.prod(shape)
+        start = stop
+        stop = stop + 2 * math.prod(shape)
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, stop]}
-    written, generator = json.dumps(header).encode(), np.random.default_rng(0)
+    written = json.dumps(header).encode()
+    generator = np.random.default_rng(0)
     with (directory / SINGLE).open("wb") as file:
         file.write(len(written).to_bytes(8, "little") + written)
         for name, shape in shapes.items():
-            size, norm = math.prod(shape), len(shape) == 1 and not name.endswith("bias")
+            size = math.prod(shape)
+            norm = len(shape) == 1 and not name.endswith("bias")
             for at in range(0, size, _AT_ONCE):
                 count = min(_AT_ONCE, size - at)
-                part = np.ones(count, np.float32) if norm else _STD * generator.standard_normal(count, np.float32)
-                file.write((part.view(np.uint32) >> 16).astype(np.uint16).tobytes())  # its upper half is bfloat16
+                part = (
+                    np.ones(count, np.float32)
+                    if norm
+                    else _STD * generator.standard_normal(count, np.float32)
+                )
+                file.write(
+                    (part.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+                )  # its upper half is bfloat16
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
@@ -78,7 +94,9 @@ def llada_config(config: NetworkConfig) -> Json:
     }
 
 
-_TINY = NetworkConfig(512, 32, 2, 2, 2, 16, 64, max_length=1024, rope_theta=1e4, norm_eps=1e-5, tied=True)
+_TINY = NetworkConfig(
+    512, 32, 2, 2, 2, 16, 64, max_length=1024, rope_theta=1e4, norm_eps=1e-5, tied=True
+)
 #: The config.json of networks that can be timed without their weights.
 SHAPES: dict[str, Json] = {
     "llada-8b": llada_config(LLADA_8B),

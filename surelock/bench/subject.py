@@ -40,8 +40,17 @@ def add_size_flags(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=1, help="sequences decoded together (default: %(default)s)")
     add("--threads", type=int, help="CPU threads (default: torch's)")
     add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
-    add("--random-weights", action="store_true", help="required with --shape: its weights are random")
-    add("--prompt-length", type=int, default=16, help="tokens of a prompt, with --shape (default: %(default)s)")
+    add(
+        "--random-weights",
+        action="store_true",
+        help="required with --shape: its weights are random",
+    )
+    add(
+        "--prompt-length",
+        type=int,
+        default=16,
+        help="tokens of a prompt, with --shape (default: %(default)s)",
+    )
 
 
 def subject(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
@@ -53,7 +62,9 @@ def subject(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
     for name in ("repeats", "batch", "prompt_length"):
         if not 1 <= (value := getattr(arguments, name, 1)) <= MOST:
             raise ValueError(f"--{name.replace('_', '-')} must be from 1 to {MOST}, not {value}")
-    shape, device, dtype = arguments.shape, find_device(arguments.device), read_dtype(arguments.dtype)
+    shape = arguments.shape
+    device = find_device(arguments.device)
+    dtype = read_dtype(arguments.dtype)
     if arguments.random_weights != (shape is not None):
         raise ValueError("--shape and --random-weights belong together")
     set_threads(arguments.threads)
@@ -65,7 +76,9 @@ def subject(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
         if shape is None or device.type == "cpu":
             lm = load_by(arguments)
         elif arguments.engine == "onnx":
-            raise ValueError("--shape is computed by engine 'torch' on a GPU: leave --engine onnx out")
+            raise ValueError(
+                "--shape is computed by engine 'torch' on a GPU: leave --engine onnx out"
+            )
         else:
             lm = random_model(shape, device, dtype or torch.bfloat16)
         seconds = time.perf_counter() - begun

@@ -47,7 +47,9 @@ def refusal(ratio: float, repeats: Sequence[float]) -> str | None:
     return None
 
 
-def summary(measure: Callable[[Sequence[int]], Fields], repeats: int, ratios: Iterable[str] = ()) -> Figures:
+def summary(
+    measure: Callable[[Sequence[int]], Fields], repeats: int, ratios: Iterable[str] = ()
+) -> Figures:
     """Return the figures of all repeats, with their spread.
 
     measure: returns the figures of some repeats.
@@ -61,5 +63,7 @@ def summary(measure: Callable[[Sequence[int]], Fields], repeats: int, ratios: It
     single = {name: [each[name] for each in alone] for name in figures}
     why = {name: refusal(figures[name], single[name]) for name in ratios}
     refused = {name: sentence for name, sentence in why.items() if sentence is not None}
-    spread = {name: quartiles(values) for name, values in single.items()} if repeats >= LEAST else {}
+    spread = (
+        {name: quartiles(values) for name, values in single.items()} if repeats >= LEAST else {}
+    )
     return {**figures, **dict.fromkeys(refused), "spread": spread, "refused": refused}

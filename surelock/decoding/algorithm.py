@@ -58,27 +58,46 @@ class Run:
     """
 
     def __init__(
-        self, shape: Shape, prompts: list[list[int]], decoder: Decoder, *, observe: bool = False, top_k: int = 0
+        self,
+        shape: Shape,
+        prompts: list[list[int]],
+        decoder: Decoder,
+        *,
+        observe: bool = False,
+        top_k: int = 0,
     ) -> None:
-        settings, policy, network = decoder.settings, decoder.unmask, shape.network
-        self.shape, self.settings = shape, settings
+        settings = decoder.settings
+        policy = decoder.unmask
+        network = shape.network
+        self.shape = shape
+        self.settings = settings
         self.compute: ComputeRule = decoder.compute
         self.policy = policy
         self.observe = observe or top_k > 0
         self.top_k = top_k
         # Lines 1 to 3: nothing is locked or cached, no posterior is known, the prompt is given and the rest masked.
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
-        self.schedule = Schedule(self.canvas, settings, policy.early, policy.quotas, network.block_size)
+        self.schedule = Schedule(
+            self.canvas, settings, policy.early, policy.quotas, network.block_size
+        )
         self.state = State(self.canvas, self.schedule)
         self.lists = slot_lists(shape, prompts, self.canvas.starts)
-        self.blocks = None if network.block_size is None else BlockCausal(self.state, network.block_size)
+        self.blocks = (
+            None if network.block_size is None else BlockCausal(self.state, network.block_size)
+        )
         steps = int(self.schedule.steps.max())
         events = decoder.events
-        self.events = in_order(events, self.canvas, steps, network.vocab_size, policy) if events else []
-        self.forgotten: list[Slots] = []  # slots whose kept posteriors are worthless from the next step on
+        self.events = (
+            in_order(events, self.canvas, steps, network.vocab_size, policy) if events else []
+        )
+        self.forgotten: list[
+            Slots
+        ] = []  # slots whose kept posteriors are worthless from the next step on
         if settings.no_repeat_ngram_size:
             check_vocabulary(self)
-        self.layout = Layout(tuple(self.canvas.lengths.tolist()), 2 if settings.cfg_scale > 0 else 1)
+        self.layout = Layout(
+            tuple(self.canvas.lengths.tolist()), 2 if settings.cfg_scale > 0 else 1
+        )
         self._late = list(shape.ends) if settings.suppress_eos_confidence else []
         self._bars = settings.no_repeat_ngram_size > 0 or self.canvas.has_blanks
         self._banned = [shape.mask_id, *(shape.ends[:1] if settings.suppress_eos else ())]
@@ -98,7 +117,10 @@ class Run:
     def go_on_from(self, other: Run) -> None:
         """Take over a run of the same prompt between two steps. Its events up to there must be the same."""
         taken = deepcopy(other)
-        self.canvas, self.schedule, self.state, self.blocks = taken.canvas, taken.schedule, taken.state, taken.blocks
+        self.canvas = taken.canvas
+        self.schedule = taken.schedule
+        self.state = taken.state
+        self.blocks = taken.blocks
         self.compute = taken.compute
         self.forgotten = taken.forgotten
         self._next = taken._next
@@ -115,7 +137,9 @@ class Run:
         if not self.schedule.running.any():
             refuse_later(self.events, self._next)
             return None
-        canvas, state, settings = self.canvas, self.state, self.settings
+        canvas = self.canvas
+        state = self.state
+        settings = self.settings
         state.step = self._next  # line 5: t
         state.alive = self.schedule.running[canvas.sequence]
         if self._intervenes:
@@ -126,10 +150,14 @@ class Run:
         present = state.alive & ~state.rests
         active = np.flatnonzero(~state.locked & present)  # line 6: A_t. Locked slots are L_t
         uncached = np.flatnonzero(state.settles | (present & (state.computed_at < 0)))
-        slots = ask(state.step, self.compute.rows, state, active)  # SureLock computes A_t, others choose among it
+        slots = ask(
+            state.step, self.compute.rows, state, active
+        )  # SureLock computes A_t, others choose among it
         if len(uncached) or len(due):
             slots = np.union1d(slots, np.concatenate((uncached, due)))
-        tokens = canvas.tokens[slots]  # line 7: X_t. A locked row needs none: its keys and values are cached
+        tokens = canvas.tokens[
+            slots
+        ]  # line 7: X_t. A locked row needs none: its keys and values are cached
         watches, compares = self._watched(slots)
         choice = self._choice(slots)
         forgotten = np.concatenate((NONE, *self.forgotten))
@@ -144,7 +172,9 @@ class Run:
             watches=watches,
             compares=compares,
             choice=choice,
-            blind=np.where(canvas.is_prompt[slots], canvas.mask_id, tokens) if settings.cfg_scale > 0 else None,
+            blind=np.where(canvas.is_prompt[slots], canvas.mask_id, tokens)
+            if settings.cfg_scale > 0
+            else None,
             observe=self.observe,
             forgotten=forgotten,
             cfg_scale=settings.cfg_scale,
@@ -155,7 +185,9 @@ class Run:
 
     def _watched(self, slots: Slots) -> tuple[Flags, Flags]:
         """Which rows [R] keep their posterior p_t, and which of these have a KL from the one before."""
-        if self.events and not self.observe:  # one may open any row: the rule then goes by the row's last posterior
+        if (
+            self.events and not self.observe
+        ):  # one may open any row: the rule then goes by the row's last posterior
             every = np.ones(len(slots), dtype=bool)
             return every, every
         state = self.state
@@ -165,7 +197,9 @@ class Run:
 
     def _choice(self, slots: Slots) -> Choice:
         """Which rows may be committed, and how the engine chooses their tokens."""
-        settings, policy, schedule = self.settings, self.policy, self.schedule
+        settings = self.settings
+        policy = self.policy
+        schedule = self.schedule
         rows = ask(self.state.step, policy.chooses, self.state, slots)
         candidates = slots[rows]
         scored = policy.scores == "noise"
@@ -175,11 +209,15 @@ class Run:
             rows=rows,
             scores=policy.scores,
             measures=tuple(sorted({*policy.measures, *self.compute.measures})),
-            quotas=np.where(schedule.closing, self.canvas.total, schedule.quota).tolist() if best_alone else None,
+            quotas=np.where(schedule.closing, self.canvas.total, schedule.quota).tolist()
+            if best_alone
+            else None,
             banned=self._banned,
             barred=barred(self, candidates) if self._bars else NO_PAIRS,
             temperature=settings.temperature,
-            draws=draws(self.canvas, schedule, settings, self.state.step, candidates, scored) if drawn else None,
+            draws=draws(self.canvas, schedule, settings, self.state.step, candidates, scored)
+            if drawn
+            else None,
         )
 
     # --- lines 9 to 15 are the engine's: layers, keys and values, posteriors ------------------------------------------
@@ -191,11 +229,14 @@ class Run:
 
         Raises NonFiniteLogits, and ValueError if there is no plan.
         """
-        plan, state = self._plan, self.state
+        plan = self._plan
+        state = self.state
         if plan is None:
             raise ValueError("there is no plan to take a reading of: call plan() first")
         if not reading.finite:
-            raise NonFiniteLogits(f"the network put out NaN or infinite logits in step {state.step}")
+            raise NonFiniteLogits(
+                f"the network put out NaN or infinite logits in step {state.step}"
+            )
         seen = plan.slots[~(plan.probed | state.masked[plan.slots])]
         state.visible[seen] += 1
         shares = put_words(self, plan, reading)
@@ -206,7 +247,9 @@ class Run:
         state.kl[active] = reading.kl[computed]  # line 19: D_t
         state.computed_at[active] = state.step
         state.probed_at[plan.slots[plan.probed]] = state.step
-        changes = ask(state.step, self.compute.after, state, reading)  # lines 20 to 23: F_t, after the commit
+        changes = ask(
+            state.step, self.compute.after, state, reading
+        )  # lines 20 to 23: F_t, after the commit
         locked = changes.locked[~state.locked[changes.locked]]  # a rule may name any
         state.lock(locked)  # lines 22, 24 and 25: what the row has in the cache stays there
         if len(changes.unlocked):  # the paper's appendix
@@ -220,7 +263,9 @@ class Run:
 
     def _update_mask(self, plan: Plan, reading: Reading) -> Slots:
         """UpdateMASK: commit the tokens that the policy takes, and advance every schedule. Returns their slots."""
-        state, schedule, policy = self.state, self.schedule, self.policy
+        state = self.state
+        schedule = self.schedule
+        policy = self.policy
         choosers = plan.slots[plan.choice.rows]
         draws = plan.choice.draws
         score = draws.scores() if draws is not None and draws.scored else reading.score

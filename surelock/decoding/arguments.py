@@ -11,7 +11,14 @@ from surelock.decoding.decoder import Decoder
 from surelock.decoding.events import Event
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import kind_of
-from surelock.decoding.settings import DecodeSettings, Group, Setting, described, from_plain, to_plain
+from surelock.decoding.settings import (
+    DecodeSettings,
+    Group,
+    Setting,
+    described,
+    from_plain,
+    to_plain,
+)
 from surelock.decoding.spelling import check_owners, flat_settings, put_flat
 from surelock.decoding.unmasking import UnmaskPolicy
 from surelock.errors import nearest, shown
@@ -42,8 +49,15 @@ def decoder_of(
     passed = {name: value for name, value in passed.items() if value is not None}
     for name, value in passed.items():
         if not isinstance(value, _PARTS[name]):
-            raise ValueError(f"{name} must be a {_PARTS[name].__name__} or None, not {shown(value)}")
-    own = {short: each for value in passed.values() for part in _parts(value) for short, each in _names(type(part))}
+            raise ValueError(
+                f"{name} must be a {_PARTS[name].__name__} or None, not {shown(value)}"
+            )
+    own = {
+        short: each
+        for value in passed.values()
+        for part in _parts(value)
+        for short, each in _names(type(part))
+    }
     read = _read(given, own)
     others = {name: value for name, value in read.items() if name not in own}
     changed = {name: _changed(value, read) for name, value in passed.items()}
@@ -84,5 +98,9 @@ def _changed(part: Any, given: Fields) -> Any:
     if not given.keys() & dict(_names(kind)).keys():
         return part
     groups = {name for name, each in described(kind) if isinstance(each, Group)}
-    plain = {name: value for name, value in to_plain(part).items() if value is not None or name not in groups}
+    plain = {
+        name: value
+        for name, value in to_plain(part).items()
+        if value is not None or name not in groups
+    }
     return from_plain(kind, put_flat(plain, kind, given))

@@ -43,14 +43,18 @@ def barred_ends(inner: Flags, ends: Sequence[int]) -> Whole:
     rows = np.flatnonzero(inner)
     if not len(rows):
         return NO_PAIRS
-    return np.stack((np.repeat(rows, len(ends)), np.tile(np.array(ends, dtype=np.int64), len(rows))))
+    return np.stack(
+        (np.repeat(rows, len(ends)), np.tile(np.array(ends, dtype=np.int64), len(rows)))
+    )
 
 
 def _repeats(run: Run, candidates: Slots) -> Whole:
     """What `no_repeat_ngram_size` forbids. An end may always be chosen."""
-    canvas, pairs = run.canvas, []
+    canvas = run.canvas
+    pairs = []
     for part in canvas.parts:
-        tokens, masked = canvas.tokens[part], canvas.masked[part]
+        tokens = canvas.tokens[part]
+        masked = canvas.masked[part]
         positions, repeats = repeating_tokens(tokens, masked, run.settings.no_repeat_ngram_size)
         pairs.append(np.stack((positions + part.start, repeats)))
     slots, tokens = np.concatenate(pairs, axis=1)

@@ -17,7 +17,8 @@ class BlockCausal:
     """
 
     def __init__(self, state: State, size: int) -> None:
-        self._state, self._size = state, size
+        self._state = state
+        self._size = size
         self._exact = np.zeros(state.canvas.total, dtype=bool)
 
     def change(self, slots: Slots) -> None:
@@ -29,13 +30,17 @@ class BlockCausal:
 
     def begin_step(self) -> None:
         """Find the rows that rest and those that settle in the next step, which makes them exact."""
-        state, canvas, schedule = self._state, self._state.canvas, self._state.schedule
+        state = self._state
+        canvas = self._state.canvas
+        schedule = self._state.schedule
         state.rests[:] = True
         state.settles[:] = False
         for b in np.flatnonzero(schedule.running).tolist():
             part = canvas.parts[b]
             masked = np.flatnonzero(canvas.masked[part])
-            finished = self.block_of(part.start + int(masked[0])).start if len(masked) else part.stop
+            finished = (
+                self.block_of(part.start + int(masked[0])).start if len(masked) else part.stop
+            )
             state.rests[finished : self.block_of(int(schedule.starts[b])).stop] = False
             state.settles[part.start : finished] = ~self._exact[part.start : finished]
             self._exact[part.start : finished] = True

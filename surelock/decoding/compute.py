@@ -117,7 +117,9 @@ class SelectRule(ComputeRule):
 
     kind = "select"
     label = "Selection"
-    sentence = "Computes a share of the positions in every step: those that were left out the longest."
+    sentence = (
+        "Computes a share of the positions in every step: those that were left out the longest."
+    )
 
     fraction: float = setting(
         "number",
@@ -138,7 +140,9 @@ class SelectRule(ComputeRule):
         for part in state.split(active):
             slots = active[part]
             count = math.ceil(self.fraction * len(slots) - 1e-9)
-            order = np.lexsort((slots, -np.maximum(state.kl[slots], ZERO_KL), state.computed_at[slots]))
+            order = np.lexsort(
+                (slots, -np.maximum(state.kl[slots], ZERO_KL), state.computed_at[slots])
+            )
             chosen.append(np.sort(slots[order[:count]]))
         return np.concatenate(chosen)
 
@@ -151,7 +155,9 @@ class _Debts:
     """What `BudgetRule` remembers: the debt of each slot [total], and tokens and number of its last step."""
 
     def __init__(self, total: int) -> None:
-        self.of, self.tokens, self.step = np.zeros(total), np.full(total, -1), -2
+        self.of = np.zeros(total)
+        self.tokens = np.full(total, -1)
+        self.step = -2
 
 
 @frozen
@@ -210,7 +216,10 @@ class BudgetRule(ComputeRule):
         for slot in changed.tolist():
             part = state.canvas.parts[state.canvas.sequence[slot]]
             debts.of[part] += 1 / np.maximum(np.abs(np.arange(part.start, part.stop) - slot), 1)
-        parts = [self._chosen(state, b, active[part], debts.of) for b, part in enumerate(state.split(active))]
+        parts = [
+            self._chosen(state, b, active[part], debts.of)
+            for b, part in enumerate(state.split(active))
+        ]
         return np.concatenate(parts)
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
@@ -221,7 +230,8 @@ class BudgetRule(ComputeRule):
     def _chosen(self, state: State, b: int, slots: Slots, debt: NDArray) -> Slots:
         """The slots of sequence `b` that the budget pays for, ascending, of its active slots."""
         count = math.ceil(self.share * int((~state.rests[state.canvas.parts[b]]).sum()) - 1e-9)
-        masks, confidence = np.flatnonzero(state.open[slots]), np.nan_to_num(state.confidence[slots])
+        masks = np.flatnonzero(state.open[slots])
+        confidence = np.nan_to_num(state.confidence[slots])
         masks = masks[np.lexsort((masks, -confidence[masks]))]
         rank = np.full(len(slots), 2)
         rank[masks[: math.ceil(count / 3)]] = 1
@@ -246,13 +256,18 @@ class BlockCache(ComputeRule):
     sentence = "Computes every position when a block begins, then only the block (Fast-dLLM)."
 
     dual: bool = setting(
-        "flag", True, "Dual cache", "Compute only the block; off: the block and what follows it (prefix cache)."
+        "flag",
+        True,
+        "Dual cache",
+        "Compute only the block; off: the block and what follows it (prefix cache).",
     )
 
     def rows(self, state: State, active: Slots) -> Slots:
         kept = np.zeros(state.canvas.total, dtype=bool)
         for b, step in enumerate(state.schedule.steps_in_block.tolist()):
-            start, stop, part = state.schedule.starts[b], state.schedule.stops[b], state.canvas.parts[b]
+            start = state.schedule.starts[b]
+            stop = state.schedule.stops[b]
+            part = state.canvas.parts[b]
             kept[part if step == 0 else slice(start, stop if self.dual else part.stop)] = True
         return active[kept[active]]
 
@@ -269,10 +284,17 @@ class DelayedCache(ComputeRule):
 
     kind = "delayed_cache"
     label = "Delayed cache"
-    sentence = "Computes masked and just written positions, and every position now and then (dKV-Cache)."
+    sentence = (
+        "Computes masked and just written positions, and every position now and then (dKV-Cache)."
+    )
 
     refresh: int = setting(
-        "whole", 8, "Refresh every", "Every so many steps, all positions are computed.", low=1, offered=(1, 64, 1)
+        "whole",
+        8,
+        "Refresh every",
+        "Every so many steps, all positions are computed.",
+        low=1,
+        offered=(1, 64, 1),
     )
 
     def rows(self, state: State, active: Slots) -> Slots:
@@ -300,7 +322,12 @@ class EntropyCache(ComputeRule):
     measures = ("entropy",)
 
     recent: int = setting(
-        "whole", 16, "Latest computed", "So many of the tokens written last are computed.", low=0, offered=(0, 64, 1)
+        "whole",
+        16,
+        "Latest computed",
+        "So many of the tokens written last are computed.",
+        low=0,
+        offered=(0, 64, 1),
     )
     threshold: float = setting(
         "number", 1.0, "Entropy", "Entropy (nats) of a written token above which all positions are computed.", low=0,
@@ -313,7 +340,9 @@ class EntropyCache(ComputeRule):
         kept = state.masked.copy()
         uncertain = -state.measures["entropy"] > self.threshold
         for part in state.canvas.parts:
-            latest = np.argsort(-state.committed_at[part], kind="stable")[: self.recent] + part.start
+            latest = (
+                np.argsort(-state.committed_at[part], kind="stable")[: self.recent] + part.start
+            )
             kept[part if uncertain[part].any() else latest[state.committed_at[latest] >= 0]] = True
         return active[kept[active]]
 
@@ -335,14 +364,22 @@ class Both(ComputeRule):
 
     def __post_init__(self) -> None:
         if not isinstance(self.select, ComputeRule):
-            raise ValueError(f"a compute rule can be combined with another one only, not with {self.select!r}")
+            raise ValueError(
+                f"a compute rule can be combined with another one only, not with {self.select!r}"
+            )
         if self.select.locks and not self.lock.locks:
             lock, select = self.select, self.lock
             object.__setattr__(self, "lock", lock)
             object.__setattr__(self, "select", select)
-        if not self.lock.locks or self.select.locks or Both.kind in (self.lock.kind, self.select.kind):
+        if (
+            not self.lock.locks
+            or self.select.locks
+            or Both.kind in (self.lock.kind, self.select.kind)
+        ):
             kinds = f"{self.lock.kind!r} and {self.select.kind!r} together"
-            raise ValueError(f"compute cannot be {kinds}: one of two rules must lock positions, the other one must not")
+            raise ValueError(
+                f"compute cannot be {kinds}: one of two rules must lock positions, the other one must not"
+            )
 
     @property
     def kinds(self) -> str:

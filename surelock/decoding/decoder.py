@@ -74,13 +74,21 @@ class Decoder:
 
 def plain_choice(choice: ComputeRule | UnmaskPolicy) -> Json:
     if isinstance(choice, Both):
-        return {"kind": Both.kind, "lock": plain_choice(choice.lock), "select": plain_choice(choice.select)}
+        return {
+            "kind": Both.kind,
+            "lock": plain_choice(choice.lock),
+            "select": plain_choice(choice.select),
+        }
     return {"kind": kind_of(choice), **to_plain(choice)}
 
 
 def read_compute(plain: Any) -> ComputeRule:
     """Return the rule of a nested form or of a short spelling ("lock+select"). Raises ValueError otherwise."""
-    plain = nested({"compute": plain})["compute"] if isinstance(plain, str) and plain else _mapping("compute", plain)
+    plain = (
+        nested({"compute": plain})["compute"]
+        if isinstance(plain, str) and plain
+        else _mapping("compute", plain)
+    )
     if plain.get("kind") == Both.kind:
         return Both(_read("compute", plain.get("lock")), _read("compute", plain.get("select")))
     return _read("compute", plain)
@@ -88,7 +96,9 @@ def read_compute(plain: Any) -> ComputeRule:
 
 def read_unmask(plain: Any) -> UnmaskPolicy:
     """Return the policy of a nested form or of a short spelling. Raises ValueError."""
-    return _read("unmask", nested({"unmask": plain})["unmask"] if isinstance(plain, str) and plain else plain)
+    return _read(
+        "unmask", nested({"unmask": plain})["unmask"] if isinstance(plain, str) and plain else plain
+    )
 
 
 def _read(name: str, plain: Any) -> Any:
@@ -104,7 +114,11 @@ def _mapping(name: str, value: Any) -> Fields:
 
 def plain_event(event: Event) -> Json:
     plain: Json = {"step": event.step, "kind": event.kind}
-    plain |= {name: getattr(event, name) for name in ("position", "token") if getattr(event, name) is not None}
+    plain |= {
+        name: getattr(event, name)
+        for name in ("position", "token")
+        if getattr(event, name) is not None
+    }
     return plain if event.compute is None else {**plain, "compute": plain_choice(event.compute)}
 
 

@@ -20,10 +20,14 @@ def describe() -> Json:
     "settings". A choice from outside the package has "was", its kind in traces of version 4. What no browser has, as
     these, has "server".
     """
-    policies = {LowConfidence.kind: LowConfidence} | UNMASK  # the default first, wherever it stands in the table
+    policies = {
+        LowConfidence.kind: LowConfidence
+    } | UNMASK  # the default first, wherever it stands in the table
     return {
         "settings": _settings(DecodeSettings),
-        "compute": {kind: _choice(rule) | {"locks": rule.locks} for kind, rule in held("compute").items()},
+        "compute": {
+            kind: _choice(rule) | {"locks": rule.locks} for kind, rule in held("compute").items()
+        },
         "unmask": {kind: _choice(policy) for kind, policy in policies.items()},
     }
 
@@ -55,9 +59,16 @@ def _settings(kind: type) -> Json:
 
 
 def _setting(setting: Setting, default: Any) -> Json:
-    plain = {name: getattr(setting, name) for name in ("kind", "label", "help", "range", "flat", "advanced")}
+    plain = {
+        name: getattr(setting, name)
+        for name in ("kind", "label", "help", "range", "flat", "advanced")
+    }
     plain["default"] = default
-    plain |= {name: getattr(setting, name) for name in ("none", "offered", "log") if getattr(setting, name)}
+    plain |= {
+        name: getattr(setting, name)
+        for name in ("none", "offered", "log")
+        if getattr(setting, name)
+    }
     for end in ("low", "high"):
         if math.isfinite(value := getattr(setting, end, math.inf)):
             plain[end] = value

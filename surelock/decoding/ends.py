@@ -60,12 +60,22 @@ def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> l
     Raises ValueError for tokens that do not hold what the prompt gives, and for a prompt that is not settled.
     """
     if not is_settled(prompt):
-        raise ValueError("prompt has lists of words of several numbers of tokens: give what surelock.settled returns")
+        raise ValueError(
+            "prompt has lists of words of several numbers of tokens: give what surelock.settled returns"
+        )
     canvas = [*prompt, *[lm.mask_id] * (len(tokens) - len(prompt))]
-    if len(canvas) > len(tokens) or any(a not in (b, lm.mask_id) for a, b in zip(canvas, tokens, strict=True)):
-        raise ValueError("tokens must be all that came of this prompt, from its first token on and without pads")
+    if len(canvas) > len(tokens) or any(
+        a not in (b, lm.mask_id) for a, b in zip(canvas, tokens, strict=True)
+    ):
+        raise ValueError(
+            "tokens must be all that came of this prompt, from its first token on and without pads"
+        )
     given = _given(lm, prompt)
-    runs = [list(run) for masked, run in groupby(range(len(canvas)), lambda i: canvas[i] == lm.mask_id) if masked]
+    runs = [
+        list(run)
+        for masked, run in groupby(range(len(canvas)), lambda i: canvas[i] == lm.mask_id)
+        if masked
+    ]
     blanks = [run for run in runs if run[0] < given]
     edges = [edge for run in blanks for edge in (run[0], run[-1] + 1)]
     found = _texts(tokens[:given], edges, _reader(lm))[1::2]
@@ -74,7 +84,11 @@ def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> l
 
 
 def up_to_end(
-    tokens: Sequence[int], given: int, ends: Collection[int], stop: str, read: Callable[[Sequence[int]], str]
+    tokens: Sequence[int],
+    given: int,
+    ends: Collection[int],
+    stop: str,
+    read: Callable[[Sequence[int]], str],
 ) -> tuple[str, str]:
     """Return the text of the first `given` tokens, and what follows it up to its end.
 
@@ -96,7 +110,9 @@ def _reader(lm: LanguageModel) -> Callable[[Sequence[int]], str]:
     return lambda ids: lm.decode([token for token in ids if token not in lm.ends])
 
 
-def _texts(ids: Sequence[int], edges: Sequence[int], read: Callable[[Sequence[int]], str]) -> list[str]:
+def _texts(
+    ids: Sequence[int], edges: Sequence[int], read: Callable[[Sequence[int]], str]
+) -> list[str]:
     """The texts between edges of token ids. Together they are the text of all.
 
     The text of a token depends on what stands before it: in some tokenizers it has a space in front unless it begins

@@ -49,7 +49,9 @@ class Event:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"event kind must be one of {', '.join(KINDS)}, not {shown(self.kind)}")
+            raise ValueError(
+                f"event kind must be one of {', '.join(KINDS)}, not {shown(self.kind)}"
+            )
         needed = {"step", "sequence"} | ({"position"} if self.kind != "rule" else set())
         needed |= {"token"} if self.kind == "write" else set()
         for name in ("step", "sequence", "position", "token"):
@@ -66,17 +68,23 @@ class Event:
 
     @property
     def where(self) -> str:
-        return f"event at step {self.step}" + ("" if self.position is None else f", position {self.position}")
+        return f"event at step {self.step}" + (
+            "" if self.position is None else f", position {self.position}"
+        )
 
 
-def in_order(events: Sequence[Event], canvas: Canvas, steps: int, vocab_size: int, policy: UnmaskPolicy) -> list[Event]:
+def in_order(
+    events: Sequence[Event], canvas: Canvas, steps: int, vocab_size: int, policy: UnmaskPolicy
+) -> list[Event]:
     """Check the events of a run, and sort them by step and by `_ORDER`. Raises ValueError, one sentence."""
     kinds: dict[Any, set[str]] = {}
     for event in events:
         if not isinstance(event, Event):
             raise ValueError(f"events must be a list of Event, not {shown(event)}")
         if event.step >= steps:
-            raise ValueError(f"{event.where}: there is no such step, the run has {steps}, from 0 to {steps - 1}")
+            raise ValueError(
+                f"{event.where}: there is no such step, the run has {steps}, from 0 to {steps - 1}"
+            )
         if event.position is not None:
             _check_place(event, canvas, vocab_size, policy)
     for event in events:
@@ -94,24 +102,34 @@ def refuse_later(events: Sequence[Event], step: int) -> None:
     """Raise ValueError for an event of a run that has ended before a step."""
     for event in events:
         if event.step >= step:
-            raise ValueError(f"{event.where}: there is no such step, the run ended before step {step}")
+            raise ValueError(
+                f"{event.where}: there is no such step, the run ended before step {step}"
+            )
 
 
 def _check_place(event: Event, canvas: Canvas, vocab_size: int, policy: UnmaskPolicy) -> None:
     assert event.position is not None
     if event.sequence >= canvas.batch:
-        raise ValueError(f"{event.where}: there is no sequence {event.sequence}, the batch has {canvas.batch}")
+        raise ValueError(
+            f"{event.where}: there is no sequence {event.sequence}, the batch has {canvas.batch}"
+        )
     length = int(canvas.lengths[event.sequence])
     if event.position >= length:
-        raise ValueError(f"{event.where}: there is no such position, the sequence has {length}, from 0 to {length - 1}")
+        raise ValueError(
+            f"{event.where}: there is no such position, the sequence has {length}, from 0 to {length - 1}"
+        )
     if event.kind in ("write", "mask"):
         if canvas.is_prompt[canvas.slot(event.sequence, event.position)]:
-            raise ValueError(f"{event.where}: it belongs to the prompt, whose tokens stay as they are")
+            raise ValueError(
+                f"{event.where}: it belongs to the prompt, whose tokens stay as they are"
+            )
         if policy.scores is None:
             given = "tokens and their steps are given already"
             raise ValueError(f"{event.where}: under the policy {policy.kind!r} {given}")
     if event.token is not None and (event.token >= vocab_size or event.token == canvas.mask_id):
-        named = "the mask token" if event.token == canvas.mask_id else f"outside 0 to {vocab_size - 1}"
+        named = (
+            "the mask token" if event.token == canvas.mask_id else f"outside 0 to {vocab_size - 1}"
+        )
         raise ValueError(f"{event.where}: token {event.token} cannot be written, it is {named}")
 
 
@@ -123,9 +141,12 @@ def apply(event: Event, state: State) -> None:
     slots = np.array([slot])
     if not state.alive[slot]:
         raise ValueError(f"{event.where}: sequence {event.sequence} has ended before")
-    masked, locked = bool(state.masked[slot]), bool(state.locked[slot])
+    masked = bool(state.masked[slot])
+    locked = bool(state.locked[slot])
     if event.kind == "lock" and (masked or locked):
-        raise ValueError(f"{event.where}: it is {'masked' if masked else 'locked'}, so it cannot be locked")
+        raise ValueError(
+            f"{event.where}: it is {'masked' if masked else 'locked'}, so it cannot be locked"
+        )
     if event.kind == "lock" and state.computed_at[slot] < 0:
         raise ValueError(f"{event.where}: it was never computed, so there is nothing to lock")
     if event.kind == "unlock" and not locked:

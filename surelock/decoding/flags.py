@@ -34,7 +34,8 @@ def given_settings(arguments: argparse.Namespace) -> Json:
 
     Rules that they name are imported. Raises ValueError for a wrong choice or value.
     """
-    values, known = vars(arguments), flat_settings()
+    values = vars(arguments)
+    known = flat_settings()
     behind = read_choices(values)
     for name in DECODER_PARTS.keys() & values.keys():
         class_of(name, parts_of(values[name])[0][0])  # an empty text is no kind here
@@ -56,7 +57,8 @@ def read_choices(values: Fields) -> Json:
 
 
 def _add(group: Any, flat: str, each: FlatSetting) -> None:
-    setting, flag = each.setting, f"--{flat.replace('_', '-')}"
+    setting = each.setting
+    flag = f"--{flat.replace('_', '-')}"
     default = setting.none if each.default is None else each.default
     sentence = f"{setting.help.rstrip('.')} (default: {default})".replace("%", "%%")
     sentence = sentence[0].lower() + sentence[1:] if sentence[1].islower() else sentence

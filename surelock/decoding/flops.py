@@ -31,7 +31,8 @@ def row_flops(
     """
     if positions is not None and config.block_size is not None:
         length = np.minimum(length, (positions // config.block_size + 1) * config.block_size)
-    d, width = config.d_model, config.n_heads * config.head_size
+    d = config.d_model
+    width = config.n_heads * config.head_size
     convs = len(config.conv_layers)
     keys_values = 0 if probed else 4 * d * config.n_kv_heads * config.head_size
     attention = (config.n_layers - convs) * (4 * length * width + 4 * d * width + keys_values)
@@ -45,30 +46,57 @@ def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:
 
 
 def add_flops_arguments(parser: argparse.ArgumentParser) -> None:
-    flags = {"--d-model": "width", "--layers": "blocks", "--heads": "attention heads", "--kv-heads": "key/value heads"}
-    flags |= {"--ffn": "width of the feed-forward layer", "--seq-len": "positions, prompt and generated"}
+    flags = {
+        "--d-model": "width",
+        "--layers": "blocks",
+        "--heads": "attention heads",
+        "--kv-heads": "key/value heads",
+    }
+    flags |= {
+        "--ffn": "width of the feed-forward layer",
+        "--seq-len": "positions, prompt and generated",
+    }
     for flag, what in (flags | {"--steps": "denoising steps"}).items():
         parser.add_argument(flag, type=int, required=True, help=what)
     parser.add_argument("--head-size", type=int, help="width of a head (default: d-model / heads)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on the last line")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object on the last line"
+    )
     parser.set_defaults(run=run_flops)
 
 
 def run_flops(arguments: argparse.Namespace) -> dict[str, float] | None:
     """Print the FLOPs of a run without locks, or return them for --json. Raises ValueError for an impossible shape."""
-    d_model, heads, length = arguments.d_model, arguments.heads, arguments.seq_len
+    d_model = arguments.d_model
+    heads = arguments.heads
+    length = arguments.seq_len
     for flag, value in (("--seq-len", length), ("--steps", arguments.steps)):
         if value < 1:
             raise ValueError(f"{flag} must be at least 1, not {value}")
     if arguments.head_size is None and (heads < 1 or d_model % heads):
-        raise ValueError(f"--heads ({heads}) must divide --d-model ({d_model}), or give --head-size")
-    shape = {"d_model": d_model, "n_layers": arguments.layers, "n_heads": heads, "n_kv_heads": arguments.kv_heads}
-    shape |= {"head_size": arguments.head_size or d_model // heads, "d_ff": arguments.ffn, "max_length": length}
+        raise ValueError(
+            f"--heads ({heads}) must divide --d-model ({d_model}), or give --head-size"
+        )
+    shape = {
+        "d_model": d_model,
+        "n_layers": arguments.layers,
+        "n_heads": heads,
+        "n_kv_heads": arguments.kv_heads,
+    }
+    shape |= {
+        "head_size": arguments.head_size or d_model // heads,
+        "d_ff": arguments.ffn,
+        "max_length": length,
+    }
     run = baseline_flops(
-        NetworkConfig(vocab_size=1, rope_theta=1.0, norm_eps=1.0, tied=True, **shape), length, arguments.steps
+        NetworkConfig(vocab_size=1, rope_theta=1.0, norm_eps=1.0, tied=True, **shape),
+        length,
+        arguments.steps,
     )
     result = {"flops_per_run": run, "flops_per_position": run / length}
     if arguments.json:
         return result
-    print(f"{run:.4e} FLOPs per run, {result['flops_per_position']:.4e} per position (as the paper's tables print it)")
+    print(
+        f"{run:.4e} FLOPs per run, {result['flops_per_position']:.4e} per position (as the paper's tables print it)"
+    )
     return None

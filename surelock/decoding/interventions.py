@@ -35,7 +35,9 @@ def intervene(run: Run) -> Interventions:
     due = [event for event in run.events if event.step == run.state.step]
     done = _apply(run, due) if due else NOTHING
     running = np.flatnonzero(run.schedule.running).tolist()
-    slots = np.concatenate([ask(run.state.step, run.policy.takes_back, run.state, b) for b in running])
+    slots = np.concatenate(
+        [ask(run.state.step, run.policy.takes_back, run.state, b) for b in running]
+    )
     if not len(slots):
         return done
     run.state.mask(slots)  # each starts anew
@@ -69,5 +71,7 @@ def _forget(run: Run, slots: Slots, changed: Slots) -> None:
 
 
 def _slots(run: Run, due: list[Event], kind: str) -> Slots:
-    places = [run.canvas.slot(event.sequence, event.position or 0) for event in due if event.kind == kind]
+    places = [
+        run.canvas.slot(event.sequence, event.position or 0) for event in due if event.kind == kind
+    ]
     return np.array(places, dtype=np.int64)

@@ -23,8 +23,12 @@ class UnlockRule(Described):
     rows, and its lock is more than `min_interval` steps old.
     """
 
-    period: int = setting("whole", 8, "Probe every", "Steps between probes.", low=1, flat="unlock_period")
-    budget: int = setting("whole", 8, "Probes", "Locked positions in a probe.", low=1, flat="unlock_budget")
+    period: int = setting(
+        "whole", 8, "Probe every", "Steps between probes.", low=1, flat="unlock_period"
+    )
+    budget: int = setting(
+        "whole", 8, "Probes", "Locked positions in a probe.", low=1, flat="unlock_budget"
+    )
     epsilon_unlock: float = setting(
         "number",
         5e-2,
@@ -33,7 +37,12 @@ class UnlockRule(Described):
         low=0,
     )
     min_interval: int = setting(
-        "whole", 4, "Stay locked for", "Steps that a lock lasts at least.", low=0, flat="unlock_min_interval"
+        "whole",
+        4,
+        "Stay locked for",
+        "Steps that a lock lasts at least.",
+        low=0,
+        flat="unlock_min_interval",
     )
     cooldown: int = setting(
         "whole",
@@ -44,7 +53,13 @@ class UnlockRule(Described):
         flat="unlock_cooldown",
     )
     rho: float = setting(
-        "number", 0.5, "ρ", "An unlocked position locks again at this share of ε.", low=0, high=1, flat="unlock_rho"
+        "number",
+        0.5,
+        "ρ",
+        "An unlocked position locks again at this share of ε.",
+        low=0,
+        high=1,
+        flat="unlock_rho",
     )
 
 
@@ -133,7 +148,9 @@ class LockRule(LockingRule):
     def __post_init__(self) -> None:
         check(self)
         if self.percentile is not None and 0 < self.percentile < 1:
-            warnings.warn(f"percentile={self.percentile} is in percent: a fifth is 20", stacklevel=3)
+            warnings.warn(
+                f"percentile={self.percentile} is in percent: a fifth is 20", stacklevel=3
+            )
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
         """Rows that may lock in this step or at their next computation: written rows, once they have been visible for
@@ -169,7 +186,8 @@ class LockRule(LockingRule):
         passes = converged(kl, reading.confidence[z], self.epsilon, self.percentile)
         if self.unlock is not None:
             unlocked_at = state.unlocked_at[reading.slots[z]]
-            again, cooled = unlocked_at >= 0, state.step > unlocked_at + self.unlock.cooldown
+            again = unlocked_at >= 0
+            cooled = state.step > unlocked_at + self.unlock.cooldown
             passes &= ~again | (cooled & (kl <= self.unlock.rho * self.epsilon))
         return passes
 
@@ -188,7 +206,8 @@ class LockRule(LockingRule):
         if not reading.probed.any():
             return NONE
         rows = np.flatnonzero(reading.probed)
-        slots, uncertainty = reading.slots[rows], 1 - reading.confidence
+        slots = reading.slots[rows]
+        uncertainty = 1 - reading.confidence
         drifted = reading.kl[rows] > unlock.epsilon_unlock
         drifted &= state.step - state.locked_at[slots] > unlock.min_interval
         if self.percentile is not None:

@@ -70,13 +70,17 @@ def decode(
     """
     vocab_size = lm.engine.config.vocab_size
     if not isinstance(top_k, int) or not 0 <= top_k <= vocab_size:
-        raise ValueError(f"top_k must be a whole number from 0 to the vocabulary's size, not {shown(top_k)}")
+        raise ValueError(
+            f"top_k must be a whole number from 0 to the vocabulary's size, not {shown(top_k)}"
+        )
     decoder = decoder_of(lm.recommended, settings, compute, unmask, events, given)
     encoded = encode_prompts(lm, prompts, decoder.settings, blanks)
     run = Run(lm.shape, encoded, decoder, observe=observe, top_k=top_k)
     if isinstance(decoder.unmask, Replay):
         if decoder.settings.stop_at_end:
-            raise ValueError("stop_at_end must be False under the policy 'replay', whose tokens are given to the last")
+            raise ValueError(
+                "stop_at_end must be False under the policy 'replay', whose tokens are given to the last"
+            )
         decoder.unmask.check_against(run.canvas, run.schedule.steps.tolist(), vocab_size)
     return Steps(run, lm.engine, keep_logits)
 
@@ -88,7 +92,9 @@ class Steps(Iterator[Step]):
     """
 
     def __init__(self, run: Run, engine: Engine, keep_logits: bool) -> None:
-        self.run, self._engine, self._keep_logits = run, engine, keep_logits
+        self.run = run
+        self._engine = engine
+        self._keep_logits = keep_logits
         self.plan: Plan | None = None
         self._memory: Any = None
         self._is_over = False
@@ -120,7 +126,11 @@ class Steps(Iterator[Step]):
                 reading.listed = log_softmax(self._engine.logits(memory, plan.listed))
             taken = self.run.take(reading)
             seconds = planned + reading.seconds + time.perf_counter() - begun
-            logits = self._engine.logits(memory, _committed(self.run, plan, taken)) if self._keep_logits else None
+            logits = (
+                self._engine.logits(memory, _committed(self.run, plan, taken))
+                if self._keep_logits
+                else None
+            )
             step = replace(taken, seconds=seconds, commit_logits=logits)
             return step
         finally:
@@ -130,7 +140,8 @@ class Steps(Iterator[Step]):
     def close(self) -> None:
         """Give the memory back. The run goes on no further."""
         memory = self._memory
-        self._is_over, self._memory = True, None
+        self._is_over = True
+        self._memory = None
         if memory is not None:
             self._engine.release(memory)
 
@@ -148,10 +159,14 @@ def encode_prompts(
     if isinstance(prompts, str):
         prompts = [prompts]
     if not isinstance(prompts, Sequence) or not prompts or isinstance(prompts[0], Integral):
-        raise ValueError("prompts must be a text, or a list of at least one text or one list of token ids")
+        raise ValueError(
+            "prompts must be a text, or a list of at least one text or one list of token ids"
+        )
     encoded = []
     for b, prompt in enumerate(prompts):
-        encoded.append(lm.encode(prompt, blanks=blanks) if isinstance(prompt, str) else _ids(lm, b, prompt))
+        encoded.append(
+            lm.encode(prompt, blanks=blanks) if isinstance(prompt, str) else _ids(lm, b, prompt)
+        )
     config = lm.engine.config
     for b, ids in enumerate(encoded):
         if not ids:
@@ -160,7 +175,9 @@ def encode_prompts(
         if not all(0 <= i < config.vocab_size for i in ids):
             raise ValueError(f"prompt {b + 1} holds token ids outside 0 to {config.vocab_size - 1}")
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(encoded):
-        raise ValueError(f"seed is given for {len(settings.seed)} sequences, but there are {len(encoded)} prompts")
+        raise ValueError(
+            f"seed is given for {len(settings.seed)} sequences, but there are {len(encoded)} prompts"
+        )
     return [settled(lm, ids, settings.gen_length, number=b + 1) for b, ids in enumerate(encoded)]
 
 
@@ -170,13 +187,19 @@ def _ids(lm: LanguageModel, b: int, prompt: Sequence[int]) -> list[int]:
             return like(prompt, [index(i) for i in prompt], lm.mask_id)
     except TypeError:
         pass
-    raise ValueError(f"prompt {b + 1} must be a text or a list of whole numbers, not {shown(prompt)}")
+    raise ValueError(
+        f"prompt {b + 1} must be a text or a list of whole numbers, not {shown(prompt)}"
+    )
 
 
 @overload
-def generate(lm: LanguageModel, prompts: str, settings: DecodeSettings | None = None, **more: Any) -> str: ...
+def generate(
+    lm: LanguageModel, prompts: str, settings: DecodeSettings | None = None, **more: Any
+) -> str: ...
 @overload
-def generate(lm: LanguageModel, prompts: Prompts, settings: DecodeSettings | None = None, **more: Any) -> Any: ...
+def generate(
+    lm: LanguageModel, prompts: Prompts, settings: DecodeSettings | None = None, **more: Any
+) -> Any: ...
 def generate(
     lm: LanguageModel,
     prompts: Prompts,
@@ -206,17 +229,23 @@ def generate(
         raise ValueError(f"batch must be a whole number of at least 1, not {shown(batch)}")
     if decoder.events and size < len(encoded):
         raise ValueError("events are of one batch: leave batch out, or events")
-    texts, parts = [], [encoded[at : at + size] for at in range(0, len(encoded), size)]
+    texts = []
+    parts = [encoded[at : at + size] for at in range(0, len(encoded), size)]
     most = sum(decoder.steps_of(max(ids.count(lm.mask_id) for ids in part)) for part in parts)
     with tqdm(total=most, unit="step", delay=2, leave=False, disable=None) as progress:
         for part in parts:
             seeds = tuple(settings.seed_of(b) for b in range(len(texts), len(texts) + len(part)))
             tokens = np.empty((0, 0), dtype=np.int64)
-            for step in decode(lm, part, **replace(decoder, settings=replace(settings, seed=seeds)).keywords()):
+            for step in decode(
+                lm, part, **replace(decoder, settings=replace(settings, seed=seeds)).keywords()
+            ):
                 progress.update()
                 tokens = step.tokens
             found = zip(part, tokens.tolist(), strict=True)
-            texts += [written(lm, prompt, ids[-len(prompt) - settings.gen_length :]) for prompt, ids in found]
+            texts += [
+                written(lm, prompt, ids[-len(prompt) - settings.gen_length :])
+                for prompt, ids in found
+            ]
     return texts[0] if isinstance(prompts, str) else texts
 
 

@@ -15,18 +15,23 @@ def repeating_tokens(tokens: Whole, masked: Flags, size: int) -> Whole:
     """
     if len(tokens) < size:
         return np.empty((2, 0), dtype=np.int64)
-    windows, masks = sliding_window_view(tokens, size), sliding_window_view(masked, size)
+    windows = sliding_window_view(tokens, size)
+    masks = sliding_window_view(masked, size)
     left = masks.sum(axis=1)
-    ours, others = np.flatnonzero(left == 1), np.flatnonzero(left <= 1)
+    ours = np.flatnonzero(left == 1)
+    others = np.flatnonzero(left <= 1)
     hole = ours + masks[ours].argmax(axis=1)
     # The other one is whole already, or the same token completes both ("so so _ so so").
     whole = left[others] == 0
     shared = others + masks[others].argmax(axis=1) == hole[:, None]
     alike = (whole | shared) & (ours[:, None] != others)
     for k in range(size):
-        alike &= (windows[ours, k, None] == windows[others, k]) | masks[ours, k, None] | masks[others, k]
+        alike &= (
+            (windows[ours, k, None] == windows[others, k]) | masks[ours, k, None] | masks[others, k]
+        )
     near, far = np.nonzero(alike)
-    position, shift = hole[near], others[far] - ours[near]
+    position = hole[near]
+    shift = others[far] - ours[near]
     token = tokens[position + shift]
     once_more = whole[far] | (tokens.take(position - shift, mode="clip") == token)
     return np.unique(np.stack((position, token))[:, once_more], axis=1)

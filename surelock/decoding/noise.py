@@ -26,18 +26,28 @@ class Draws:
 
     def scores(self) -> NDArray:
         """Return one uniform number in [0, 1) for each candidate, [C] float64."""
-        drawn = [_generator(key).random(length) for key, length in zip(self.keys, self.lengths, strict=True)]
-        return np.array([drawn[stream][row] for stream, row in zip(self.stream, self.row, strict=True)])
+        drawn = [
+            _generator(key).random(length)
+            for key, length in zip(self.keys, self.lengths, strict=True)
+        ]
+        return np.array(
+            [drawn[stream][row] for stream, row in zip(self.stream, self.row, strict=True)]
+        )
 
     def gumbel(self, candidates: Whole, width: int) -> NDArray:
         """Return `width` uniform numbers in [0, 1) for each of some candidates, ascending: [K, width] float64."""
-        out, streams, rows = np.empty((len(candidates), width)), self.stream[candidates], self.row[candidates]
+        out = np.empty((len(candidates), width))
+        streams = self.stream[candidates]
+        rows = self.row[candidates]
         for stream in np.unique(streams).tolist():
             where = np.flatnonzero(streams == stream)
-            at, bits = 0, np.random.PCG64(np.random.SeedSequence(self.keys[stream]))
+            at = 0
+            bits = np.random.PCG64(np.random.SeedSequence(self.keys[stream]))
             bits.advance(self.lengths[stream] if self.scored else 0)
             generator = np.random.Generator(bits)
-            for near in np.split(where, np.flatnonzero(np.diff(rows[where]) != 1) + 1):  # without gaps
+            for near in np.split(
+                where, np.flatnonzero(np.diff(rows[where]) != 1) + 1
+            ):  # without gaps
                 first, last = rows[near[[0, -1]]].tolist()
                 bits.advance((first - at) * width)
                 generator.random(out=out[near[0] : near[-1] + 1])
@@ -45,12 +55,24 @@ class Draws:
         return out
 
 
-def draws(canvas: Canvas, schedule: Schedule, settings: DecodeSettings, step: int, slots: Whole, scored: bool) -> Draws:
+def draws(
+    canvas: Canvas,
+    schedule: Schedule,
+    settings: DecodeSettings,
+    step: int,
+    slots: Whole,
+    scored: bool,
+) -> Draws:
     """Return the random numbers of slots [C], ascending, in or before the present blocks."""
-    keys, lengths, streams, rows = [], [], [slots[:0]], [slots[:0]]
+    keys = []
+    lengths = []
+    streams = [slots[:0]]
+    rows = [slots[:0]]
     for b, part in enumerate(canvas.split(slots)):
-        own, begin = slots[part], int(canvas.generated_from[b])
-        start, stop = int(schedule.starts[b]), int(schedule.stops[b])
+        own = slots[part]
+        begin = int(canvas.generated_from[b])
+        start = int(schedule.starts[b])
+        stop = int(schedule.stops[b])
         cut = int(np.searchsorted(own, start))
         parts = (own[:cut] - begin, start - begin, (1,)), (own[cut:] - start, stop - start, ())
         for row, length, more in parts:

@@ -25,7 +25,9 @@ def import_rules(text: str) -> None:
     for name, attribute in re.findall(r"([\w.]+):(\w+)", text):
         module = _imported(name)
         if not hasattr(module, attribute):
-            raise ValueError(f"the module {name} has no {attribute!r}{nearest(attribute, vars(module))}")
+            raise ValueError(
+                f"the module {name} has no {attribute!r}{nearest(attribute, vars(module))}"
+            )
         made = getattr(module, attribute)
         _check(attribute, made)
         TABLES["compute" if issubclass(made, ComputeRule) else "unmask"][kind_of(made)] = made
@@ -34,19 +36,38 @@ def import_rules(text: str) -> None:
 
 def _check(name: str, made: Any) -> None:
     """Raise ValueError, which says what a rule or a policy lacks."""
-    if not (isinstance(made, type) and issubclass(made, ComputeRule | UnmaskPolicy) and is_dataclass(made)):
-        raise ValueError(f"{name} is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy")
-    if missing := [each for each in ("kind", "label", "sentence") if not isinstance(getattr(made, each, None), str)]:
+    if not (
+        isinstance(made, type)
+        and issubclass(made, ComputeRule | UnmaskPolicy)
+        and is_dataclass(made)
+    ):
+        raise ValueError(
+            f"{name} is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy"
+        )
+    if missing := [
+        each
+        for each in ("kind", "label", "sentence")
+        if not isinstance(getattr(made, each, None), str)
+    ]:
         raise ValueError(f"{name} needs a {missing[0]}: a text")
     try:
         names = dict(flat_names(made))
     except TypeError as error:
-        raise ValueError(f"{name} cannot be made without arguments: each setting needs a default ({error})") from error
+        raise ValueError(
+            f"{name} cannot be made without arguments: each setting needs a default ({error})"
+        ) from error
     own = kind_of(made)
-    others = (DecodeSettings, *(choice for kind, choice in (COMPUTE | UNMASK).items() if kind != own))
-    if twice := sorted(names.keys() & {short for choice in others for short, _ in flat_names(choice)}):
+    others = (
+        DecodeSettings,
+        *(choice for kind, choice in (COMPUTE | UNMASK).items() if kind != own),
+    )
+    if twice := sorted(
+        names.keys() & {short for choice in others for short, _ in flat_names(choice)}
+    ):
         flat = f'flat="{made.kind}_{twice[0]}"'
-        raise ValueError(f"{name} has a setting {twice[0]!r} as another kind has: add {flat} to its setting(...)")
+        raise ValueError(
+            f"{name} has a setting {twice[0]!r} as another kind has: add {flat} to its setting(...)"
+        )
 
 
 def _imported(name: str) -> ModuleType:
@@ -57,7 +78,11 @@ def _imported(name: str) -> ModuleType:
         sys.path.append(folder)
     try:
         return import_module(name)
-    except (ImportError, SyntaxError, ValueError) as error:  # ValueError: an empty name, a setting of no kind
+    except (
+        ImportError,
+        SyntaxError,
+        ValueError,
+    ) as error:  # ValueError: an empty name, a setting of no kind
         raise ValueError(f"the module {name!r} cannot be imported: {error}") from error
     finally:
         if added:

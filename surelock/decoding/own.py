@@ -42,4 +42,6 @@ class OwnRule(ComputeRule):
     )
 
     def rows(self, state: State, active: Slots) -> Slots:
-        raise ValueError("compute 'own' is a rule in JavaScript: it runs in a browser alone, on the page")
+        raise ValueError(
+            "compute 'own' is a rule in JavaScript: it runs in a browser alone, on the page"
+        )

@@ -17,7 +17,9 @@ class Preset:
     id: str
     name: str
     sentence: str
-    given: dict[str, str]  # a short spelling; the model's generation_config.json sets the rest, else the defaults
+    given: dict[
+        str, str
+    ]  # a short spelling; the model's generation_config.json sets the rest, else the defaults
 
     def decoder(self, generation: Fields, shared: Fields | None = None) -> Decoder:
         """Return the decoder for a model.
@@ -49,12 +51,18 @@ def preset_of(name: str, flag: str = "--lane") -> Preset:
 
 def _preset(id: str, name: str, sentence: str = "", **given: str) -> Preset:
     """Without a name it has the labels of its rules and its policy, without a sentence theirs."""
-    parts = [(class_of(choice, kind), pairs) for choice in given for kind, pairs in parts_of(given[choice])]
+    parts = [
+        (class_of(choice, kind), pairs)
+        for choice in given
+        for kind, pairs in parts_of(given[choice])
+    ]
     parts = [each for each in parts if each[0] is not Everything] or parts
     label = " and ".join(kind.label for kind, _ in parts)
     if values := ", ".join(pair for _, pairs in parts for pair in pairs):
         label += f" ({values})"
-    return Preset(id, name or label[:80], sentence or " ".join(kind.sentence for kind, _ in parts), given)
+    return Preset(
+        id, name or label[:80], sentence or " ".join(kind.sentence for kind, _ in parts), given
+    )
 
 
 _LITERAL = "Algorithm 1 as printed: a position may lock in the step that writes it."
@@ -69,7 +77,12 @@ PRESETS: dict[str, Preset] = {
         _preset("age", "Lock by age", compute="age"),
         _preset("budget", "Fixed budget", compute="budget"),
         _preset("threshold", "Parallel threshold", compute="everything", unmask="threshold"),
-        _preset("surelock-threshold", "SureLock and parallel threshold", compute="lock", unmask="threshold"),
+        _preset(
+            "surelock-threshold",
+            "SureLock and parallel threshold",
+            compute="lock",
+            unmask="threshold",
+        ),
         _preset("dual-cache", "Dual cache", compute="block_cache"),
         _preset("delayed-cache", "Delayed cache", compute="delayed_cache"),
         _preset("entropy-cache", "Entropy cache", compute="entropy_cache"),

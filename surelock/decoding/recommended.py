@@ -44,10 +44,15 @@ def over_recommended(generation: Fields, given: Fields) -> Json:
 
 def nearest_block(gen_length: int, steps: int, most: int) -> int | None:
     """Return the largest possible block length from half of `most` to `most`; None, which is one block, without one."""
-    return max((block for block in block_choices(gen_length, steps, most) if 2 * block >= most), default=None)
+    return max(
+        (block for block in block_choices(gen_length, steps, most) if 2 * block >= most),
+        default=None,
+    )
 
 
 def block_choices(gen_length: int, steps: int, most: int | None = None) -> list[int]:
     """Return the block lengths up to `most` that divide `gen_length` into a number of blocks that divides `steps`."""
     blocks = range(1, gen_length + 1 if most is None else min(most, gen_length) + 1)
-    return [block for block in blocks if gen_length % block == 0 and steps % (gen_length // block) == 0]
+    return [
+        block for block in blocks if gen_length % block == 0 and steps % (gen_length // block) == 0
+    ]

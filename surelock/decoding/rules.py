@@ -24,11 +24,17 @@ Tables = dict[str, Json]
 
 def _by_kind(module: ModuleType) -> Json:
     """The rules or policies that a module defines, in its order. A new one is a class there."""
-    classes = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
+    classes = [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type) and each.__module__ == module.__name__
+    ]
     return {each.__dict__["kind"]: each for each in classes if "kind" in each.__dict__}
 
 
-COMPUTE: dict[str, type[ComputeRule]] = {Everything.kind: Everything} | _by_kind(locking) | _by_kind(compute)
+COMPUTE: dict[str, type[ComputeRule]] = (
+    {Everything.kind: Everything} | _by_kind(locking) | _by_kind(compute)
+)
 del COMPUTE[Both.kind]
 UNMASK: dict[str, type[UnmaskPolicy]] = _by_kind(unmasking)
 del UNMASK[Replay.kind]
@@ -47,7 +53,9 @@ DECODER_PARTS: dict[str, str] = {
 def kind_of(choice: ComputeRule | UnmaskPolicy | type) -> str:
     """Return the kind of a rule, a policy or a class in nested forms: of one from outside its module and class."""
     of = choice if isinstance(choice, type) else type(choice)
-    return of.kind if of.__module__.startswith("surelock.") else f"{of.__module__}:{of.__qualname__}"
+    return (
+        of.kind if of.__module__.startswith("surelock.") else f"{of.__module__}:{of.__qualname__}"
+    )
 
 
 def held(choice: str) -> Json:
@@ -77,15 +85,21 @@ def find_class(choice: str, kind: Any, *, typed: bool = False) -> Any:
     if kind in table:
         return table[kind]
     names = ((each, (kind_of(each), vars(each).get("kind"))) for each in outside(BASES[choice]))
-    return next((each for each, kinds in names if kind in kinds), None)  # the attribute: in traces of version 4
+    return next(
+        (each for each, kinds in names if kind in kinds), None
+    )  # the attribute: in traces of version 4
 
 
 def class_of(choice: str, kind: Any, *, typed: bool = False) -> Any:
     """Return what `find_class` does. Raises ValueError, which names the known kinds, if there is none."""
     if choice == "unmask" and kind == Replay.kind:
-        raise ValueError("unmask 'replay' needs the tokens themselves: it is for `surelock.decode` only")
+        raise ValueError(
+            "unmask 'replay' needs the tokens themselves: it is for `surelock.decode` only"
+        )
     found = find_class(choice, kind, typed=typed)
     if found is None:
         table = held(choice) if typed else TABLES[choice]
-        raise ValueError(f"{choice} must be one of {', '.join(table)}, not {shown(kind)}{nearest(kind, table)}")
+        raise ValueError(
+            f"{choice} must be one of {', '.join(table)}, not {shown(kind)}{nearest(kind, table)}"
+        )
     return found

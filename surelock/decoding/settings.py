@@ -29,9 +29,15 @@ class Setting:
     label: str
     help: str  # one sentence for the page, the command line and `/decode`
     none: str | None = None  # the meaning of None, in words; None where the setting cannot be None
-    flat: str = ""  # its name where the settings of all kinds share one namespace; "" is the field's name
-    offered: tuple[float, float, float] | None = None  # low, high and step of the slider on the page
-    log: bool = False  # whether the slider is logarithmic; its lowest place then stands for -1, "never"
+    flat: str = (
+        ""  # its name where the settings of all kinds share one namespace; "" is the field's name
+    )
+    offered: tuple[float, float, float] | None = (
+        None  # low, high and step of the slider on the page
+    )
+    log: bool = (
+        False  # whether the slider is logarithmic; its lowest place then stands for -1, "never"
+    )
     advanced: bool = False  # whether the page folds it away at first
 
     def checked(self, name: str, value: Any) -> Any:
@@ -249,7 +255,9 @@ def _plain(value: Any) -> Any:
         return "inf" if value > 0 else "-inf"
     if isinstance(value, tuple):
         return list(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else to_plain(value)
+    return (
+        value if value is None or isinstance(value, bool | int | float | str) else to_plain(value)
+    )
 
 
 def from_plain(kind: type, plain: Fields) -> Any:
@@ -286,7 +294,9 @@ class DecodeSettings(Described):
     Raises ValueError, which begins with the field's name.
     """
 
-    gen_length: int = setting("whole", 128, "Generated length", "Positions to generate.", low=0, offered=(0, 512, 8))
+    gen_length: int = setting(
+        "whole", 128, "Generated length", "Positions to generate.", low=0, offered=(0, 512, 8)
+    )
     steps: int | None = setting(
         "whole",
         None,
@@ -325,9 +335,15 @@ class DecodeSettings(Described):
         offered=(0, 4, 0.1),
         advanced=True,
     )
-    seed: int | Sequence[int] = setting("seeds", 0, "Seed", "The same seed gives the same run.", low=0, advanced=True)
+    seed: int | Sequence[int] = setting(
+        "seeds", 0, "Seed", "The same seed gives the same run.", low=0, advanced=True
+    )
     suppress_eos: bool = setting(
-        "flag", False, "Never choose end of text", "The end-of-text token is never chosen.", advanced=True
+        "flag",
+        False,
+        "Never choose end of text",
+        "The end-of-text token is never chosen.",
+        advanced=True,
     )
     suppress_eos_confidence: bool = setting(
         "flag",

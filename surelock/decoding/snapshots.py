@@ -29,7 +29,8 @@ class Allowance:
     """The bytes that the snapshots of several lanes may still take."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
-        self.most, self.used = most, 0
+        self.most = most
+        self.used = 0
 
     def take(self, size: int) -> bool:
         """Take so many bytes, if there are as many left."""
@@ -59,7 +60,9 @@ class Snapshots:
     """
 
     def __init__(self, decoder: Decoder, engine: Engine, allowance: Allowance) -> None:
-        self._decoder, self._engine, self._allowance = decoder, engine, allowance
+        self._decoder = decoder
+        self._engine = engine
+        self._allowance = allowance
         self._taken: list[_Snapshot] = []
         self._changed: Flags = np.zeros(0, dtype=bool)
         self._whole = False  # whether the snapshots reach back to a step that computed every row
@@ -69,7 +72,8 @@ class Snapshots:
 
         beside: what to keep with it, which nothing changes any more.
         """
-        run, plan = steps.run, steps.plan
+        run = steps.run
+        plan = steps.plan
         assert plan is not None
         total = run.canvas.total
         if len(self._changed) != total:
@@ -92,7 +96,8 @@ class Snapshots:
         """The step from which a run of that decoder can go on: at most `most`, 0 if there is none."""
         if replace(decoder, events=()) != replace(self._decoder, events=()):
             return 0
-        own, other = set(self._decoder.events), set(decoder.events)
+        own = set(self._decoder.events)
+        other = set(decoder.events)
         first = min([most, *(event.step for event in own ^ other)])
         return max((each.step for each in self._taken if each.step <= first), default=0)
 
@@ -113,11 +118,14 @@ class Snapshots:
         made = Snapshots(decoder, self._engine, allowance)
         shared = [each for each in self._taken if each.step <= step]
         if allowance.take(sum(each.rows.nbytes for each in shared if each.again is None)):
-            made._taken, made._whole = shared, True
+            made._taken = shared
+            made._whole = True
         return made
 
 
 def _dense(plan: Plan) -> Plan:
     """The plan without candidates and comparisons: every row is computed and its posterior kept."""
     none = np.zeros(len(plan.slots), dtype=bool)
-    return replace(plan, watches=none, compares=none, choice=Choice(none, None), observe=True, top_k=0)
+    return replace(
+        plan, watches=none, compares=none, choice=Choice(none, None), observe=True, top_k=0
+    )

@@ -33,11 +33,16 @@ class FlatSetting:
     group: str = ""  # the field that holds its group; "" for none
 
 
-def flat_names(kind: type, kind_name: str = "", group: str = "") -> Iterator[tuple[str, FlatSetting]]:
+def flat_names(
+    kind: type, kind_name: str = "", group: str = ""
+) -> Iterator[tuple[str, FlatSetting]]:
     """Yield (short name, setting) of each setting of a class; a nested group comes before its own settings."""
     defaults = kind()
     for name, description in described(kind):
-        yield description.flat or name, FlatSetting(name, description, getattr(defaults, name), kind_name, group)
+        yield (
+            description.flat or name,
+            FlatSetting(name, description, getattr(defaults, name), kind_name, group),
+        )
         if isinstance(description, Group):
             yield from flat_names(description.of, kind_name, name)
 
@@ -76,12 +81,16 @@ def unfolded(values: Fields) -> Json:
 
 def _behind(choice: str, kind: str, pairs: list[str]) -> Json:
     """The settings behind a kind by their short names."""
-    known = {key: pair for pair in flat_names(class_of(choice, kind)) for key in (pair[0], pair[1].name)}
+    known = {
+        key: pair for pair in flat_names(class_of(choice, kind)) for key in (pair[0], pair[1].name)
+    }
     found = {}
     for key, equals, value in (pair.partition("=") for pair in pairs):
         if key not in known or not equals:
             has = f"it has {', '.join(known) or 'none'}{nearest(key, known)}"
-            raise ValueError(f"{key!r} is no setting of {choice} {kind!r} in the form key=value: {has}")
+            raise ValueError(
+                f"{key!r} is no setting of {choice} {kind!r} in the form key=value: {has}"
+            )
         short, each = known[key]
         found[short] = each.setting.from_text(key, value)
     return found
@@ -119,15 +128,22 @@ def nested(values: Fields) -> Json:
     """
     values = unfolded(values)
     rules, policies = (
-        [put_flat(part, class_of(choice, part.get("kind")), values) for part in _chosen(choice, values)]
+        [
+            put_flat(part, class_of(choice, part.get("kind")), values)
+            for part in _chosen(choice, values)
+        ]
         for choice in DEFAULTS
     )
     if len(rules) > 2:
         raise ValueError(f"compute can be one rule or two together, not {len(rules)}")
     shared = values.get("settings") or {}
     return {
-        "settings": put_flat(shared, DecodeSettings, values) if isinstance(shared, Mapping) else shared,
-        "compute": {"kind": Both.kind, "lock": rules[0], "select": rules[1]} if len(rules) > 1 else rules[0],
+        "settings": put_flat(shared, DecodeSettings, values)
+        if isinstance(shared, Mapping)
+        else shared,
+        "compute": {"kind": Both.kind, "lock": rules[0], "select": rules[1]}
+        if len(rules) > 1
+        else rules[0],
         "unmask": policies[0],
         "events": values.get("events"),
     }

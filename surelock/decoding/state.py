@@ -35,7 +35,9 @@ class Canvas:
     Raises ValueError for a sequence without a mask.
     """
 
-    def __init__(self, prompts: Sequence[Sequence[int]], settings: DecodeSettings, mask_id: int, pad_id: int) -> None:
+    def __init__(
+        self, prompts: Sequence[Sequence[int]], settings: DecodeSettings, mask_id: int, pad_id: int
+    ) -> None:
         self.lengths = np.array([len(prompt) for prompt in prompts]) + settings.gen_length
         self.starts = np.concatenate(([0], np.cumsum(self.lengths)[:-1]))
         self.total = int(self.lengths.sum())
@@ -50,11 +52,15 @@ class Canvas:
         self.tokens = np.array([token for prompt in prompts for token in (*prompt, *masks)])
         self.masked = self.tokens == mask_id
         self.is_prompt = ~self.masked
-        self.generated_from, self.given_until = self.starts.copy(), self.starts.copy()
+        self.generated_from = self.starts.copy()
+        self.given_until = self.starts.copy()
         for b, part in enumerate(self.parts):
-            masked, given = np.flatnonzero(self.masked[part]), np.flatnonzero(self.is_prompt[part])
+            masked = np.flatnonzero(self.masked[part])
+            given = np.flatnonzero(self.is_prompt[part])
             if not len(masked):
-                raise ValueError(f"prompt {b + 1} has no mask and gen_length is 0: there is nothing to write")
+                raise ValueError(
+                    f"prompt {b + 1} has no mask and gen_length is 0: there is nothing to write"
+                )
             self.generated_from[b] += masked[0]
             self.given_until[b] += given[-1] + 1 if len(given) else 0
         self.has_blanks = bool((self.given_until > self.generated_from).any())
@@ -120,12 +126,24 @@ class Schedule:
     """
 
     def __init__(
-        self, canvas: Canvas, settings: DecodeSettings, early: bool, quotas: Quotas, block_size: int | None = None
+        self,
+        canvas: Canvas,
+        settings: DecodeSettings,
+        early: bool,
+        quotas: Quotas,
+        block_size: int | None = None,
     ) -> None:
-        self._canvas, self._early = canvas, early
-        self._blocks = [_blocks(canvas, b, settings, quotas, block_size) for b in range(canvas.batch)]
-        self.steps = np.array([sum(len(block.quotas) for block in blocks) for blocks in self._blocks])
-        self._block, self.starts, self.stops, self.share, self.quota = np.zeros((5, canvas.batch), dtype=int)
+        self._canvas = canvas
+        self._early = early
+        self._blocks = [
+            _blocks(canvas, b, settings, quotas, block_size) for b in range(canvas.batch)
+        ]
+        self.steps = np.array(
+            [sum(len(block.quotas) for block in blocks) for blocks in self._blocks]
+        )
+        self._block, self.starts, self.stops, self.share, self.quota = np.zeros(
+            (5, canvas.batch), dtype=int
+        )
         self.steps_of_block = np.zeros(canvas.batch, dtype=int)
         self.steps_in_block = np.full(canvas.batch, -1)
         self.running, self.closing = np.ones((2, canvas.batch), dtype=bool)
@@ -137,7 +155,8 @@ class Schedule:
 
         Of a policy that ends blocks early: one step of the present block.
         """
-        blocks, done = self._blocks[b][int(self._block[b]) :], int(self.steps_in_block[b])
+        blocks = self._blocks[b][int(self._block[b]) :]
+        done = int(self.steps_in_block[b])
         if self._early:
             return [(blocks[0].start, 1)]
         steps = [len(block.quotas) for block in blocks]
@@ -158,7 +177,9 @@ class Schedule:
         owed = max(0, int(self.quota[b]) - committed)
         self.steps_in_block[b] += 1
         while (at := int(self._block[b])) < len(blocks):
-            done_early = self._early and not (goes_on or self._canvas.masked[blocks[0].start : blocks[at].stop].any())
+            done_early = self._early and not (
+                goes_on or self._canvas.masked[blocks[0].start : blocks[at].stop].any()
+            )
             if self.steps_in_block[b] < len(blocks[at].quotas) and not done_early:
                 break
             self._block[b] += 1
@@ -168,8 +189,13 @@ class Schedule:
         if not self.running[b]:
             self._finish(b)
             return
-        block, step = blocks[at], self.steps_in_block[b]
-        self.starts[b], self.stops[b], self.steps_of_block[b] = block.start, block.stop, len(block.quotas)
+        block = blocks[at]
+        step = self.steps_in_block[b]
+        self.starts[b], self.stops[b], self.steps_of_block[b] = (
+            block.start,
+            block.stop,
+            len(block.quotas),
+        )
         self.share[b] = block.quotas[step]
         self.quota[b] = self.share[b] + owed
         self.closing[b] = step == len(block.quotas) - 1
@@ -183,17 +209,26 @@ class Schedule:
 def check_blocks(settings: DecodeSettings) -> None:
     """Raise ValueError unless length, blocks and steps fit together behind a plain prompt."""
     if settings.block_length is not None and settings.gen_length % settings.block_length:
-        raise ValueError(f"block_length ({settings.block_length}) must divide gen_length ({settings.gen_length})")
+        raise ValueError(
+            f"block_length ({settings.block_length}) must divide gen_length ({settings.gen_length})"
+        )
     if settings.steps is not None:
         if settings.steps > settings.gen_length:
-            raise ValueError(f"steps ({settings.steps}) must be at most gen_length ({settings.gen_length})")
+            raise ValueError(
+                f"steps ({settings.steps}) must be at most gen_length ({settings.gen_length})"
+            )
         blocks = settings.gen_length // settings.block_length if settings.block_length else 1
         if settings.steps % blocks:
-            raise ValueError(f"steps ({settings.steps}) must be a multiple of the number of blocks ({blocks})")
+            raise ValueError(
+                f"steps ({settings.steps}) must be a multiple of the number of blocks ({blocks})"
+            )
 
 
-def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, block_size: int | None) -> list[_Block]:
-    part, start = canvas.parts[b], int(canvas.generated_from[b])
+def _blocks(
+    canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, block_size: int | None
+) -> list[_Block]:
+    part = canvas.parts[b]
+    start = int(canvas.generated_from[b])
     whole = part.stop - start
     if whole == settings.gen_length:  # a plain prompt
         check_blocks(settings)
@@ -203,21 +238,33 @@ def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, quotas: Quotas, bl
         # One block for all that is generated is as many of the network's as it takes.
         length = block_size if length >= whole else min(length, block_size)
         if block_size % length:
-            raise ValueError(f"block_length ({length}) must divide the {block_size} positions of this network's blocks")
-        begun = part.start + ((start - part.start) // length + 1) * length  # of the block behind the one with `start`
+            raise ValueError(
+                f"block_length ({length}) must divide the {block_size} positions of this network's blocks"
+            )
+        begun = (
+            part.start + ((start - part.start) // length + 1) * length
+        )  # of the block behind the one with `start`
     spans = pairwise([start, *range(begun, part.stop, length), part.stop])
     found = [(span, masks) for span in spans if (masks := int(canvas.masked[slice(*span)].sum()))]
     ends = np.cumsum([masks for _, masks in found])  # masks up to the end of each block
-    blocks, most = len(found), int(ends[-1])
+    blocks = len(found)
+    most = int(ends[-1])
     steps = settings.steps or most
     if steps < blocks:
         lie = f"the masks of prompt {b + 1} lie in {blocks} blocks"
         raise ValueError(f"steps ({steps}) are too few: {lie}, and each takes a step")
     if steps > most:
-        raise ValueError(f"steps ({steps}) are too many: prompt {b + 1} has {most} masks, and each step writes one")
-    further = ends - np.arange(1, blocks + 1)  # without one mask of each block, which has a step by itself
+        raise ValueError(
+            f"steps ({steps}) are too many: prompt {b + 1} has {most} masks, and each step writes one"
+        )
+    further = ends - np.arange(
+        1, blocks + 1
+    )  # without one mask of each block, which has a step by itself
     shares = 1 + np.diff((steps - blocks) * further // max(1, most - blocks), prepend=0)
-    return [_Block(*span, quotas(masks, share)) for (span, masks), share in zip(found, shares.tolist(), strict=True)]
+    return [
+        _Block(*span, quotas(masks, share))
+        for (span, masks), share in zip(found, shares.tolist(), strict=True)
+    ]
 
 
 class State:
@@ -242,16 +289,21 @@ class State:
     """
 
     def __init__(self, canvas: Canvas, schedule: Schedule) -> None:
-        self.canvas, self.schedule = canvas, schedule
+        self.canvas = canvas
+        self.schedule = schedule
         self.step = 0
         self.rests, self.settles = np.zeros((2, canvas.total), dtype=bool)
-        self.tokens, self.masked, self.split = canvas.tokens, canvas.masked, canvas.split
+        self.tokens = canvas.tokens
+        self.masked = canvas.masked
+        self.split = canvas.split
         self.locked = np.zeros(canvas.total, dtype=bool)
         self.visible = np.zeros(canvas.total, dtype=int)
         self.computed_at = np.full(canvas.total, -1)
         self.kl = np.full(canvas.total, np.inf)
         self.confidence = np.full(canvas.total, np.nan)
-        self.locked_at, self.unlocked_at, self.probed_at, self.committed_at = np.full((4, canvas.total), -1)
+        self.locked_at, self.unlocked_at, self.probed_at, self.committed_at = np.full(
+            (4, canvas.total), -1
+        )
         self.score = np.full(canvas.total, np.nan)
         self.measures: dict[str, NDArray] = {}
         self.alive = np.ones(canvas.total, dtype=bool)
@@ -280,12 +332,18 @@ class State:
 
     def commit(self, slots: Slots, tokens: Slots, score: NDArray | float = np.nan) -> None:
         """Write tokens that no pass has had as input. score: NaN for what an event writes."""
-        self.tokens[slots], self.masked[slots] = tokens, False
-        self.visible[slots], self.committed_at[slots], self.score[slots] = 0, self.step, score
+        self.tokens[slots] = tokens
+        self.masked[slots] = False
+        self.visible[slots] = 0
+        self.committed_at[slots] = self.step
+        self.score[slots] = score
 
     def mask(self, slots: Slots) -> None:
-        self.tokens[slots], self.masked[slots] = self.canvas.mask_id, True
-        self.visible[slots], self.committed_at[slots], self.score[slots] = 0, -1, np.nan
+        self.tokens[slots] = self.canvas.mask_id
+        self.masked[slots] = True
+        self.visible[slots] = 0
+        self.committed_at[slots] = -1
+        self.score[slots] = np.nan
 
     def lock(self, slots: Slots) -> None:
         self.locked[slots] = True

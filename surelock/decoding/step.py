@@ -33,7 +33,9 @@ class Layout:
 
     lengths: tuple[int, ...]  # the number of positions of each sequence
     passes: int  # forward passes of a step: 2 with guidance, whose second pass does not see the prompt, else 1
-    once: bool = False  # every step computes all rows, so no keys and values need be kept for the next one
+    once: bool = (
+        False  # every step computes all rows, so no keys and values need be kept for the next one
+    )
 
 
 @frozen(eq=False)
@@ -41,13 +43,19 @@ class Choice:
     """How the tokens of candidates are chosen in a step. C is the number of candidates."""
 
     rows: Flags  # [R] bool, the candidates. The engine returns a token and its score for each
-    scores: str | None = None  # "confidence", "entropy" (negative, nats) or "margin" (p1 - p2); None: no tokens
+    scores: str | None = (
+        None  # "confidence", "entropy" (negative, nats) or "margin" (p1 - p2); None: no tokens
+    )
     #: Further numbers of each: "entropy", as above; "gap", of the two largest logits; or "input", the probability of
     #: the token that stands there.
     measures: tuple[str, ...] = ()
-    quotas: list[int] | None = None  # how many of each sequence are committed, the best by score; None: any may be
+    quotas: list[int] | None = (
+        None  # how many of each sequence are committed, the best by score; None: any may be
+    )
     banned: Sequence[int] = ()  # tokens that no candidate may become
-    barred: Whole = field(default_factory=lambda: NO_PAIRS)  # [2, K]: candidate numbers, ascending, and their tokens
+    barred: Whole = field(
+        default_factory=lambda: NO_PAIRS
+    )  # [2, K]: candidate numbers, ascending, and their tokens
     temperature: float = 0.0
     draws: Draws | None = None  # its random numbers; None if nothing is drawn
 
@@ -80,12 +88,20 @@ class Plan:
     watches: Flags  # [R] bool, rows whose posteriors are kept for their next computation, unless they are probed
     compares: Flags  # [R] bool, watched rows whose KL from the kept posterior is needed; infinite if none was kept
     choice: Choice  # the candidates, and how their tokens are chosen
-    blind: Whole | None = None  # [R] int64, the tokens of guidance's second pass, in which the prompt is masked
-    observe: bool = False  # read every row, and its KL: what no rule needs does not count as time of the step
-    forgotten: Whole = field(default_factory=lambda: NO_ROWS)  # slots whose kept posteriors are worthless
+    blind: Whole | None = (
+        None  # [R] int64, the tokens of guidance's second pass, in which the prompt is masked
+    )
+    observe: bool = (
+        False  # read every row, and its KL: what no rule needs does not count as time of the step
+    )
+    forgotten: Whole = field(
+        default_factory=lambda: NO_ROWS
+    )  # slots whose kept posteriors are worthless
     cfg_scale: float = 0.0
     top_k: int = 0  # the number of most likely tokens to report for each row
-    listed: Whole = field(default_factory=lambda: NO_ROWS)  # rows whose `Reading.listed` is needed, ascending
+    listed: Whole = field(
+        default_factory=lambda: NO_ROWS
+    )  # rows whose `Reading.listed` is needed, ascending
 
     @property
     def read(self) -> Whole:
@@ -95,7 +111,9 @@ class Plan:
     @property
     def outdated(self) -> Whole:
         """The slots whose kept posteriors are dropped before the step: also of rows neither watched nor observed."""
-        return np.concatenate((self.forgotten, self.slots[~(self.watches | self.probed | self.observe)]))
+        return np.concatenate(
+            (self.forgotten, self.slots[~(self.watches | self.probed | self.observe)])
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -112,14 +130,19 @@ class Reading:
     top_probs: NDArray  # [R, top_k] float64, their probabilities
     measures: dict[str, NDArray] = field(default_factory=dict)  # [C] float64 by name, see `Choice`
     finite: bool = True  # whether all logits that were read are finite
-    listed: NDArray | None = None  # [L, V] float64, log-probabilities of the plan's `listed` rows; None without any
+    listed: NDArray | None = (
+        None  # [L, V] float64, log-probabilities of the plan's `listed` rows; None without any
+    )
     seconds: float = 0.0  # the time of the engine, without the reading that no rule needs
-    find_likeliest: Callable[[], Whole] | None = None  # the engine's: returns `likeliest`; None: nothing is known
+    find_likeliest: Callable[[], Whole] | None = (
+        None  # the engine's: returns `likeliest`; None: nothing is known
+    )
     _likeliest: Whole | None = None
 
     @classmethod
     def empty(cls, plan: Plan) -> Reading:
-        count, candidates = len(plan.slots), int(plan.choice.rows.sum())
+        count = len(plan.slots)
+        candidates = int(plan.choice.rows.sum())
         return cls(
             plan.slots,
             plan.probed,
@@ -239,18 +262,27 @@ def even(count: int, most: int) -> list[slice]:
 
 
 def report(
-    run: Run, plan: Plan, reading: Reading, unmasked: Whole, changes: Changes, ended: Ended | None = None
+    run: Run,
+    plan: Plan,
+    reading: Reading,
+    unmasked: Whole,
+    changes: Changes,
+    ended: Ended | None = None,
 ) -> Step:
     """Return what a run reports of a step.
 
     unmasked: the slots that it committed. changes: those that it (un)locked. ended: the sequences that it ended.
     """
-    canvas, state, done = run.canvas, run.state, run.interventions
+    canvas = run.canvas
+    state = run.state
+    done = run.interventions
     computed = ~plan.probed
     slots = plan.slots[computed]
     resting = state.rests & ~state.settles
     flops = np.zeros(canvas.total)
-    flops[plan.slots] = np.where(plan.probed, run.probe_flops[plan.slots], run.row_flops[plan.slots])
+    flops[plan.slots] = np.where(
+        plan.probed, run.probe_flops[plan.slots], run.row_flops[plan.slots]
+    )
     present = run.row_flops * (state.alive & ~resting)
     baseline = np.bincount(canvas.sequence, present, canvas.batch)
     return Step(

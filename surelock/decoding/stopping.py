@@ -17,12 +17,16 @@ def stop(run: Run) -> Ended | None:
     """End the sequences whose text is over, and fill what is masked behind the end. Called behind the last line of a
     step, when every schedule has advanced. Returns None where no text is over.
     """
-    canvas, schedule, state = run.canvas, run.schedule, run.state
+    canvas = run.canvas
+    schedule = run.schedule
+    state = run.state
     running = np.flatnonzero(schedule.running).tolist()
     over = {b: end for b in running if (end := _end_of(run, b)) is not None}
     if not over:
         return None
-    steps, rows, filled = np.zeros(canvas.batch, dtype=int), np.zeros(canvas.total, dtype=int), [NONE]
+    steps = np.zeros(canvas.batch, dtype=int)
+    rows = np.zeros(canvas.total, dtype=int)
+    filled = [NONE]
     for b, end in over.items():
         part = canvas.parts[b]
         for start, count in schedule.left(b):
@@ -38,8 +42,10 @@ def stop(run: Run) -> Ended | None:
 
 def _end_of(run: Run, b: int) -> int | None:
     """The slot of the end of a text that is over, else None."""
-    canvas, state = run.canvas, run.state
-    part, first = canvas.parts[b], int(canvas.given_until[b])
+    canvas = run.canvas
+    state = run.state
+    part = canvas.parts[b]
+    first = int(canvas.given_until[b])
     settled = int(run.schedule.starts[b]) if run.takes_back else part.stop
     ends: Slots = np.flatnonzero(np.isin(state.tokens[first:settled], run.shape.ends)) + first
     if not len(ends) or state.masked[part.start : ends[0]].any():

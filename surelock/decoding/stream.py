@@ -49,7 +49,9 @@ def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) 
         draft = getattr(streamer, "put_draft", None)
         if draft is not None and shown < length:
             draft(from_numpy(_draft(step)[:, _generated(shown, block, length)]))
-        while shown < length and not step.masked[:, (part := _generated(shown, block, length))].any():
+        while (
+            shown < length and not step.masked[:, (part := _generated(shown, block, length))].any()
+        ):
             streamer.put(from_numpy(step.tokens[:, part]))
             shown += block
         yield step

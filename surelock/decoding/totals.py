@@ -23,10 +23,16 @@ class Totals:
     seconds: float
     flops: float
     baseline_flops: float  # FLOPs of the same run with every row computed that does not rest
-    padded_baseline_flops: float  # the baseline as the paper counts it, every sequence padded to the longest
+    padded_baseline_flops: (
+        float  # the baseline as the paper counts it, every sequence padded to the longest
+    )
     flops_ratio: float
-    active_ratio: float  # r = sum M / sum N, the share of rows that were computed. Resting rows do not count
-    active_ratio_to_eos: float  # r without positions after the first EOS of each sequence, which lock early
+    active_ratio: (
+        float  # r = sum M / sum N, the share of rows that were computed. Resting rows do not count
+    )
+    active_ratio_to_eos: (
+        float  # r without positions after the first EOS of each sequence, which lock early
+    )
     locked: float  # the share of positions that are locked at the end
     spared: int  # steps that sequences had left when their text was over, see `Ended`; the baselines count them
 
@@ -42,8 +48,11 @@ class Rows(NamedTuple):
 class TotalsCounter:
     """Adds up the steps of one run. guided: whether classifier-free guidance doubles the forward passes."""
 
-    def __init__(self, config: NetworkConfig, ends: Collection[int], *, guided: bool = False) -> None:
-        self._config, self._ends = config, ends
+    def __init__(
+        self, config: NetworkConfig, ends: Collection[int], *, guided: bool = False
+    ) -> None:
+        self._config = config
+        self._ends = ends
         self._passes = 2 if guided else 1
         self._steps = self._tokens = self._taken_back = self._spared = 0
         self._seconds = self._flops = self._baseline = 0.0
@@ -52,7 +61,9 @@ class TotalsCounter:
     def add(self, step: Step) -> None:
         if self._last is None:  # the first step computes every position that does not rest
             self._present = step.computed | step.resting
-            self._computed, self._probed, self._due = np.zeros((3, *step.computed.shape), dtype=np.int64)
+            self._computed, self._probed, self._due = np.zeros(
+                (3, *step.computed.shape), dtype=np.int64
+            )
             self._running = np.zeros(len(step.computed), dtype=np.int64)
         self._steps += 1
         self._taken_back += int(step.taken_back.sum())
@@ -76,7 +87,9 @@ class TotalsCounter:
         if self._last is None:
             raise ValueError("no step has been counted yet")
         width = self._present.shape[1]
-        padded = self._passes * sum(baseline_flops(self._config, width, int(steps)) for steps in self._running)
+        padded = self._passes * sum(
+            baseline_flops(self._config, width, int(steps)) for steps in self._running
+        )
         return Totals(
             steps=self._steps,
             tokens=self._tokens,
@@ -99,7 +112,9 @@ class TotalsCounter:
         for b, ids in enumerate(self._last.tokens.tolist()) if to_eos else ():
             given = int(np.flatnonzero(self._last.given[b] | ~self._present[b]).max(initial=-1)) + 1
             counted[b, given + first_end(ids[given:], self._ends) + 1 :] = False
-        return Rows(*((each * counted).sum(axis=1) for each in (self._computed, self._probed, self._due)))
+        return Rows(
+            *((each * counted).sum(axis=1) for each in (self._computed, self._probed, self._due))
+        )
 
 
 def active_ratio(rows: Rows) -> float:

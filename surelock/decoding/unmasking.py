@@ -236,7 +236,8 @@ class Klass(UnmaskPolicy):
         still[reading.slots] = np.where(reading.kl < self.kl, still[reading.slots] + 1, 0)
 
     def take(self, candidates: Candidates) -> Whole:
-        state, b = candidates.state, candidates.b
+        state = candidates.state
+        b = candidates.b
         if state.schedule.steps_in_block[b] >= self.history - 1:
             still = state.memory(_stable_steps)[candidates.slots] >= self.history
             ready = np.flatnonzero(still & (candidates.score > self.confidence) & ~candidates.late)
@@ -274,14 +275,19 @@ class EntropyBound(UnmaskPolicy):
     def take(self, candidates: Candidates) -> Whole:
         ranked = candidates.ranked
         entropy = np.maximum(-candidates.score[ranked], 0)
-        ignored = np.concatenate(([0.0], np.cumsum(entropy)))[: len(ranked)]  # all but the largest, which comes last
+        ignored = np.concatenate(([0.0], np.cumsum(entropy)))[
+            : len(ranked)
+        ]  # all but the largest, which comes last
         within = (ignored <= self.gamma) & ~candidates.late[ranked]
         return ranked[: max(1, int(within.sum()))]
 
 
 def _gap(default: float, third: str) -> Any:
-    label, help = f"{third.capitalize()} third", f"Mean gap of logits that ends the run in its {third} third."
-    return setting("number", default, label, help, low=0, offered=(0, 20, 0.5), flat=f"finish_{third}")
+    label = f"{third.capitalize()} third"
+    help = f"Mean gap of logits that ends the run in its {third} third."
+    return setting(
+        "number", default, label, help, low=0, offered=(0, 20, 0.5), flat=f"finish_{third}"
+    )
 
 
 @frozen
@@ -315,7 +321,9 @@ class EarlyFinish(UnmaskPolicy):
         return state.masked[slots]
 
     def take(self, candidates: Candidates) -> Whole:
-        state, b, slots = candidates.state, candidates.b, candidates.slots
+        state = candidates.state
+        b = candidates.b
+        slots = candidates.slots
         share = (state.step + 1) / state.schedule.steps[b]
         least = self.first if share < 0.33 else self.middle if share < 0.67 else self.last
         gaps = state.measures["gap"][slots]
@@ -344,7 +352,12 @@ class Remask(UnmaskPolicy):
     sentence = "Writes the most certain positions first, then takes back and rewrites the least certain (ReMDM)."
 
     taken_back: int = setting(
-        "whole", 1, "Taken back", "Positions that a step takes back and writes anew.", low=1, offered=(1, 8, 1)
+        "whole",
+        1,
+        "Taken back",
+        "Positions that a step takes back and writes anew.",
+        low=1,
+        offered=(1, 8, 1),
     )
     begins: float = setting(
         "number", 0.875, "Begins at", "Share of a block's steps after which it begins.", low=0, high=1,
@@ -352,7 +365,8 @@ class Remask(UnmaskPolicy):
     )  # fmt: skip
 
     def quotas(self, masks: int, steps: int) -> list[int]:
-        even, begins = UnmaskPolicy.quotas(self, masks, steps), self._begins(steps)
+        even = UnmaskPolicy.quotas(self, masks, steps)
+        begins = self._begins(steps)
         return [*even[:begins], *[self.taken_back] * steps, *even[begins:]]
 
     def takes_back(self, state: State, b: int) -> Slots:
@@ -397,7 +411,9 @@ class LocalLeap(UnmaskPolicy):
     )  # fmt: skip
 
     def take(self, candidates: Candidates) -> Whole:
-        slots, score, due = candidates.slots, candidates.score, ~candidates.late
+        slots = candidates.slots
+        score = candidates.score
+        due = ~candidates.late
         anchors = slots[due & (score >= self.p)]
         distance = np.abs(slots[:, None] - anchors)
         is_near = (distance <= self.radius).any(axis=1)
@@ -463,7 +479,9 @@ class Correct(UnmaskPolicy):
 
     def takes_back(self, state: State, b: int) -> Slots:
         memory = state.memory(_Revisions)
-        slots = np.flatnonzero(memory.doubted & _is_rewritable(state, b))  # an event may have come in between
+        slots = np.flatnonzero(
+            memory.doubted & _is_rewritable(state, b)
+        )  # an event may have come in between
         memory.times[slots] += 1
         return slots
 
@@ -477,7 +495,8 @@ class Correct(UnmaskPolicy):
         return candidates.ranked[: max(1, above)]
 
     def after(self, state: State, b: int) -> bool:
-        memory, part = state.memory(_Revisions), state.canvas.parts[b]
+        memory = state.memory(_Revisions)
+        part = state.canvas.parts[b]
         memory.doubted[part] = False
         if state.schedule.closing[b]:
             return False
@@ -521,9 +540,14 @@ class Replay(UnmaskPolicy):
 
     def __post_init__(self) -> None:
         try:
-            triples = tuple(tuple((index(s), index(p), index(v)) for s, p, v in commits) for commits in self.replay)
+            triples = tuple(
+                tuple((index(s), index(p), index(v)) for s, p, v in commits)
+                for commits in self.replay
+            )
         except (TypeError, ValueError):
-            raise ValueError("replay must be (step, position, token) triples of whole numbers per sequence") from None
+            raise ValueError(
+                "replay must be (step, position, token) triples of whole numbers per sequence"
+            ) from None
         if not triples:
             raise ValueError("replay must hold the triples of at least one sequence")
         object.__setattr__(self, "replay", triples)
@@ -542,18 +566,25 @@ class Replay(UnmaskPolicy):
         return state.open[slots] | np.isin(slots, due)
 
     def commits(self, candidates: Candidates) -> tuple[Slots, Whole]:
-        state, b = candidates.state, candidates.b
-        due = sorted((position, token) for step, position, token in self.replay[b] if step == state.step)
+        state = candidates.state
+        b = candidates.b
+        due = sorted(
+            (position, token) for step, position, token in self.replay[b] if step == state.step
+        )
         slots, tokens = np.array(due, dtype=np.int64).reshape(-1, 2).T
         return slots + state.canvas.generated_from[b], tokens
 
     def check_against(self, canvas: Canvas, steps: Sequence[int], vocab_size: int) -> None:
         """Raise ValueError, which names the sequence, unless the triples fit the run. steps: of each sequence."""
         if len(self.replay) != canvas.batch:
-            raise ValueError(f"replay is given for {len(self.replay)} sequences, but there are {canvas.batch} prompts")
+            raise ValueError(
+                f"replay is given for {len(self.replay)} sequences, but there are {canvas.batch} prompts"
+            )
         slots = np.flatnonzero(canvas.masked)
         for b, (commits, part) in enumerate(zip(self.replay, canvas.split(slots), strict=True)):
-            where, masks, steps_of = f"replay of sequence {b}", slots[part] - canvas.generated_from[b], steps[b]
+            where = f"replay of sequence {b}"
+            masks = slots[part] - canvas.generated_from[b]
+            steps_of = steps[b]
             if sorted(position for _, position, _ in commits) != masks.tolist():
                 raise ValueError(f"{where} must commit each of the {len(masks)} positions once")
             if any(not 0 <= step < steps_of for step, _, _ in commits):

@@ -70,11 +70,16 @@ class Listed(list[int]):
         self.lists = tuple(lists)
         free = 0
         for word_list in self.lists:
-            start, size = word_list.start, word_list.size
+            start = word_list.start
+            size = word_list.size
             if not size or not all(word_list.words):
-                raise ValueError("a list of words must hold at least one word, and every word a token")
+                raise ValueError(
+                    "a list of words must hold at least one word, and every word a token"
+                )
             if start < free or self[word_list.span] != [mask_id] * size:
-                raise ValueError(f"the list at position {start} must stand at {size} masks of its prompt")
+                raise ValueError(
+                    f"the list at position {start} must stand at {size} masks of its prompt"
+                )
             free = word_list.span.stop
 
 
@@ -90,7 +95,9 @@ def from_plain_lists(ids: Sequence[int], plain: Any, mask_id: int) -> list[int]:
     try:
         prompt = Listed(ids, [_from_plain_list(known) for known in plain], mask_id)
     except (TypeError, KeyError):
-        raise ValueError('lists must be objects {"at": position, "words": [[token id, ...], ...]}') from None
+        raise ValueError(
+            'lists must be objects {"at": position, "words": [[token id, ...], ...]}'
+        ) from None
     if not is_settled(prompt):
         raise ValueError("lists must have words of one number of tokens")
     return prompt
@@ -114,7 +121,9 @@ def check_words(shape: Shape, number: int, prompt: Sequence[int]) -> None:
     known = range(shape.network.vocab_size)
     tokens = {token for word_list in lists_of(prompt) for word in word_list.words for token in word}
     if shape.mask_id in tokens or any(token not in known for token in tokens):
-        raise ValueError(f"prompt {number} has a list that holds the mask, or ids that are no tokens of the model")
+        raise ValueError(
+            f"prompt {number} has a list that holds the mask, or ids that are no tokens of the model"
+        )
 
 
 def like(prompt: Sequence[int], ids: Iterable[int], mask_id: int) -> list[int]:
@@ -144,7 +153,9 @@ def slot_lists(shape: Shape, prompts: Sequence[Sequence[int]], starts: Whole) ->
         check_words(shape, b + 1, prompt)
         for word_list in lists_of(prompt):
             if not word_list.is_settled:
-                raise ValueError(f"prompt {b} has a list of words of several numbers of tokens: settle it first")
+                raise ValueError(
+                    f"prompt {b} has a list of words of several numbers of tokens: settle it first"
+                )
             slots = int(starts[b]) + np.arange(word_list.start, word_list.span.stop)
             lists.append(SlotList(b, slots, np.array(word_list.words, dtype=np.int64)))
     return lists
@@ -170,7 +181,8 @@ def put_words(run: Run, plan: Plan, reading: Reading) -> list[Shares]:
         raise ValueError("the reading lacks the log-probabilities of the plan's listed rows")
     rows = plan.slots[plan.listed]
     candidates = plan.slots[plan.choice.rows]
-    reading.tokens, reading.score = reading.tokens.copy(), reading.score.copy()
+    reading.tokens = reading.tokens.copy()
+    reading.score = reading.score.copy()
     for slot_list in run.lists:
         here = np.flatnonzero(np.isin(slot_list.slots, rows))
         agreeing = np.flatnonzero(_agrees(slot_list, run.state))
@@ -214,7 +226,9 @@ def log_softmax(logits: Any) -> Floats:
 # --- before a run -----------------------------------------------------------------------------------------------------
 
 
-def settled(lm: LanguageModel, prompt: Sequence[int], gen_length: int, number: int = 1) -> list[int]:
+def settled(
+    lm: LanguageModel, prompt: Sequence[int], gen_length: int, number: int = 1
+) -> list[int]:
     """Return a prompt in which every list has words of one number of tokens, and its blank as many masks.
 
     gen_length: positions behind the prompt, which are masked, too.
@@ -226,7 +240,8 @@ def settled(lm: LanguageModel, prompt: Sequence[int], gen_length: int, number: i
 
     Raises ValueError for words that the model does not have, and for a canvas that is longer than it can read.
     """
-    ids, lists = list(prompt), list(lists_of(prompt))
+    ids = list(prompt)
+    lists = list(lists_of(prompt))
     if is_settled(prompt):
         return prompt if isinstance(prompt, list) else ids
     check_words(lm.shape, number, prompt)
@@ -237,14 +252,18 @@ def settled(lm: LanguageModel, prompt: Sequence[int], gen_length: int, number: i
         size = moved.size if moved.is_settled else _best_size(lm, ids, moved, gen_length)
         ids[moved.span] = [lm.mask_id] * size
         less += moved.size - size
-        lists[place] = WordList(moved.start, tuple(word for word in moved.words if len(word) == size))
+        lists[place] = WordList(
+            moved.start, tuple(word for word in moved.words if len(word) == size)
+        )
     return Listed(ids, lists, lm.mask_id)
 
 
 def _best_size(lm: LanguageModel, ids: list[int], word_list: WordList, gen_length: int) -> int:
     """The number of tokens of the word with the best mean log-probability a token."""
-    best, best_size = -np.inf, word_list.size
-    before, behind = ids[: word_list.start], ids[word_list.span.stop :]
+    best = -np.inf
+    best_size = word_list.size
+    before = ids[: word_list.start]
+    behind = ids[word_list.span.stop :]
     for size in word_list.sizes:
         masks = [lm.mask_id] * size
         canvas = [*before, *masks, *behind, *[lm.mask_id] * gen_length]
@@ -253,7 +272,8 @@ def _best_size(lm: LanguageModel, ids: list[int], word_list: WordList, gen_lengt
         log_p = _log_p(lm, canvas, word_list.start + places)
         mean = float(log_p[places, words].mean(axis=1).max())
         if mean > best:
-            best, best_size = mean, size
+            best = mean
+            best_size = size
     return best_size
 
 

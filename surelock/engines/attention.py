@@ -25,8 +25,12 @@ class Segments:
     """
 
     rows: Tensor  # [S + 1] int32, the first row of a segment; last, the number of rows
-    starts: Tensor  # [S + 1] int32, the first slot of a segment's sequence; last, the number of slots
-    seen: Tensor | None  # [S] int32, the slots that a segment attends to; None for all of its sequence
+    starts: (
+        Tensor  # [S + 1] int32, the first slot of a segment's sequence; last, the number of slots
+    )
+    seen: (
+        Tensor | None
+    )  # [S] int32, the slots that a segment attends to; None for all of its sequence
     most_rows: int  # at least the largest number of rows of a segment
     most_seen: int  # at least the largest number of slots that a segment attends to
 
@@ -50,7 +54,9 @@ def has_varlen(config: NetworkConfig, dtype: torch.dtype, device: torch.device) 
     """Return whether torch has a kernel on the device for sequences with different numbers of rows."""
     if dtype.itemsize > 2 or config.head_size > _LARGEST_HEAD or config.head_size % 8:
         return False
-    if device.type not in ("cuda", "meta") or (config.block_size is not None and "seqused_k" not in parameters()):
+    if device.type not in ("cuda", "meta") or (
+        config.block_size is not None and "seqused_k" not in parameters()
+    ):
         return False
     return device.type == "meta" or torch.cuda.get_device_capability(device) >= _LEAST_CAPABILITY
 
@@ -59,7 +65,8 @@ def segment_arrays(
     config: NetworkConfig, positions: Whole, counts: Sequence[int], lengths: Sequence[int]
 ) -> dict[str, NDArray[np.int32]]:
     """Return the arrays of `Segments`, by name. counts, lengths: rows and slots, by sequence."""
-    rows, starts = np.cumsum([0, *counts]), np.cumsum([0, *lengths])
+    rows = np.cumsum([0, *counts])
+    starts = np.cumsum([0, *lengths])
     if config.block_size is None:
         return {"rows": rows.astype(np.int32), "starts": starts.astype(np.int32)}
     sequence = np.repeat(np.arange(len(counts)), counts)
@@ -81,13 +88,17 @@ def attend_segments(q: Tensor, keys: Tensor, values: Tensor, segments: Segments)
     Returns a tensor in the shape of q.
     """
     more: Json = {} if segments.seen is None else {"seqused_k": segments.seen}
-    if "enable_gqa" in parameters():  # without this parameter, torch takes any number of key/value heads
+    if (
+        "enable_gqa" in parameters()
+    ):  # without this parameter, torch takes any number of key/value heads
         more["enable_gqa"] = q.shape[1] != keys.shape[1]
     most = segments.most_rows, segments.most_seen
     return varlen_attn(q, keys, values, segments.rows, segments.starts, *most, **more)
 
 
-def attend_sequences(q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: bool, mask: Tensor | None) -> Tensor:
+def attend_sequences(
+    q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: bool, mask: Tensor | None
+) -> Tensor:
     """Attend within `batch` sequences of equal length N, one behind the other. Returns a tensor in the shape of q.
 
     q: [batch * Q, n_heads, head_size]. keys, values: [batch * N, n_kv_heads, head_size].

@@ -28,20 +28,34 @@ class KVCache:
     """
 
     def __init__(
-        self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device], once: bool
+        self,
+        config: NetworkConfig,
+        slots: int,
+        dtype: torch.dtype,
+        devices: Sequence[torch.device],
+        once: bool,
     ) -> None:
         *of_layers, of_norm = devices
 
         def pair(device: torch.device, conv: bool) -> list[Tensor]:
             """Zeros, not empty: slots that a block-causal row does not see have weight 0, and must be finite."""
-            shape = (slots + 2, 1, config.d_model) if conv else (slots + 1, config.n_kv_heads, config.head_size)
-            tables = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(1 if conv else 2)]
+            shape = (
+                (slots + 2, 1, config.d_model)
+                if conv
+                else (slots + 1, config.n_kv_heads, config.head_size)
+            )
+            tables = [
+                torch.zeros(shape, dtype=dtype, device=device) for _ in range(1 if conv else 2)
+            ]
             return [tables[0], tables[-1]]
 
         pair_of = cache(pair) if once else pair
-        pairs = [pair_of(device, layer in config.conv_layers) for layer, device in enumerate(of_layers)]
+        pairs = [
+            pair_of(device, layer in config.conv_layers) for layer, device in enumerate(of_layers)
+        ]
         self.keys, self.values = zip(*pairs, strict=True)
-        self._config, self._gqa = config, config.n_heads != config.n_kv_heads
+        self._config = config
+        self._gqa = config.n_heads != config.n_kv_heads
         self._hidden: Tensor | None = None
         if config.shifted:
             self._hidden = torch.zeros(slots + 1, config.d_model, dtype=dtype, device=of_norm)
@@ -77,22 +91,33 @@ class KVCache:
         A row attends to all slots of its sequence; in a block-causal network, to those up to the end of its
         block.
         """
-        keys, values = self.keys[layer], self.values[layer]
+        keys = self.keys[layer]
+        values = self.values[layer]
         _write(k, rows, keys)
         _write(v, rows, values)
         only_read = len(q) < len(k)
         if (segments := rows.segments(only_read)) is not None:
             return attend_segments(q, keys, values, segments)
         keys, values = (table[: sum(rows.lengths)] for table in (keys, values))
-        counts, positions = rows.counts, rows.arrays["positions"]
+        counts = rows.counts
+        positions = rows.arrays["positions"]
         if only_read:
-            counts, positions = rows.read_counts, positions[rows.arrays["read"]]
+            counts = rows.read_counts
+            positions = positions[rows.arrays["read"]]
         mask = sight(self._config, positions, max(rows.lengths))
         if len(set(counts)) == len(set(rows.lengths)) == 1:
             return attend_sequences(q, keys, values, len(counts), self._gqa, mask)
         masks = [None] * len(counts) if mask is None else mask.split(counts)
-        parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), masks, strict=True)
-        attended = [attend_sequences(q, k, v, 1, self._gqa, seen) for q, k, v, seen in parts if len(q)]
+        parts = zip(
+            q.split(counts),
+            keys.split(rows.lengths),
+            values.split(rows.lengths),
+            masks,
+            strict=True,
+        )
+        attended = [
+            attend_sequences(q, k, v, 1, self._gqa, seen) for q, k, v, seen in parts if len(q)
+        ]
         return torch.cat(attended)
 
     def convolve(self, layer: int, rows: Rows, c: Tensor, kept: Tensor, weight: Tensor) -> Tensor:

@@ -43,7 +43,9 @@ def buckets(rows: int, compiled: bool) -> list[int]:
 
 def captures(devices: set[torch.device]) -> bool:
     """Return whether graphs are captured: on one GPU, and not on ZeroGPU, which lends a GPU for seconds."""
-    return len(devices) == 1 and next(iter(devices)).type == "cuda" and not value_of("SPACES_ZERO_GPU")
+    return (
+        len(devices) == 1 and next(iter(devices)).type == "cuda" and not value_of("SPACES_ZERO_GPU")
+    )
 
 
 class CapturedGraph:
@@ -78,7 +80,9 @@ class CapturedForward:
         capture: Capture,
     ) -> None:
         largest = fillers(sizes[0])
-        self._arrays = {name: tensor.clone() for name, tensor in upload(largest.arrays, device).items()}
+        self._arrays = {
+            name: tensor.clone() for name, tensor in upload(largest.arrays, device).items()
+        }
         self._graphs: dict[int, Replayable] = {}
         for size in sizes:
             rows = fillers(size)

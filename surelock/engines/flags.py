@@ -9,10 +9,18 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 def add_model_flags(parser: argparse.ArgumentParser, engine: str = "auto") -> None:
     """Add --model, --tokenizer, --device, --dtype and --engine. engine: the default of the last."""
-    parser.add_argument("--model", default="stories", help="'stories', a hub id or a directory (default: %(default)s)")
-    parser.add_argument("--tokenizer", help="a hub id or a directory (default: the model's, else its family's)")
+    parser.add_argument(
+        "--model",
+        default="stories",
+        help="'stories', a hub id or a directory (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--tokenizer", help="a hub id or a directory (default: the model's, else its family's)"
+    )
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: CUDA if there is one)")
-    parser.add_argument("--dtype", choices=DTYPES, help="(default: the checkpoint's on CUDA, else float32)")
+    parser.add_argument(
+        "--dtype", choices=DTYPES, help="(default: the checkpoint's on CUDA, else float32)"
+    )
     add_engine_flag(parser, engine)
 
 

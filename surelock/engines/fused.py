@@ -50,7 +50,9 @@ def can_fuse(device: torch.device) -> bool:
     return device.type == "cuda" and has_tools and not value_of("SPACES_ZERO_GPU")
 
 
-def read_posteriors(logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def read_posteriors(
+    logits: Tensor, banned: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return five tensors [R] of logits [R, V]: their sum, the largest probability, the log-sum-exp, the
     likeliest token that is not banned, and its probability.
 
@@ -63,12 +65,15 @@ def read_posteriors(logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Ten
     return z.sum(dim=-1), (highest - lse).exp(), lse, tokens, (chosen - lse).exp()
 
 
-def divergences(logits: Tensor, lse: Tensor, rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor) -> Tensor:
+def divergences(
+    logits: Tensor, lse: Tensor, rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor
+) -> Tensor:
     """Return `kl_divergence` [K], in nats, of the posteriors of `rows` of `logits` from those of `slots` of `kept`.
 
     logits: [R, V], lse: [R]. kept: [S, V], kept_lse: [K], of the slots. rows, slots: [K] int64.
     """
-    z, lse = logits[rows].to(lse.dtype), lse[rows]
+    z = logits[rows].to(lse.dtype)
+    lse = lse[rows]
     minus_delta = (kept[slots].to(lse.dtype) - z) + (lse - kept_lse)[:, None]
     return (exp_without_two_terms(minus_delta) * (z - lse[:, None]).exp()).sum(dim=-1)
 
@@ -88,7 +93,9 @@ class _Read(nn.Module):
         super().__init__()
         self.width = vocab_size
 
-    def forward(self, logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def forward(
+        self, logits: Tensor, banned: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         if not _is_wide(logits, self.width):
             return read_posteriors(logits, banned)
         return read_posteriors(logits, banned)
@@ -102,7 +109,13 @@ class _Diverge(nn.Module):
         self.width = vocab_size
 
     def forward(
-        self, logits: Tensor, lse: Tensor, rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor
+        self,
+        logits: Tensor,
+        lse: Tensor,
+        rows: Tensor,
+        kept: Tensor,
+        slots: Tensor,
+        kept_lse: Tensor,
     ) -> Tensor:
         if not (_is_wide(logits, self.width) and _is_wide(kept, self.width)):
             return divergences(logits, lse, rows, kept, slots, kept_lse)
@@ -114,7 +127,8 @@ class _Rotate(nn.Module):
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
-        self.heads, self.size = config.n_heads + config.n_kv_heads, config.head_size
+        self.heads = config.n_heads + config.n_kv_heads
+        self.size = config.head_size
         self.beside = self.heads + (0 if config.qk_norm else config.n_kv_heads)
         self.row = self.beside * self.size
 
@@ -142,17 +156,24 @@ def _is_wide(rows: Tensor, width: int) -> bool:
 
 
 @cache
-def compiled_reading(vocab_size: int, dtype: torch.dtype, device: torch.device, backend: Backend = "inductor") -> Reads:
+def compiled_reading(
+    vocab_size: int, dtype: torch.dtype, device: torch.device, backend: Backend = "inductor"
+) -> Reads:
     """Return `read_posteriors` and `divergences` of logits of a dtype, compiled. All inputs have at least two rows."""
-    some, other = _ROWS // 2, _ROWS + 2  # three numbers of rows: torch would take equal ones for one
+    some = _ROWS // 2  # three numbers of rows: torch would take equal ones for one
+    other = _ROWS + 2
     wide = torch.promote_types(dtype, torch.float32)
     with torch.inference_mode():
-        logits, kept = (torch.zeros(rows, vocab_size, dtype=dtype, device=device) for rows in (_ROWS, other))
+        logits, kept = (
+            torch.zeros(rows, vocab_size, dtype=dtype, device=device) for rows in (_ROWS, other)
+        )
         banned, lse = (torch.zeros(size, dtype=wide, device=device) for size in (vocab_size, _ROWS))
         rows, slots = (torch.arange(some, device=device) for _ in range(2))
         kept_lse = torch.zeros(some, dtype=wide, device=device)
     modules = _Read(vocab_size), _Diverge(vocab_size)
-    return Reads(*_compiled(modules, ((logits, banned), (logits, lse, rows, kept, slots, kept_lse)), backend))
+    return Reads(
+        *_compiled(modules, ((logits, banned), (logits, lse, rows, kept, slots, kept_lse)), backend)
+    )
 
 
 @cache
@@ -161,20 +182,29 @@ def compiled_elementwise(
 ) -> Elementwise:
     """Return the elementwise functions of the layers of a network, compiled. All inputs have at least two rows."""
     wide = torch.promote_types(dtype, torch.float32)
-    rotates, gates = _Rotate(config), _Gated(config)
+    rotates = _Rotate(config)
+    gates = _Gated(config)
     with torch.inference_mode():
-        x = torch.zeros(_ROWS, rotates.beside, rotates.size, dtype=dtype, device=device)[:, : rotates.heads]
-        cos, sin = (torch.zeros(_ROWS, 1, rotates.size, dtype=wide, device=device) for _ in range(2))
+        x = torch.zeros(_ROWS, rotates.beside, rotates.size, dtype=dtype, device=device)[
+            :, : rotates.heads
+        ]
+        cos, sin = (
+            torch.zeros(_ROWS, 1, rotates.size, dtype=wide, device=device) for _ in range(2)
+        )
         gate_up = torch.zeros(_ROWS, gates.width, dtype=dtype, device=device)
     return Elementwise(*_compiled((rotates, gates), ((x, cos, sin), (gate_up,)), backend))
 
 
-def _compiled(modules: Sequence[nn.Module], examples: Sequence[tuple[Tensor, ...]], backend: Backend) -> list[Callable]:
+def _compiled(
+    modules: Sequence[nn.Module], examples: Sequence[tuple[Tensor, ...]], backend: Backend
+) -> list[Callable]:
     """Compile modules by calling them with their examples. A terminal shows how many are done."""
     functions = []
     pairs = zip(modules, examples, strict=True)
     with torch.inference_mode():
-        for module, example in tqdm(pairs, "compiling", len(modules), unit="function", leave=False, disable=None):
+        for module, example in tqdm(
+            pairs, "compiling", len(modules), unit="function", leave=False, disable=None
+        ):
             function = torch.compile(module, dynamic=True, backend=backend)
             function(*example)
             functions.append(function)

@@ -32,9 +32,11 @@ class Room(NamedTuple):
     @classmethod
     def for_layout(cls, layout: Layout, rounded: bool) -> Room:
         """Return the room for a layout. rounded: whether to round up, so that prompts of about one length share it."""
-        slots, longest = sum(layout.lengths), max(layout.lengths)
+        slots = sum(layout.lengths)
+        longest = max(layout.lengths)
         if rounded:
-            slots, longest = _round_up(slots), _round_up(longest)
+            slots = _round_up(slots)
+            longest = _round_up(longest)
         return cls(len(layout.lengths), layout.passes, slots, longest, layout.once)
 
     @property
@@ -66,7 +68,9 @@ class Rows:
     arrays: Fields
     counts: list[int]  # rows, by sequence
     lengths: list[int]  # positions, by sequence
-    read_counts: list[int] = field(default_factory=list)  # read rows, by sequence; empty without `read`
+    read_counts: list[int] = field(
+        default_factory=list
+    )  # read rows, by sequence; empty without `read`
     bucket: int = 0  # the number of rows after filling up; 0 without filling up
     longest: int = 0  # at least the positions of the longest sequence; 0 for exactly as many
 
@@ -87,22 +91,28 @@ class Rows:
         prefix, counts = ("read_", self.read_counts) if read else ("", self.counts)
         if f"{prefix}rows" not in self.arrays:
             return None
-        edges, starts = self.arrays[f"{prefix}rows"], self.arrays[f"{prefix}starts"]
+        edges = self.arrays[f"{prefix}rows"]
+        starts = self.arrays[f"{prefix}starts"]
         seen = self.arrays.get(f"{prefix}seen")
         return Segments(edges, starts, seen, self.bucket or max(counts), self.most_seen)
 
 
-def around(positions: Whole, slots: Whole, counts: Sequence[int], lengths: Sequence[int], spare: int) -> Whole:
+def around(
+    positions: Whole, slots: Whole, counts: Sequence[int], lengths: Sequence[int], spare: int
+) -> Whole:
     """Return `around` of `Rows`. The first and the last position of a sequence have the cache's row of zeros, behind
     the spare slot, as a neighbour.
     """
-    last, zero = np.repeat(lengths, counts) - 1, spare + 1
+    last = np.repeat(lengths, counts) - 1
+    zero = spare + 1
     before = np.where(positions > 0, slots - 1, zero)
     behind = np.where(positions < last, slots + 1, zero)
     return np.stack((before, slots, behind), axis=1)
 
 
-def rows_of(config: NetworkConfig, layout: Layout, room: Room, plan: Plan, varlen: bool, bucket: int = 0) -> Rows:
+def rows_of(
+    config: NetworkConfig, layout: Layout, room: Room, plan: Plan, varlen: bool, bucket: int = 0
+) -> Rows:
     """Return the rows of a plan, which has some or is filled up.
 
     room: of the memory, at least the room of the layout.
@@ -110,7 +120,9 @@ def rows_of(config: NetworkConfig, layout: Layout, room: Room, plan: Plan, varle
     bucket: with segments, the number of rows after filling up with rows of no effect, which write to the spare
     slot; all rows then pass all layers. 0 fills up none, and the last layer computes the read rows alone.
     """
-    passes, total, count = layout.passes, sum(layout.lengths), len(plan.slots)
+    passes = layout.passes
+    total = sum(layout.lengths)
+    count = len(plan.slots)
     offsets = np.arange(passes)[:, None]
     tokens = plan.tokens if plan.blind is None else np.concatenate((plan.tokens, plan.blind))
     arrays = {
@@ -118,14 +130,18 @@ def rows_of(config: NetworkConfig, layout: Layout, room: Room, plan: Plan, varle
         "positions": np.tile(plan.positions, passes),
         "slots": (plan.slots + total * offsets).ravel(),
     }
-    spare, counts, lengths = room.spare, plan.counts * passes, [*layout.lengths] * passes
+    spare = room.spare
+    counts = plan.counts * passes
+    lengths = [*layout.lengths] * passes
     if bucket or plan.probed.any():
         arrays["written"] = np.where(np.tile(plan.probed, passes), spare, arrays["slots"])
     read_counts = []
     if bucket:
         more = bucket - passes * count
         fill = {"tokens": 0, "positions": 0, "slots": spare, "written": spare}
-        arrays = {name: np.append(array, np.full(more, fill[name])) for name, array in arrays.items()}
+        arrays = {
+            name: np.append(array, np.full(more, fill[name])) for name, array in arrays.items()
+        }
         counts = [*counts[:-1], counts[-1] + more]
     elif 0 < len(plan.read) < count:
         arrays["read"] = (plan.read + count * offsets).ravel()
@@ -168,7 +184,8 @@ def pack(arrays: Mapping[str, NDArray], pinned: bool) -> tuple[Tensor, dict[str,
 
     pinned: whether the memory is page-locked.
     """
-    places, stop = {}, 0
+    places = {}
+    stop = 0
     for name, array in arrays.items():
         start = -(-stop // _ALIGNED) * _ALIGNED
         stop = start + array.nbytes
@@ -180,7 +197,12 @@ def pack(arrays: Mapping[str, NDArray], pinned: bool) -> tuple[Tensor, dict[str,
     return host, places
 
 
-def unpack(packed: Tensor, arrays: Mapping[str, NDArray], places: Mapping[str, slice]) -> dict[str, Tensor]:
+def unpack(
+    packed: Tensor, arrays: Mapping[str, NDArray], places: Mapping[str, slice]
+) -> dict[str, Tensor]:
     """Return the tensors in the bytes that `pack` returned; of `arrays` the dtypes and shapes count."""
     dtypes = {name: torch.from_numpy(array[:0]).dtype for name, array in arrays.items()}
-    return {name: packed[place].view(dtypes[name]).view(arrays[name].shape) for name, place in places.items()}
+    return {
+        name: packed[place].view(dtypes[name]).view(arrays[name].shape)
+        for name, place in places.items()
+    }

@@ -39,8 +39,11 @@ class Lender(Generic[M]):
     trim: called after memories were dropped.
     """
 
-    def __init__(self, most: Callable[[int], int] = at_most_on_a_cpu, trim: Callable[[], None] = lambda: None) -> None:
-        self._most, self._trim = most, trim
+    def __init__(
+        self, most: Callable[[int], int] = at_most_on_a_cpu, trim: Callable[[], None] = lambda: None
+    ) -> None:
+        self._most = most
+        self._trim = trim
         self._idle: dict[Hashable, list[M]] = {}  # by key, the least recently used first
         self._lock = Lock()
 

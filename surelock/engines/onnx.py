@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from surelock.model.network import Network
 
 _CHUNK_BYTES = 2**21  # of one table of posteriors: of the embedded model's, 128 rows
-_PART_BYTES = 2**27  # of weights in float32: a session holds its weights several times while it is made
+_PART_BYTES = (
+    2**27
+)  # of weights in float32: a session holds its weights several times while it is made
 _NOTHING = {  # inputs of `posterior_graph` that ask for no output
     **dict.fromkeys(("chosen", "scored", "shown"), NO_ROWS),
     "bias": np.zeros((1, 1), np.float32),
@@ -59,7 +61,11 @@ class Cache:
                 binding.bind_ortvalue_input(name, value)
             for layer in part.layers:
                 conv = layer in config.conv_layers
-                shape = (length + 2, config.d_model) if conv else (length, config.n_kv_heads * config.head_size)
+                shape = (
+                    (length + 2, config.d_model)
+                    if conv
+                    else (length, config.n_kv_heads * config.head_size)
+                )
                 for kind in ("keys",) if conv else ("keys", "values"):
                     table = np.zeros(shape, np.float32)
                     self._tables.append(table)
@@ -76,7 +82,9 @@ class Cache:
 
     @property
     def nbytes(self) -> int:
-        return sum(table.nbytes for table in self._tables) + (0 if self._states is None else self._states.nbytes)
+        return sum(table.nbytes for table in self._tables) + (
+            0 if self._states is None else self._states.nbytes
+        )
 
     def reset(self) -> None:
         """Zero what a row may read before the run has written it: what it does not see has weight 0."""
@@ -88,7 +96,12 @@ class Cache:
     def forward(self, tokens: Whole, positions: Whole, probed: Flags, read: Whole) -> Floats32:
         """Compute rows [R]. Returns the hidden states [K, d_model] that the logits of the rows `read` are of."""
         written = np.flatnonzero(~probed)
-        inputs = {"tokens": tokens, "positions": positions, "written": written, "targets": positions[written]}
+        inputs = {
+            "tokens": tokens,
+            "positions": positions,
+            "written": written,
+            "targets": positions[written],
+        }
         inputs["read"] = read if self._states is None else np.arange(len(tokens))
         if not len(inputs["read"]):
             inputs["read"] = np.zeros(1, dtype=np.int64)  # the last layer's attention wants a row
@@ -98,7 +111,9 @@ class Cache:
                 binding.bind_cpu_input(name, rows)
             if states is not None:
                 binding.bind_ortvalue_input("states", states)
-            binding.bind_output("hidden" if session is self._parts[-1][0] else "next_states")  # its shape may change
+            binding.bind_output(
+                "hidden" if session is self._parts[-1][0] else "next_states"
+            )  # its shape may change
             session.run_with_iobinding(binding)
             states = binding.get_outputs()[-1]
         assert states is not None
@@ -115,17 +130,27 @@ class Memory:
     rows: the most whose logits are made at once.
     """
 
-    def __init__(self, parts: list[Part], config: NetworkConfig, layout: Layout, keep_logits: bool, rows: int) -> None:
-        slots, vocab_size = sum(layout.lengths), config.vocab_size
+    def __init__(
+        self, parts: list[Part], config: NetworkConfig, layout: Layout, keep_logits: bool, rows: int
+    ) -> None:
+        slots = sum(layout.lengths)
+        vocab_size = config.vocab_size
         self.key = layout, keep_logits, rows
         self.caches = [  # for each pass, of each sequence
-            [Cache(parts, config, length) for length in layout.lengths] for _ in range(layout.passes)
+            [Cache(parts, config, length) for length in layout.lengths]
+            for _ in range(layout.passes)
         ]
         # Empty tables take memory where they are written.
         self.log_p = np.empty((slots, vocab_size), np.float32)
-        self.has: Flags = np.zeros(slots, dtype=bool)  # whether `log_p` holds the slot's last posterior
-        self.table = np.empty((min(rows, slots), vocab_size), np.float32)  # of the logits made at once
-        self.logits = np.zeros((slots, vocab_size), np.float32) if keep_logits else None  # see `Engine.memory`
+        self.has: Flags = np.zeros(
+            slots, dtype=bool
+        )  # whether `log_p` holds the slot's last posterior
+        self.table = np.empty(
+            (min(rows, slots), vocab_size), np.float32
+        )  # of the logits made at once
+        self.logits = (
+            np.zeros((slots, vocab_size), np.float32) if keep_logits else None
+        )  # see `Engine.memory`
         self.rows: Whole = NO_ROWS  # [K], the rows of the plan that `hidden` is of
         self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
 
@@ -137,7 +162,12 @@ class Memory:
     @property
     def nbytes(self) -> int:
         kept = sum(each.nbytes for caches in self.caches for each in caches)
-        return kept + self.log_p.nbytes + self.table.nbytes + (0 if self.logits is None else self.logits.nbytes)
+        return (
+            kept
+            + self.log_p.nbytes
+            + self.table.nbytes
+            + (0 if self.logits is None else self.logits.nbytes)
+        )
 
     def reset(self) -> None:
         for caches in self.caches:
@@ -146,7 +176,8 @@ class Memory:
         self.has[:] = False
         if self.logits is not None:
             self.logits[:] = 0
-        self.rows, self.hidden = NO_ROWS, self.hidden[:0]
+        self.rows = NO_ROWS
+        self.hidden = self.hidden[:0]
 
 
 @frozen(eq=False)
@@ -178,7 +209,8 @@ class OnnxEngine:
     """Computes rows in float32 on one CPU. load_network: is called on the first use of `network`."""
 
     name = f"onnxruntime {onnxruntime.__version__}"
-    device, dtype = "cpu", "float32"
+    device = "cpu"
+    dtype = "float32"
 
     def __init__(
         self,
@@ -187,15 +219,20 @@ class OnnxEngine:
         threads: int,
         load_network: Callable[[], Network],
     ) -> None:
-        self.config, self.tensors = config, tensors
+        self.config = config
+        self.tensors = tensors
         # The hub's cache has links, which ONNX Runtime does not follow out of a folder.
         real = {
-            parameter: tuple((name, each.resolved() if isinstance(each, Stored) else each) for name, each in parts)
+            parameter: tuple(
+                (name, each.resolved() if isinstance(each, Stored) else each)
+                for name, each in parts
+            )
             for parameter, parts in tensors.items()
         }
         stored: Json = {name: real[name][0][1] for name in ("embed.weight", head_name(config))}
         # ONNX Runtime packs weights for speed. A large head stays as it is, so that a tied embedding is its memory.
-        head, folder = head_name(config), stored["embed.weight"].file.parent
+        head = head_name(config)
+        folder = stored["embed.weight"].file.parent
         large = 4 * config.vocab_size * config.d_model > _PART_BYTES
         self._given = {head: stored[head].wide(np.float32)} if large else {}
         self._head = Session(head_graph(config, real, given=large), threads, folder, shared=large)
@@ -203,7 +240,9 @@ class OnnxEngine:
         self._posterior = Session(posterior_graph(), threads, folder, shared=large)
         self._rows, self._few = chunk_rows(_CHUNK_BYTES, 4 * config.vocab_size)
         self._lender = Lender[Memory]()
-        self._load_network, self._network, self._loading = load_network, None, Lock()
+        self._load_network = load_network
+        self._network = None
+        self._loading = Lock()
 
     @property
     def network(self) -> Network:
@@ -213,7 +252,8 @@ class OnnxEngine:
             return self._network
 
     def memory(self, layout: Layout, keep_logits: bool = False) -> Memory:
-        config, slots = self.config, sum(layout.lengths)
+        config = self.config
+        slots = sum(layout.lengths)
         width = 2 * config.n_layers * config.n_kv_heads * config.head_size
         tables = (1 + keep_logits) * slots + min(self._rows, slots)
         nbytes = 4 * (layout.passes * slots * width + tables * config.vocab_size)
@@ -224,14 +264,17 @@ class OnnxEngine:
         self._lender.take_back(memory)
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
-        begun, beside = time.perf_counter(), 0.0
-        reading, every = Reading.empty(plan), np.arange(len(plan.slots))
+        begun = time.perf_counter()
+        beside = 0.0
+        reading = Reading.empty(plan)
+        every = np.arange(len(plan.slots))
         rows = plan.read
         memory.has[plan.outdated] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
         for part in even(len(rows), self._rows):
-            some, logits = rows[part], memory.table[: part.stop - part.start]
+            some = rows[part]
+            logits = memory.table[: part.stop - part.start]
             self._put_logits(memory.hidden[part], logits)
             if memory.logits is not None:
                 candidates = plan.choice.rows[some]
@@ -274,7 +317,9 @@ class OnnxEngine:
 
         def of_kept(slots: Whole) -> Whole:
             parts = even(len(slots), self._rows)
-            return np.concatenate([NO_ROWS, *(memory.log_p[slots[part]].argmax(axis=1) for part in parts)])
+            return np.concatenate(
+                [NO_ROWS, *(memory.log_p[slots[part]].argmax(axis=1) for part in parts)]
+            )
 
         return likeliest_of(plan, of_kept, lambda rows: self.logits(memory, rows))
 
@@ -283,13 +328,17 @@ class OnnxEngine:
         passes = []
         for caches, tokens in zip(memory.caches, (plan.tokens, plan.blind), strict=False):
             assert tokens is not None
-            found, stop = [np.empty((0, self.config.d_model), np.float32)], 0
+            found = [np.empty((0, self.config.d_model), np.float32)]
+            stop = 0
             for held, count in zip(caches, plan.counts, strict=True):
-                start, stop = stop, stop + count
+                start = stop
+                stop = stop + count
                 part = slice(start, stop)
                 rows = read[slice(*np.searchsorted(read, (start, stop)))] - start
                 if count:
-                    found.append(held.forward(tokens[part], plan.positions[part], plan.probed[part], rows))
+                    found.append(
+                        held.forward(tokens[part], plan.positions[part], plan.probed[part], rows)
+                    )
             passes.append(np.concatenate(found))
         if plan.blind is None:
             return passes[0]
@@ -306,9 +355,12 @@ class OnnxEngine:
 
     def _choose(self, chunk: Chunk) -> None:
         """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
-        plan, reading, rows = chunk.plan, chunk.reading, chunk.rows
+        plan = chunk.plan
+        reading = chunk.reading
+        rows = chunk.rows
         chosen = np.flatnonzero(plan.choice.read[rows])
-        score, first = plan.choice.scores if plan.choice.scores in ("entropy", "margin") else "own", 0
+        score = plan.choice.scores if plan.choice.scores in ("entropy", "margin") else "own"
+        first = 0
         named = [name for name in plan.choice.measures if name != "input"]
         scored = chosen if named or score != "own" else NO_ROWS
         inputs: dict[str, NDArray] = {"chosen": chosen, "scored": scored}
@@ -321,7 +373,9 @@ class OnnxEngine:
             inputs["bias"] = _bias(plan, candidates, chunk.logits.shape[1])
         outputs = ["confidence", "total", "token", score, *named]
         followed = plan.compares[rows], plan.watches[rows] & ~plan.probed[rows]
-        confidence, total, tokens, scores, *measures = self._follow(chunk, *followed, outputs, inputs)
+        confidence, total, tokens, scores, *measures = self._follow(
+            chunk, *followed, outputs, inputs
+        )
         reading.confidence[rows] = confidence[:, 0]
         reading.finite &= bool(np.isfinite(total).all())
         reading.score[candidates] = scores
@@ -337,16 +391,24 @@ class OnnxEngine:
 
     def _draw(self, memory: Memory, plan: Plan, reading: Reading, logits: Floats32 | None) -> None:
         """Draw the tokens that `Choice.quotas` lets be committed. logits: of all rows read, if they were kept."""
-        best, rows = plan.choice.best(reading.score, plan.counts), np.flatnonzero(plan.choice.rows)
+        best = plan.choice.best(reading.score, plan.counts)
+        rows = np.flatnonzero(plan.choice.rows)
         for part in even(len(best), self._few):
             some = best[part]
-            z = self.logits(memory, rows[some]) if logits is None else logits[np.searchsorted(plan.read, rows[some])]
+            z = (
+                self.logits(memory, rows[some])
+                if logits is None
+                else logits[np.searchsorted(plan.read, rows[some])]
+            )
             reading.tokens[some] = (z + _bias(plan, some, z.shape[1])).argmax(axis=1)
 
     def _observe(self, chunk: Chunk) -> None:
         """Read the KLs that no rule needs, and likely tokens."""
-        plan, reading, rows = chunk.plan, chunk.reading, chunk.rows
-        inputs, outputs = {}, []
+        plan = chunk.plan
+        reading = chunk.reading
+        rows = chunk.rows
+        inputs = {}
+        outputs = []
         if plan.top_k:
             inputs = {"shown": np.arange(len(rows)), "top_k": np.array([plan.top_k])}
             outputs = ["top_ids", "top_probs"]
@@ -356,14 +418,27 @@ class OnnxEngine:
             reading.top_ids[rows], reading.top_probs[rows] = found
 
     def _follow(
-        self, chunk: Chunk, compares: Flags, keeps: Flags, outputs: list[str], inputs: dict[str, NDArray]
+        self,
+        chunk: Chunk,
+        compares: Flags,
+        keeps: Flags,
+        outputs: list[str],
+        inputs: dict[str, NDArray],
     ) -> list[Any]:
         """Run `posterior_graph`: compute KLs where `compares`, keep posteriors where `keeps`, and return `outputs`."""
-        memory, slots = chunk.memory, chunk.plan.slots[chunk.rows]
-        compared, watched = np.flatnonzero(compares), np.flatnonzero(keeps)
+        memory = chunk.memory
+        slots = chunk.plan.slots[chunk.rows]
+        compared = np.flatnonzero(compares)
+        watched = np.flatnonzero(keeps)
         known = memory.has[slots[compared]]
         kept, last = (memory.log_p, slots[compared]) if known.any() else (chunk.logits, compared)
-        rows = {"logits": chunk.logits, "watched": watched, "compared": compared, "kept": kept, "last": last}
+        rows = {
+            "logits": chunk.logits,
+            "watched": watched,
+            "compared": compared,
+            "kept": kept,
+            "last": last,
+        }
         found: Any = self._posterior.run(["kl", "log_p", *outputs], {**_NOTHING, **inputs, **rows})
         kl, log_p, *others = found
         chunk.reading.kl[chunk.rows[compared]] = np.where(known, kl, np.inf)
@@ -389,7 +464,9 @@ def _bias(plan: Plan, candidates: Whole, size: int) -> Floats32:
     bias = _banned(tuple(plan.choice.banned), size)
     if plan.choice.draws is not None and plan.choice.temperature > 0:
         with np.errstate(divide="ignore"):
-            noise = -plan.choice.temperature * np.log(-np.log(plan.choice.draws.gumbel(candidates, size)))
+            noise = -plan.choice.temperature * np.log(
+                -np.log(plan.choice.draws.gumbel(candidates, size))
+            )
         bias = noise.astype(np.float32)
         bias[:, plan.choice.banned] = -np.inf
     if plan.choice.barred.size:
@@ -419,16 +496,33 @@ def _parts(
     config: NetworkConfig, tensors: Tensors, threads: int, folder: Path, given: dict[str, Floats32]
 ) -> list[Part]:
     """The step's graph in as many parts as keep the memory low while sessions are made; one for a small network."""
-    sizes = {name: sum(math.prod(each.shape) for _, each in parts) for name, parts in tensors.items()}
-    each = max(1, int(config.n_layers * _PART_BYTES / (4 * sum(sizes[name] for name in sizes if "blocks" in name))))
+    sizes = {
+        name: sum(math.prod(each.shape) for _, each in parts) for name, parts in tensors.items()
+    }
+    each = max(
+        1,
+        int(
+            config.n_layers
+            * _PART_BYTES
+            / (4 * sum(sizes[name] for name in sizes if "blocks" in name))
+        ),
+    )
     starts = range(0, config.n_layers, each)
-    progress = tqdm(starts, desc="loading", unit="part", disable=sum(sizes.values()) < SHOW_PROGRESS_FROM)
+    progress = tqdm(
+        starts, desc="loading", unit="part", disable=sum(sizes.values()) < SHOW_PROGRESS_FROM
+    )
     found = []
     for start in progress:
         layers = range(start, min(start + each, config.n_layers))
         embed = "embed.weight" in given and start == 0
-        session = Session(step_graph(config, tensors, layers, embed), threads, folder, shared=len(starts) > 1)
-        values = {"embed.weight": onnxruntime.OrtValue.ortvalue_from_numpy(given["embed.weight"])} if embed else {}
+        session = Session(
+            step_graph(config, tensors, layers, embed), threads, folder, shared=len(starts) > 1
+        )
+        values = (
+            {"embed.weight": onnxruntime.OrtValue.ortvalue_from_numpy(given["embed.weight"])}
+            if embed
+            else {}
+        )
         found.append(Part(session, layers, values))
         trim_memory()
     return found
@@ -438,7 +532,9 @@ def _parts(
 def _register_arena() -> None:
     kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
     place = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
-    onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1}))
+    onnxruntime.create_and_register_allocator(
+        place, onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1})
+    )
 
 
 class Session(onnxruntime.InferenceSession):
@@ -458,7 +554,9 @@ class Session(onnxruntime.InferenceSession):
             _register_arena()
             options.add_session_config_entry("session.use_env_allocators", "1")
             options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(folder)
+        )
         # The weights of products are packed, all others would be read where they lie, in files that may be overwritten.
         gathered = {node.input[0] for node in graph.graph.node if node.op_type == "Gather"}
         outside = [each for each in graph.graph.initializer if each.external_data]
@@ -470,7 +568,11 @@ class Session(onnxruntime.InferenceSession):
 
 def _read(tensor: TensorProto, folder: Path) -> onnxruntime.OrtValue:
     where = {entry.key: entry.value for entry in tensor.external_data}
-    kind = {2: np.uint16, 4: np.float32, 8: np.float64}[int(where["length"]) // math.prod(tensor.dims)]
-    values = np.fromfile(folder / where["location"], kind, math.prod(tensor.dims), offset=int(where["offset"]))
+    kind = {2: np.uint16, 4: np.float32, 8: np.float64}[
+        int(where["length"]) // math.prod(tensor.dims)
+    ]
+    values = np.fromfile(
+        folder / where["location"], kind, math.prod(tensor.dims), offset=int(where["offset"])
+    )
     shaped = values.reshape(tensor.dims)
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(shaped, tensor.data_type)

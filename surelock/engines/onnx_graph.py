@@ -15,11 +15,18 @@ from onnx import ModelProto, StringStringEntryProto, TensorProto, helper, numpy_
 from surelock.config import NetworkConfig
 from surelock.model.stored import Stored, Tensors
 
-OPSET, IR = 23, 11  # the first set with attention, rotary embedding and the norm
-FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+OPSET = 23  # the first set with attention, rotary embedding and the norm
+IR = 11
+FLOAT = TensorProto.FLOAT
+INT64 = TensorProto.INT64
 
 #: The dtypes of safetensors that a graph can read, and their ONNX types.
-DTYPES = {"F64": TensorProto.DOUBLE, "F32": FLOAT, "F16": TensorProto.FLOAT16, "BF16": TensorProto.BFLOAT16}
+DTYPES = {
+    "F64": TensorProto.DOUBLE,
+    "F32": FLOAT,
+    "F16": TensorProto.FLOAT16,
+    "BF16": TensorProto.BFLOAT16,
+}
 
 
 class _Graph:
@@ -27,7 +34,10 @@ class _Graph:
 
     def __init__(self, tensors: Tensors | None = None) -> None:
         self._tensors = tensors or {}
-        self._nodes, self._constants, self._inputs, self._outputs = [], {}, [], []
+        self._nodes = []
+        self._constants = {}
+        self._inputs = []
+        self._outputs = []
         self._fed: set[str] = set()  # parameters that are inputs of the graph
 
     def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
@@ -39,7 +49,9 @@ class _Graph:
         values, indices = self._add("TopK", (x, count), [f"top.{number}", f"at.{number}"], {})
         return values, indices
 
-    def _add(self, op: str, inputs: Sequence[str], outputs: list[str], attributes: Mapping[str, Any]) -> list[str]:
+    def _add(
+        self, op: str, inputs: Sequence[str], outputs: list[str], attributes: Mapping[str, Any]
+    ) -> list[str]:
         self._nodes.append(helper.make_node(op, inputs, outputs, **attributes))
         return outputs
 
@@ -66,7 +78,8 @@ class _Graph:
         Sessions compute it once.
         """
         name, dtype = self._stored(parameter, part)
-        wide, scaled = f"{name} in float32", f"{name} scaled"
+        wide = f"{name} in float32"
+        scaled = f"{name} scaled"
         factor = None
         if parameter not in self._fed:
             factor = getattr(self._tensors[parameter][part][1], "factor", None)
@@ -107,14 +120,20 @@ class _Graph:
             data_type=DTYPES[stored.dtype],
             dims=stored.shape,
             data_location=TensorProto.EXTERNAL,
-            external_data=[StringStringEntryProto(key=key, value=str(value)) for key, value in place.items()],
+            external_data=[
+                StringStringEntryProto(key=key, value=str(value)) for key, value in place.items()
+            ],
         )
         return name, DTYPES[stored.dtype]
 
     def model(self, name: str) -> ModelProto:
-        graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, list(self._constants.values()))
+        graph = helper.make_graph(
+            self._nodes, name, self._inputs, self._outputs, list(self._constants.values())
+        )
         opset = helper.make_opsetid("", OPSET)
-        return helper.make_model(graph, opset_imports=[opset], ir_version=IR, producer_name="surelock")
+        return helper.make_model(
+            graph, opset_imports=[opset], ir_version=IR, producer_name="surelock"
+        )
 
 
 def head_name(config: NetworkConfig) -> str:
@@ -155,8 +174,15 @@ def step_graph(
     queries.i [1, R, n_heads * head_size], of the last layer [1, K, ...]: after rotary embedding. With the
     keys they give the attention of a row.
     """
-    g, part = _Graph(tensors), layers or range(config.n_layers)
-    for name, size in (("tokens", "R"), ("positions", "R"), ("written", "W"), ("targets", "W"), ("read", "K")):
+    g = _Graph(tensors)
+    part = layers or range(config.n_layers)
+    for name, size in (
+        ("tokens", "R"),
+        ("positions", "R"),
+        ("written", "W"),
+        ("targets", "W"),
+        ("read", "K"),
+    ):
         g.input(name, INT64, size)
     if embed_given:
         g.feed("embed.weight", config.vocab_size, config.d_model)
@@ -176,17 +202,24 @@ class _Layers:
     """Adds the nodes of layers to a graph. past: an input whose first axis has the positions."""
 
     def __init__(self, g: _Graph, config: NetworkConfig, past: str) -> None:
-        self._g, self._config, self._past = g, config, past
+        self._g = g
+        self._config = config
+        self._past = past
         self._batch = g.constant([0])  # attention wants a first axis of sequences
         self._targets = g("Unsqueeze", "targets", g.constant([1]))
         self._rotary = self._angles("positions")
         positions_read = g("Gather", "positions", "read")
         self._rotary_read = self._angles(positions_read)
-        self._sights = self._sight("positions"), self._sight(positions_read)  # of all rows, of the read rows
+        self._sights = (
+            self._sight("positions"),
+            self._sight(positions_read),
+        )  # of all rows, of the read rows
 
     def add(self, layer: int, x: str) -> str:
         """x [R, d_model] -> [R, d_model], or [K, d_model] from the last layer."""
-        g, block, is_last = self._g, f"blocks.{layer}", layer == self._config.n_layers - 1
+        g = self._g
+        block = f"blocks.{layer}"
+        is_last = layer == self._config.n_layers - 1
         h = self.norm(x, f"{block}.attn_norm")
         mix = self._convolved if layer in self._config.conv_layers else self._attended
         mixed = mix(layer, h, is_last)
@@ -200,23 +233,37 @@ class _Layers:
         return g("Add", x, self._linear(h, f"{block}.ff_out"))
 
     def _attended(self, layer: int, h: str, is_last: bool) -> str:
-        g, config, block, rotary = self._g, self._config, f"blocks.{layer}", self._rotary
+        g = self._g
+        config = self._config
+        block = f"blocks.{layer}"
+        rotary = self._rotary
         keys = self._heads(h, block, 1, config.n_kv_heads, "k_norm", rotary)
         keys = self._present("keys", layer, g("Squeeze", keys, self._batch))
         values = self._present("values", layer, self._linear(h, f"{block}.qkv", 2))
         if is_last:
-            h, rotary = g("Gather", h, "read"), self._rotary_read
+            h = g("Gather", h, "read")
+            rotary = self._rotary_read
         q = self._heads(h, block, 0, config.n_heads, "q_norm", rotary)
         q = g.output(f"queries.{layer}", q, FLOAT, 1, "Q", config.n_heads * config.head_size)
         sight = self._sights[is_last]
         mask = [] if sight is None else [sight]
         keys, values = (g("Unsqueeze", table, self._batch) for table in (keys, values))
-        attended = g("Attention", q, keys, values, *mask, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
+        attended = g(
+            "Attention",
+            q,
+            keys,
+            values,
+            *mask,
+            q_num_heads=config.n_heads,
+            kv_num_heads=config.n_kv_heads,
+        )
         return self._linear(g("Squeeze", attended, self._batch), f"{block}.attn_out")
 
     def _convolved(self, layer: int, h: str, is_last: bool) -> str:
         """C times the convolution of B * X. The cache holds B * X of every position."""
-        g, block, one = self._g, f"blocks.{layer}", self._g.constant([1])
+        g = self._g
+        block = f"blocks.{layer}"
+        one = self._g.constant([1])
         kept = g("Mul", *(self._linear(h, f"{block}.conv_in", part) for part in (0, 2)))
         present = self._present("keys", layer, kept, conv=True)
         if is_last:
@@ -227,25 +274,38 @@ class _Layers:
         around = g("Add", positions, g.constant([0, 1, 2]))
         weight = g("Transpose", g("Squeeze", g.weight(f"{block}.conv.weight"), one))
         mixed = g("ReduceSum", g("Mul", g("Gather", present, around), weight), one, keepdims=0)
-        return self._linear(g("Mul", self._linear(h, f"{block}.conv_in", 1), mixed), f"{block}.conv_out")
+        return self._linear(
+            g("Mul", self._linear(h, f"{block}.conv_in", 1), mixed), f"{block}.conv_out"
+        )
 
     def norm(self, x: str, name: str) -> str:
-        g, attributes = self._g, {"axis": -1, "epsilon": self._config.norm_eps}
+        g = self._g
+        attributes = {"axis": -1, "epsilon": self._config.norm_eps}
         if self._config.layer_norm:
-            return g("LayerNormalization", x, g.weight(f"{name}.weight"), g.weight(f"{name}.bias"), **attributes)
+            return g(
+                "LayerNormalization",
+                x,
+                g.weight(f"{name}.weight"),
+                g.weight(f"{name}.bias"),
+                **attributes,
+            )
         return g("RMSNormalization", x, g.weight(f"{name}.weight"), **attributes)
 
     def _angles(self, positions: str) -> tuple[str, str]:
         """Cosines and sines [1, R, head_size / 2] of rotary embeddings, in float32 as `rotary_table` has them."""
-        g, size = self._g, self._config.head_size
-        frequencies = g.constant(self._config.rope_theta ** (-np.arange(0, size, 2) / size), np.float32)
+        g = self._g
+        size = self._config.head_size
+        frequencies = g.constant(
+            self._config.rope_theta ** (-np.arange(0, size, 2) / size), np.float32
+        )
         column = g("Unsqueeze", g("Cast", positions, to=FLOAT), g.constant([0, 2]))
         angles = g("Mul", column, frequencies)
         return g("Cos", angles), g("Sin", angles)
 
     def _sight(self, positions: str) -> str | None:
         """The positions that rows at `positions` [R] see, [R, N] bool; None if they see all."""
-        g, size = self._g, self._config.block_size
+        g = self._g
+        size = self._config.block_size
         if size is None:
             return None
         block = g("Div", positions, g.constant(size))
@@ -259,9 +319,12 @@ class _Layers:
         bias = [self._g.weight(f"{name}.bias", part)] if self._g.has(f"{name}.bias") else []
         return self._g("Gemm", h, self._g.weight(f"{name}.weight", part), *bias, transB=1)
 
-    def _heads(self, h: str, block: str, part: int, heads: int, norm: str, rotary: tuple[str, str]) -> str:
+    def _heads(
+        self, h: str, block: str, part: int, heads: int, norm: str, rotary: tuple[str, str]
+    ) -> str:
         """Queries or keys after rotary embedding: [1, R, heads * head_size]."""
-        g, x = self._g, self._linear(h, f"{block}.qkv", part)
+        g = self._g
+        x = self._linear(h, f"{block}.qkv", part)
         if self._config.qk_norm:
             x = g("Reshape", x, g.constant([-1, heads, self._config.head_size]))
             x = self.norm(x, f"{block}.{norm}")
@@ -270,13 +333,18 @@ class _Layers:
 
     def _present(self, kind: str, layer: int, new: str, conv: bool = False) -> str:
         """The layer's keys or values with the written rows in them, [N, n_kv_heads * head_size]."""
-        g, config, targets = self._g, self._config, self._targets
+        g = self._g
+        config = self._config
+        targets = self._targets
         shape = ("N", config.n_kv_heads * config.head_size)
         if conv:
-            shape, targets = ("N + 2", config.d_model), g("Add", targets, g.constant(1))
+            shape = ("N + 2", config.d_model)
+            targets = g("Add", targets, g.constant(1))
         past = g.input(f"past_{kind}.{layer}", FLOAT, *shape)
         new = g.output(f"new_{kind}.{layer}", g("Gather", new, "written"), FLOAT, "W", shape[1])
-        return g.output(f"present_{kind}.{layer}", g("ScatterND", past, targets, new), FLOAT, *shape)
+        return g.output(
+            f"present_{kind}.{layer}", g("ScatterND", past, targets, new), FLOAT, *shape
+        )
 
 
 def head_graph(config: NetworkConfig, tensors: Tensors, given: bool = False) -> ModelProto:
@@ -284,7 +352,8 @@ def head_graph(config: NetworkConfig, tensors: Tensors, given: bool = False) -> 
 
     given: whether the head's weights are an input.
     """
-    g, name = _Graph(tensors), head_name(config)
+    g = _Graph(tensors)
+    name = head_name(config)
     if given:
         g.feed(name, config.vocab_size, config.d_model)
     weights = [g.weight(name), *([g.weight("head.bias")] if config.head_bias else [])]
@@ -308,10 +377,21 @@ def posterior_graph() -> ModelProto:
     shown [T]: top_ids, top_probs [T, top_k], the most likely tokens.
     """
     g = _Graph()
-    width, first, second = g.constant([1]), g.constant(0), g.constant(1)
+    width = g.constant([1])
+    first = g.constant(0)
+    second = g.constant(1)
     logits = g.input("logits", FLOAT, "K", "V")
-    lists = {"watched": "M", "compared": "D", "last": "D", "chosen": "C", "scored": "S", "shown": "T"}
-    watched, compared, last, chosen, scored, shown = (g.input(name, INT64, size) for name, size in lists.items())
+    lists = {
+        "watched": "M",
+        "compared": "D",
+        "last": "D",
+        "chosen": "C",
+        "scored": "S",
+        "shown": "T",
+    }
+    watched, compared, last, chosen, scored, shown = (
+        g.input(name, INT64, size) for name, size in lists.items()
+    )
     log_p = g("LogSoftmax", logits, axis=1)
     g.output("confidence", g("Exp", g("ReduceMax", log_p, width)), FLOAT, "K", 1)
     g.output("total", g("ReduceSum", logits, width), FLOAT, "K", 1)
@@ -346,6 +426,8 @@ def _kl(g: _Graph, log_p: str, log_q: str) -> str:
 
     The first term is q - p, which sums to zero: no digits are lost where p and q agree.
     """
-    d, p, q = g("Sub", log_q, log_p), g("Exp", log_p), g("Exp", log_q)
+    d = g("Sub", log_q, log_p)
+    p = g("Exp", log_p)
+    q = g("Exp", log_q)
     difference = g("Mul", g("Add", p, q), g("Tanh", g("Mul", d, g.constant(0.5, np.float32))))
     return g("ReduceSum", g("Sub", difference, g("Mul", p, d)), g.constant([1]), keepdims=0)

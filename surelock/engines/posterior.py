@@ -23,10 +23,14 @@ from surelock.values import Flags, Whole, frozen
 
 # Of one table [rows, V] in the wide dtype.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
-_BY_TOKEN = {"cpu"}  # devices on which noise has one number for each token, as in recorded runs; see `choose_by_span`
+_BY_TOKEN = {
+    "cpu"
+}  # devices on which noise has one number for each token, as in recorded runs; see `choose_by_span`
 
 
-def kl_divergence(p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor) -> Tensor:
+def kl_divergence(
+    p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor
+) -> Tensor:
     """Return KL(p || q) in nats, [R], of p = softmax(logits) from q = softmax(other).
 
     p, logits, other: [R, V].
@@ -39,7 +43,9 @@ def kl_divergence(p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_l
     return torch.expm1(minus_delta).sub_(minus_delta).mul_(p).sum(dim=-1)
 
 
-def choose_tokens(logits: Tensor, banned: Sequence[int], temperature: float, uniform: Tensor | None) -> Tensor:
+def choose_tokens(
+    logits: Tensor, banned: Sequence[int], temperature: float, uniform: Tensor | None
+) -> Tensor:
     """Return candidate tokens [C]: the argmax, or Gumbel-max over exp(logit) / (-log uniform)^T.
 
     logits: [C, V], overwritten.
@@ -50,10 +56,14 @@ def choose_tokens(logits: Tensor, banned: Sequence[int], temperature: float, uni
         logits = uniform.log_().neg_().log_().mul_(-temperature).add_(logits)
     for token in banned:
         logits[:, token].fill_(-torch.inf)
-    return logits.max(dim=-1).indices  # the first among equals, as argmax, which takes three times as long on a CPU
+    return logits.max(
+        dim=-1
+    ).indices  # the first among equals, as argmax, which takes three times as long on a CPU
 
 
-def choose_by_span(logits: Tensor, banned: Sequence[int], temperature: float, uniform: Tensor) -> Tensor:
+def choose_by_span(
+    logits: Tensor, banned: Sequence[int], temperature: float, uniform: Tensor
+) -> Tensor:
     """Return candidate tokens [C]: by Gumbel-max a span of tokens, then by Gumbel-max a token of the span.
 
     The distribution is that of `choose_tokens`, softmax(logits / T), from 2 sqrt(V) numbers for each candidate instead
@@ -68,7 +78,9 @@ def choose_by_span(logits: Tensor, banned: Sequence[int], temperature: float, un
         logits[:, token].fill_(-torch.inf)
     temperature = min(max(temperature, 1e-30), 1e30)  # what float32 divides by
     logits.sub_(logits.amax(dim=-1, keepdim=True)).div_(temperature)
-    table = F.pad(logits, (0, number * size - logits.shape[1]), value=-torch.inf).view(-1, number, size)
+    table = F.pad(logits, (0, number * size - logits.shape[1]), value=-torch.inf).view(
+        -1, number, size
+    )
     of_spans, of_tokens = uniform.log_().neg_().log_().neg_().split((number, size), dim=-1)
     span = of_spans.add(table.exp().sum(dim=-1).log()).argmax(dim=-1)
     token = of_tokens.add(table[torch.arange(len(span), device=span.device), span]).argmax(dim=-1)
@@ -78,7 +90,9 @@ def choose_by_span(logits: Tensor, banned: Sequence[int], temperature: float, un
 def rows_at_once(vocab_size: int, dtype: torch.dtype, device: torch.device) -> tuple[int, int]:
     """Return for how many rows at once logits of a dtype are made on a device, and posteriors read."""
     wide = torch.promote_types(dtype, torch.float32)
-    return chunk_rows(_CHUNK_BYTES["cpu" if device.type == "cpu" else "cuda"], vocab_size * wide.itemsize)
+    return chunk_rows(
+        _CHUNK_BYTES["cpu" if device.type == "cpu" else "cuda"], vocab_size * wide.itemsize
+    )
 
 
 def spans(vocab_size: int) -> tuple[int, int]:
@@ -145,7 +159,8 @@ class Reader:
         self._kept_lse = torch.empty(slots, dtype=wide, device=device)
         self._has = np.zeros(slots, dtype=bool)
         self._banned: tuple[list[int], Tensor] | None = None  # tokens, and [V] of `read_posteriors`
-        self._watch, self._reads = watch, reads
+        self._watch = watch
+        self._reads = reads
 
     @property
     def nbytes(self) -> int:
@@ -188,7 +203,11 @@ class Reader:
         """Return what is read of a plan, with the random numbers of a GPU. Outdated posteriors are dropped."""
         self._has[plan.outdated] = False
         read_plan = plan_reading(plan, self._has, self._rows, self._few)
-        draws = plan.choice.draws if plan.choice.temperature > 0 and len(read_plan.places["chosen"]) else None
+        draws = (
+            plan.choice.draws
+            if plan.choice.temperature > 0 and len(read_plan.places["chosen"])
+            else None
+        )
         if draws is not None and self._raw.device.type not in _BY_TOKEN:
             width = sum(spans(self._raw.shape[1]))
             read_plan.arrays["uniform"] = draws.gumbel(np.arange(len(draws.row)), width)
@@ -213,7 +232,9 @@ class Reader:
                     diverge = self._read(few, chunk, found, plan, reading)
                 else:
                     diverge = self._read_fused(reads, few, chunk, found, plan)
-                for group in read_plan.groups:  # what is observed first, before what is kept becomes another
+                for group in (
+                    read_plan.groups
+                ):  # what is observed first, before what is kept becomes another
                     with self._watch.excluded() if group else nullcontext():
                         self._follow(group, chunk, few, found, diverge)
         for group in read_plan.groups:
@@ -224,23 +245,37 @@ class Reader:
         reading.finite = bool(np.isfinite(values["total"]).all())
         reading.confidence[plan.read] = values["confidence"]
         if len(values["tokens"]):
-            reading.tokens[:], reading.score[:] = values["tokens"], values["score"]
+            reading.tokens[:] = values["tokens"]
+            reading.score[:] = values["score"]
             reading.measures = {name: values[name].astype(float) for name in plan.choice.measures}
         reading.kl[plan.read[read_plan.infinite]] = np.inf
         for group in read_plan.groups:
             reading.kl[plan.read[read_plan.places[f"{group}compared"]]] = values[f"{group}compared"]
 
-    def _begin(self, read_plan: ReadPlan, tensors: Mapping[str, Tensor], measures: Sequence[str]) -> _Found:
-        count, candidates = sum(part.stop - part.start for part, _ in read_plan.parts), len(read_plan.places["chosen"])
+    def _begin(
+        self, read_plan: ReadPlan, tensors: Mapping[str, Tensor], measures: Sequence[str]
+    ) -> _Found:
+        count = sum(part.stop - part.start for part, _ in read_plan.parts)
+        candidates = len(read_plan.places["chosen"])
         sizes = {"total": count, "confidence": count}
         sizes |= dict.fromkeys(("tokens", "score", *measures), candidates)
-        sizes |= {name: len(read_plan.places[name]) for group in read_plan.groups for name in [f"{group}compared"]}
-        table = self._kept_lse.new_empty(sum(sizes.values()))  # tokens are below 2 ** 24: exact in float32
+        sizes |= {
+            name: len(read_plan.places[name])
+            for group in read_plan.groups
+            for name in [f"{group}compared"]
+        }
+        table = self._kept_lse.new_empty(
+            sum(sizes.values())
+        )  # tokens are below 2 ** 24: exact in float32
         values = dict(zip(sizes, table.split(list(sizes.values())), strict=True))
         if any(len(read_plan.places[f"{group}kept"]) for group in read_plan.groups):
             self._kept_table()
-        before = {group: self._kept_lse[tensors[f"{group}compared_slots"]] for group in read_plan.groups}
-        return _Found(read_plan, tensors, table, sizes, values, self._kept_lse.new_empty(count), before)
+        before = {
+            group: self._kept_lse[tensors[f"{group}compared_slots"]] for group in read_plan.groups
+        }
+        return _Found(
+            read_plan, tensors, table, sizes, values, self._kept_lse.new_empty(count), before
+        )
 
     def _are_plain(self, found: _Found, plan: Plan) -> bool:
         """Whether compiled functions can read the step: greedy choices by confidence or none, of many rows."""
@@ -249,16 +284,22 @@ class Reader:
         plain = plain and not (choice.barred.size or choice.measures or plan.top_k)
         return plain and is_faster("compiled reading", len(found.lse))
 
-    def _read_fused(self, reads: Reads, raw: Tensor, chunk: slice, found: _Found, plan: Plan) -> Diverge:
+    def _read_fused(
+        self, reads: Reads, raw: Tensor, chunk: slice, found: _Found, plan: Plan
+    ) -> Diverge:
         """As `_read`, by compiled functions."""
-        values, tensors = found.values, found.tensors
+        values = found.values
+        tensors = found.tensors
         banned = self._bans([*plan.choice.banned])
         total, confidence, lse, tokens, scores = reads.read(raw, banned)
-        values["total"][chunk], values["confidence"][chunk], found.lse[chunk] = total, confidence, lse
+        values["total"][chunk] = total
+        values["confidence"][chunk] = confidence
+        found.lse[chunk] = lse
         which = found.read_plan.in_chunk("chosen", chunk)
         if which.start < which.stop:
             chosen = tensors["chosen"][which]
-            values["tokens"][which], values["score"][which] = tokens[chosen], scores[chosen]
+            values["tokens"][which] = tokens[chosen]
+            values["score"][which] = scores[chosen]
 
         def diverge(rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor) -> Tensor:
             compared = rows, slots, kept_lse
@@ -278,9 +319,12 @@ class Reader:
             self._banned = tokens, table
         return self._banned[1]
 
-    def _read(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan, reading: Reading) -> Diverge:
+    def _read(
+        self, raw: Tensor, chunk: slice, found: _Found, plan: Plan, reading: Reading
+    ) -> Diverge:
         """Read the posteriors of a chunk of the read rows, and return their `divergences`. raw: [K, V], logits."""
-        values, lse = found.values, found.lse[chunk]
+        values = found.values
+        lse = found.lse[chunk]
         z = raw.to(lse.dtype)
         p = z.softmax(dim=-1)
         confidence = torch.amax(p, dim=-1, out=values["confidence"][chunk])
@@ -288,25 +332,40 @@ class Reader:
         torch.sum(z, dim=-1, out=values["total"][chunk])
         which = found.read_plan.in_chunk("chosen", chunk)
         if which.start < which.stop:
-            chosen, score = _choose(z, p, which, found.read_plan.in_chunk("banned", chunk), found.tensors, plan)
-            values["tokens"][which], values["score"][which] = chosen, score
+            chosen, score = _choose(
+                z, p, which, found.read_plan.in_chunk("banned", chunk), found.tensors, plan
+            )
+            values["tokens"][which] = chosen
+            values["score"][which] = score
             for name in plan.choice.measures:
                 values[name][which] = _measured(name, p, which, found.tensors)
         if plan.top_k:
             with self._watch.excluded():
-                rows, (probs, ids) = plan.read[chunk], p.topk(plan.top_k, dim=-1)
-                reading.top_ids[rows], reading.top_probs[rows] = ids.numpy(force=True), probs.numpy(force=True)
+                rows = plan.read[chunk]
+                (probs, ids) = p.topk(plan.top_k, dim=-1)
+                reading.top_ids[rows], reading.top_probs[rows] = (
+                    ids.numpy(force=True),
+                    probs.numpy(force=True),
+                )
 
-        return lambda rows, kept, slots, kept_lse: kl_divergence(p[rows], z[rows], lse[rows], kept[slots], kept_lse)
+        return lambda rows, kept, slots, kept_lse: kl_divergence(
+            p[rows], z[rows], lse[rows], kept[slots], kept_lse
+        )
 
-    def _follow(self, group: str, chunk: slice, raw: Tensor, found: _Found, diverge: Diverge) -> None:
+    def _follow(
+        self, group: str, chunk: slice, raw: Tensor, found: _Found, diverge: Diverge
+    ) -> None:
         """Compute the KLs of the compared rows of a chunk by `divergences`, then keep posteriors."""
         if self._kept is None:
             return
         tensors = found.tensors
-        compared, kept = (found.read_plan.in_chunk(f"{group}{name}", chunk) for name in ("compared", "kept"))
+        compared, kept = (
+            found.read_plan.in_chunk(f"{group}{name}", chunk) for name in ("compared", "kept")
+        )
         if compared.start < compared.stop:
-            rows, slots = (tensors[f"{group}{name}"][compared] for name in ("compared", "compared_slots"))
+            rows, slots = (
+                tensors[f"{group}{name}"][compared] for name in ("compared", "compared_slots")
+            )
             kl = diverge(rows, self._kept, slots, found.before[group][compared])
             found.values[f"{group}compared"][compared] = kl
         if kept.start < kept.stop:
@@ -326,17 +385,23 @@ def _choose(
     z: Tensor, p: Tensor, which: slice, banned: slice, tensors: Mapping[str, Tensor], plan: Plan
 ) -> tuple[Tensor, Tensor]:
     """Candidate tokens and scores [c] of a chunk's candidates. which: their numbers among the C. banned: of pairs."""
-    index, choice = tensors["chosen"][which], plan.choice
+    index = tensors["chosen"][which]
+    choice = plan.choice
     logits = z[index]
     if banned.start < banned.stop:
         logits[tensors["banned_at"][banned], tensors["banned"][banned]] = -torch.inf
     if "uniform" in tensors:
-        chosen = choose_by_span(logits, choice.banned, choice.temperature, tensors["uniform"][which])
+        chosen = choose_by_span(
+            logits, choice.banned, choice.temperature, tensors["uniform"][which]
+        )
     else:
         uniform = None
         if choice.draws is not None and choice.temperature > 0:
-            uniform = torch.from_numpy(choice.draws.gumbel(np.arange(which.start, which.stop), z.shape[1]))
+            uniform = torch.from_numpy(
+                choice.draws.gumbel(np.arange(which.start, which.stop), z.shape[1])
+            )
         chosen = choose_tokens(logits, choice.banned, choice.temperature, uniform)
         del uniform  # before the scores copy the posteriors
-    posteriors, score = p[index], _SCORES.get(choice.scores or "")
+    posteriors = p[index]
+    score = _SCORES.get(choice.scores or "")
     return chosen, score(posteriors) if score else posteriors.gather(1, chosen[:, None])[:, 0]

@@ -31,10 +31,16 @@ class ReadPlan:
         kept, kept_slots: the rows whose posteriors are kept, and their slots; kept_rows: these, counted from row 0.
     """
 
-    parts: list[tuple[slice, list[slice]]]  # whose logits are made at once, and the chunks that are read at once
-    groups: list[str]  # the prefixes of what follows: "observed " for KLs that no rule needs, "" for the others
+    parts: list[
+        tuple[slice, list[slice]]
+    ]  # whose logits are made at once, and the chunks that are read at once
+    groups: list[
+        str
+    ]  # the prefixes of what follows: "observed " for KLs that no rule needs, "" for the others
     arrays: dict[str, NDArray]
-    places: dict[str, Whole]  # the rows, counted from row 0, that the numbers of an array are of; ascending
+    places: dict[
+        str, Whole
+    ]  # the rows, counted from row 0, that the numbers of an array are of; ascending
     infinite: Whole  # the rows that are compared while nothing is kept of them
 
     def in_chunk(self, name: str, chunk: slice) -> slice:
@@ -45,11 +51,15 @@ class ReadPlan:
 
 def plan_reading(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> ReadPlan:
     """Return what is read of a plan. has: [slots], whether a posterior is kept. made, read: the most rows at once."""
-    rows, slots = plan.read, plan.slots[plan.read]
-    parts, first = [], np.zeros(len(rows), dtype=np.int64)  # of the chunk of each row
+    rows = plan.read
+    slots = plan.slots[plan.read]
+    parts = []  # of the chunk of each row
+    first = np.zeros(len(rows), dtype=np.int64)
     for part in even(len(rows), made):
         few = even(part.stop - part.start, read)
-        parts.append((part, [slice(part.start + each.start, part.start + each.stop) for each in few]))
+        parts.append(
+            (part, [slice(part.start + each.start, part.start + each.stop) for each in few])
+        )
         for chunk in parts[-1][1]:
             first[chunk] = chunk.start
     chosen = np.flatnonzero(plan.choice.read[rows])
@@ -63,7 +73,8 @@ def plan_reading(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Re
     masks[""] = plan.compares, plan.watches
     infinite = []
     for group, (compares, watches) in masks.items():
-        compared, kept = np.flatnonzero(compares[rows]), np.flatnonzero((watches & ~plan.probed)[rows])
+        compared = np.flatnonzero(compares[rows])
+        kept = np.flatnonzero((watches & ~plan.probed)[rows])
         known = has[slots[compared]]
         infinite.append(compared[~known])
         for name, found in ((f"{group}compared", compared[known]), (f"{group}kept", kept)):
@@ -73,7 +84,9 @@ def plan_reading(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Re
     return ReadPlan(parts, list(masks), arrays, places, np.concatenate(infinite))
 
 
-def likeliest_of(plan: Plan, of_kept: Callable[[Whole], Whole], logits: Callable[[Whole], NDArray]) -> Whole:
+def likeliest_of(
+    plan: Plan, of_kept: Callable[[Whole], Whole], logits: Callable[[Whole], NDArray]
+) -> Whole:
     """Return `Reading.likeliest` of a plan.
 
     of_kept: slots whose posteriors the step has kept -> their likeliest tokens.

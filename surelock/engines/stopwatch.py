@@ -20,7 +20,8 @@ class Stopwatch:
         return time.perf_counter()
 
     def start(self) -> None:
-        self._start, self._excluded = self._now(), 0.0
+        self._start = self._now()
+        self._excluded = 0.0
 
     @contextmanager
     def excluded(self) -> Iterator[None]:

@@ -13,7 +13,14 @@ from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.attention import has_varlen
 from surelock.engines.break_even import FASTER, is_faster
 from surelock.engines.cache import KVCache
-from surelock.engines.cuda_graph import Capture, CapturedForward, CapturedGraph, bucket_of, buckets, captures
+from surelock.engines.cuda_graph import (
+    Capture,
+    CapturedForward,
+    CapturedGraph,
+    bucket_of,
+    buckets,
+    captures,
+)
 from surelock.engines.fused import Backend, can_fuse, compiled_elementwise, compiled_reading
 from surelock.engines.inputs import Room, Rows, fillers, rows_of, upload
 from surelock.engines.lending import Lender, at_most_on_a_cpu
@@ -35,9 +42,14 @@ class PackedForward:
     elementwise: compiled functions, taken where they are faster.
     """
 
-    def __init__(self, network: Network, slots: int, once: bool = False, elementwise: Elementwise = PLAIN) -> None:
-        self.network, self._elementwise = network, elementwise
-        self.devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
+    def __init__(
+        self, network: Network, slots: int, once: bool = False, elementwise: Elementwise = PLAIN
+    ) -> None:
+        self.network = network
+        self._elementwise = elementwise
+        self.devices = [
+            block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)
+        ]
         self._tables: dict[torch.device, Rotary] = {}  # held, since captured graphs read them
         devices = [*self.devices, network.norm.weight.device]
         self.cache = KVCache(network.config, slots, network.dtype, devices, once)
@@ -50,13 +62,18 @@ class PackedForward:
         those of probed rows), and each row attends to all positions of its sequence. For rows that are not read the
         last layer computes keys and values alone.
         """
-        network, cache, devices, tokens = self.network, self.cache, self.devices, rows.arrays["tokens"]
+        network = self.network
+        cache = self.cache
+        devices = self.devices
+        tokens = rows.arrays["tokens"]
         there = {device: rows.to(device) for device in dict.fromkeys(devices)}
         elementwise = self._elementwise if is_faster("compiled layers", len(tokens)) else PLAIN
 
         def rotary(device: torch.device) -> Rotary:
             if device not in self._tables:
-                self._tables[device] = rotary_table(network.config, rows.most_seen, network.dtype, device)
+                self._tables[device] = rotary_table(
+                    network.config, rows.most_seen, network.dtype, device
+                )
             cos, sin = self._tables[device]
             positions = there[device].arrays["positions"]
             return cos[positions], sin[positions]
@@ -101,31 +118,43 @@ class Memory:
     With its graphs, which read and write its tables, it serves one run after another.
     """
 
-    def __init__(self, network: Network, kind: Kind, capture: Capture | None, backend: Backend) -> None:
-        device, room, config = network.head_weight.device, kind.room, network.config
-        self.key, self.watch = kind, Stopwatch(device)
+    def __init__(
+        self, network: Network, kind: Kind, capture: Capture | None, backend: Backend
+    ) -> None:
+        device = network.head_weight.device
+        room = kind.room
+        config = network.config
+        self.key = kind
+        self.watch = Stopwatch(device)
         self._logits: Tensor | None = None  # of all slots
         if kind.keep_logits:
             with torch.inference_mode(False):  # callers change them
                 self._logits = network.head_weight.new_zeros(room.slots, config.vocab_size)
-        elementwise, reads = PLAIN, None
+        elementwise = PLAIN
+        reads = None
         if kind.layers:
             elementwise = compiled_elementwise(config, network.dtype, device, backend)
         if kind.reading:
             reads = compiled_reading(config.vocab_size, network.dtype, device, backend)
         self.packed = PackedForward(network, room.spare, room.once, elementwise)
-        self.reader = Reader(room.slots, config.vocab_size, network.dtype, device, self.watch, reads)
+        self.reader = Reader(
+            room.slots, config.vocab_size, network.dtype, device, self.watch, reads
+        )
         self.captured: CapturedForward | None = None
         if capture is not None:
             sizes = buckets(room.spare, kind.layers)
-            self.captured = CapturedForward(self.packed, partial(fillers, config, room), sizes, device, capture)
+            self.captured = CapturedForward(
+                self.packed, partial(fillers, config, room), sizes, device, capture
+            )
 
     def begin(self, layout: Layout) -> None:
         """Serve a run of a layout, which fits the room."""
         self.layout = layout
         with torch.inference_mode(False):
             self.logits = None if self._logits is None else self._logits[: sum(layout.lengths)]
-        self.rows: Whole = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
+        self.rows: Whole = np.empty(
+            0, dtype=np.int64
+        )  # [K], the rows of the plan that `hidden` is of
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
     @property
@@ -133,7 +162,11 @@ class Memory:
         """What it keeps: its tables, and of graphs what their largest takes between its layers."""
         own = self.packed.cache.nbytes + self.reader.nbytes
         logits = 0 if self._logits is None else self._logits.nbytes
-        graphs = 0 if self.captured is None else self.captured.nbytes + _graph_bytes(self.packed.network, self.key)
+        graphs = (
+            0
+            if self.captured is None
+            else self.captured.nbytes + _graph_bytes(self.packed.network, self.key)
+        )
         return own + logits + graphs
 
     @torch.inference_mode()
@@ -146,19 +179,26 @@ class Memory:
     def places(self, slots: Whole) -> Iterator[tuple[Tensor, Tensor]]:
         """Each table of the cache, and the rows of it that slots are, in every pass."""
         length = sum(self.layout.lengths)
-        rows = from_numpy(np.concatenate([slots + length * number for number in range(self.layout.passes)]))
+        rows = from_numpy(
+            np.concatenate([slots + length * number for number in range(self.layout.passes)])
+        )
         return ((table, rows.to(table.device)) for table in self.packed.cache.tables)
 
     def inputs(self, plan: Plan) -> Rows:
-        kind, bucket = self.key, 0
+        kind = self.key
+        bucket = 0
         if self.captured is not None:
             bucket = bucket_of(kind.room.passes * len(plan.slots), kind.layers)
-        return rows_of(self.packed.network.config, self.layout, kind.room, plan, kind.varlen, bucket)
+        return rows_of(
+            self.packed.network.config, self.layout, kind.room, plan, kind.varlen, bucket
+        )
 
 
 def memory_bytes(network: Network, kind: Kind) -> int:
     """Return what a memory of a kind takes at most, once it keeps a posterior of each slot."""
-    config, room, size = network.config, kind.room, network.dtype.itemsize
+    config = network.config
+    room = kind.room
+    size = network.dtype.itemsize
     layers = 1 if room.once else config.n_layers
     of_slot = 2 * layers * config.n_kv_heads * config.head_size + config.shifted * config.d_model
     made, _ = rows_at_once(config.vocab_size, network.dtype, network.head_weight.device)
@@ -171,7 +211,8 @@ def _graph_bytes(network: Network, kind: Kind) -> int:
     """What graphs keep between their layers, and of their results."""
     if not kind.graphs:
         return 0
-    config, sizes = network.config, buckets(kind.room.spare, kind.layers)
+    config = network.config
+    sizes = buckets(kind.room.spare, kind.layers)
     width = 12 * config.d_model + 4 * config.d_ff
     return network.dtype.itemsize * (sizes[0] * width + sum(sizes) * config.d_model)
 
@@ -201,11 +242,14 @@ class TorchEngine:
 
     name = f"torch {torch.__version__}"
 
-    def __init__(self, network: Network, capture: Capture | None = None, backend: Backend = "inductor") -> None:
+    def __init__(
+        self, network: Network, capture: Capture | None = None, backend: Backend = "inductor"
+    ) -> None:
         self.network, self.config = network, network.config
         self.graphs = self.fused = True
         self._devices = {parameter.device for parameter in network.parameters()}
-        self._capture, self._backend = capture, backend
+        self._capture = capture
+        self._backend = backend
         if capture is None and captures(self._devices):
             self._capture = CapturedGraph
         gpus = sorted((device for device in self._devices if device.type == "cuda"), key=str)
@@ -242,9 +286,13 @@ class TorchEngine:
     @torch.inference_mode()
     def read(self, memory: Memory, plan: Plan) -> Reading:
         memory.watch.start()
-        reading, inputs, read_plan = Reading.empty(plan), memory.inputs(plan), memory.reader.plan(plan)
+        reading = Reading.empty(plan)
+        inputs = memory.inputs(plan)
+        read_plan = memory.reader.plan(plan)
         memory.rows = plan.read if len(plan.read) else np.arange(len(plan.slots))
-        tensors = upload({**inputs.arrays, **read_plan.arrays, "rows read": memory.rows}, self.device)
+        tensors = upload(
+            {**inputs.arrays, **read_plan.arrays, "rows read": memory.rows}, self.device
+        )
         self._forward(memory, plan, inputs, tensors)
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
@@ -300,9 +348,18 @@ class TorchEngine:
         graphs = graphs and self.config.block_size is None and not layout.once
         slots = sum(layout.lengths)
         reading = self.fused and slots >= FASTER["compiled reading"][0] and can_fuse(self.device)
-        return Kind(Room.for_layout(layout, rounded=graphs), keep_logits, varlen, graphs, self._compiles(), reading)
+        return Kind(
+            Room.for_layout(layout, rounded=graphs),
+            keep_logits,
+            varlen,
+            graphs,
+            self._compiles(),
+            reading,
+        )
 
-    def _forward(self, memory: Memory, plan: Plan, inputs: Rows, tensors: Mapping[str, Tensor]) -> None:
+    def _forward(
+        self, memory: Memory, plan: Plan, inputs: Rows, tensors: Mapping[str, Tensor]
+    ) -> None:
         """Run the packed forward of all passes, and keep the hidden states of the rows that are read."""
         if not len(plan.slots):
             return

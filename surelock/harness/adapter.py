@@ -39,14 +39,19 @@ class _Host(UnmaskPolicy):
 
     def commits(self, candidates: Candidates) -> tuple[Whole, Whole]:
         state, part = candidates.state, candidates.state.canvas.parts[candidates.b]
-        slots = np.flatnonzero(state.masked[part] & (self.tokens[part] != state.canvas.mask_id)) + part.start
+        slots = (
+            np.flatnonzero(state.masked[part] & (self.tokens[part] != state.canvas.mask_id))
+            + part.start
+        )
         return slots, self.tokens[slots]
 
 
 class Adapter:
     """The callable that `surelock.adapter` returns. run: the current run, None before the first call."""
 
-    def __init__(self, lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None) -> None:
+    def __init__(
+        self, lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None
+    ) -> None:
         if not isinstance(rule, ComputeRule):
             raise ValueError(f"rule must be a ComputeRule such as LockRule(), not {shown(rule)}")
         if settings is not None and settings.cfg_scale:
@@ -74,7 +79,9 @@ class Adapter:
             if value is not None and value is not False:
                 why = f"not {shown(value)}: the whole canvas is given each time"
                 raise ValueError(f"{name} must be None or False, {why}")
-        attention_mask, position_ids = (None if each is False else each for each in (attention_mask, position_ids))
+        attention_mask, position_ids = (
+            None if each is False else each for each in (attention_mask, position_ids)
+        )
         for name, value in (("attention_mask", attention_mask), ("position_ids", position_ids)):
             if value is not None and not hasattr(value, "ndim"):
                 raise ValueError(f"{name} must be a tensor or None, not {shown(value)}")
@@ -89,7 +96,9 @@ class Adapter:
             self._read = plan, self.lm.engine.read(self._memory, plan)
         return SimpleNamespace(logits=self._logits(plan).view(*input_ids.shape, -1))
 
-    def _check(self, length: int, attention_mask: Tensor | None, position_ids: Tensor | None) -> None:
+    def _check(
+        self, length: int, attention_mask: Tensor | None, position_ids: Tensor | None
+    ) -> None:
         """Raise ValueError for a mask of attention that is not the network's, and for other positions."""
         import torch  # not before a host wants it
 
@@ -97,7 +106,9 @@ class Adapter:
             remedy = "give prompts of one length, without padding, and a length that fills the host's blocks"
             raise ValueError(f"attention_mask hides positions that this network sees: {remedy}")
         counted = None if position_ids is None else position_ids.to("cpu")
-        if counted is not None and not (counted.shape[-1] == length and bool((counted == torch.arange(length)).all())):
+        if counted is not None and not (
+            counted.shape[-1] == length and bool((counted == torch.arange(length)).all())
+        ):
             raise ValueError(f"position_ids must count from 0 to {length - 1}")
 
     def _sees_all(self, length: int, mask: Tensor) -> bool:
@@ -111,21 +122,26 @@ class Adapter:
         added = mask.is_floating_point() and bool((mask <= 0).all())
         seen = sight(self.lm.config, torch.arange(length), length)
         expected = torch.ones(length, length, dtype=torch.bool) if seen is None else seen
-        return mask.shape[-2:] == expected.shape and bool(((mask == (0 if added else 1)) == expected).all())
+        return mask.shape[-2:] == expected.shape and bool(
+            ((mask == (0 if added else 1)) == expected).all()
+        )
 
     def _logits(self, plan: Plan | None) -> Tensor:
         """The logits [slots, V] after a step. plan: its plan; None if all is written and nothing was computed."""
         import torch
 
         assert self.run is not None
-        logits, canvas = torch.as_tensor(self._memory.logits), self.run.canvas
+        logits = torch.as_tensor(self._memory.logits)
+        canvas = self.run.canvas
         written = np.flatnonzero(self._masked & ~canvas.masked)  # since the last call
         logits[written] = 0
         logits[written, canvas.tokens[written]] = _NAMED
         self._masked[written] = False
         if plan is not None:
-            left, read = self.run.state.open.copy(), plan.slots[plan.choice.rows]
-            left[read], self._faded[read] = False, False
+            left = self.run.state.open.copy()
+            read = plan.slots[plan.choice.rows]
+            left[read] = False
+            self._faded[read] = False
             fading = np.flatnonzero(left & ~self._faded)
             logits[fading] *= _LAST
             self._faded[fading] = True
@@ -135,7 +151,8 @@ class Adapter:
         """The plan of the next step; None if more than masks changed since the last call, and if the run is over."""
         if self.run is None or self._read is None or tokens.shape != self._shape:
             return None
-        canvas, flat = self.run.canvas, tokens.ravel()
+        canvas = self.run.canvas
+        flat = tokens.ravel()
         if (flat != canvas.tokens)[~canvas.masked].any():
             return None
         self._host.tokens = flat
@@ -154,7 +171,9 @@ class Adapter:
         """The plan of the first step of a new run, on a canvas that may be partly written."""
         lm, masked = self.lm, tokens == self.lm.mask_id
         if not masked.any(axis=1).all():
-            raise ValueError(f"x holds a sequence without a mask (id {lm.mask_id}): nothing of it can be decoded")
+            raise ValueError(
+                f"x holds a sequence without a mask (id {lm.mask_id}): nothing of it can be decoded"
+            )
         starts = masked.argmax(axis=1)
         if not starts.min():
             why = "as if a prompt were empty: guidance of the host's own is not possible"
@@ -162,22 +181,31 @@ class Adapter:
         settings = self.settings or DecodeSettings(gen_length=int(tokens.shape[1] - starts.min()))
         start = tokens.shape[1] - settings.gen_length
         if self.settings is None and len(set(starts.tolist())) > 1:
-            raise ValueError("x holds prompts of several lengths: give a batch of one length, or one after the other")
+            raise ValueError(
+                "x holds prompts of several lengths: give a batch of one length, or one after the other"
+            )
         if starts.min() < start:
-            raise ValueError(f"x is masked from position {starts.min()} on, settings.gen_length from {start} on")
+            raise ValueError(
+                f"x is masked from position {starts.min()} on, settings.gen_length from {start} on"
+            )
         prompts = encode_prompts(lm, tokens[:, :start].tolist(), settings)
         host = _Host()
         run = Run(lm.shape, prompts, Decoder(settings=settings, compute=self.rule, unmask=host))
-        self.run, self._host, self._shape, self._read = run, host, tokens.shape, None
+        self.run = run
+        self._host = host
+        self._shape = tokens.shape
+        self._read = None
         written = np.flatnonzero(~masked.ravel() & run.canvas.masked)
-        run.canvas.tokens[written], run.canvas.masked[written] = tokens.ravel()[written], False
+        run.canvas.tokens[written] = tokens.ravel()[written]
+        run.canvas.masked[written] = False
         for b in range(len(tokens)):
             while not run.canvas.masked[run.canvas.parts[b].start : run.schedule.stops[b]].any():
                 run.schedule.advance(b, 0)
         self._faded, self._masked = np.zeros((2, tokens.size), dtype=bool)
         self._masked |= run.canvas.masked
         if self._memory is not None:  # before another one is allocated
-            memory, self._memory = self._memory, None
+            memory = self._memory
+            self._memory = None
             lm.engine.release(memory)
         self._memory = lm.engine.memory(run.layout, keep_logits=True)
         plan = run.plan()
@@ -185,7 +213,9 @@ class Adapter:
         return plan
 
 
-def adapter(lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None = None) -> Adapter:
+def adapter(
+    lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None = None
+) -> Adapter:
     """Return a callable for samplers that call `model(x).logits` on one canvas again and again.
 
     rule: which rows a call computes. The other rows keep their keys, values and logits.
@@ -228,10 +258,14 @@ def custom_generate(
         import torch
 
         chosen = settings or _settings_of(named.get("generation_config"), input_ids.shape[1])
-        seen = named.get("attention_mask")  # named in the signature, transformers would give it twice
+        seen = named.get(
+            "attention_mask"
+        )  # named in the signature, transformers would give it twice
         seen = torch.ones_like(input_ids) if seen is None else seen
         prompts = [ids[kept == 1].tolist() for ids, kept in zip(input_ids, seen, strict=True)]
-        decoder = Decoder(settings=chosen, compute=compute or LockRule(), unmask=unmask or LowConfidence())
+        decoder = Decoder(
+            settings=chosen, compute=compute or LockRule(), unmask=unmask or LowConfidence()
+        )
         (final,) = deque(decode(lm, prompts, **decoder.keywords()), maxlen=1)
         written = torch.from_numpy(final.tokens[:, -chosen.gen_length :]).to(input_ids.device)
         return torch.cat((input_ids, written), dim=1)

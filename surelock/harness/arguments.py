@@ -23,17 +23,24 @@ def read_arguments(arguments: Fields) -> Json:
     settings = flat_settings().keys() | DECODER_PARTS.keys()
     if unknown := sorted(arguments.keys() - settings):
         hint = nearest(unknown[0], settings)
-        raise ValueError(f"{unknown[0]} is no argument of the model surelock, nor a setting of a decoder{hint}")
+        raise ValueError(
+            f"{unknown[0]} is no argument of the model surelock, nor a setting of a decoder{hint}"
+        )
     return without_nones(arguments) | choices
 
 
 def read_request(request: Fields) -> Json:
     """Return the settings of a request's generation_kwargs, an unfolded short spelling. Other names are logged once."""
     settings = flat_settings().keys() | DECODER_PARTS.keys()
-    found = unfolded(without_nones({name: value for name, value in request.items() if name in settings}))
+    found = unfolded(
+        without_nones({name: value for name, value in request.items() if name in settings})
+    )
     length = next((request[name] for name in _LENGTHS if request.get(name) is not None), None)
-    samples, temperature = request.get("do_sample"), request.get("temperature")
-    if not samples or temperature is not None:  # do_sample without a temperature leaves it to the model
+    samples = request.get("do_sample")
+    temperature = request.get("temperature")
+    if (
+        not samples or temperature is not None
+    ):  # do_sample without a temperature leaves it to the model
         found["temperature"] = 0.0 if samples is False else float(temperature or 0.0)
     if length is not None:
         found.setdefault("gen_length", int(length))
@@ -44,4 +51,6 @@ def read_request(request: Fields) -> Json:
 
 @cache  # once for each name
 def _log_unknown(name: str) -> None:
-    logging.getLogger(__name__).warning("%s is nothing that this sampler knows: it is left out", name)
+    logging.getLogger(__name__).warning(
+        "%s is nothing that this sampler knows: it is left out", name
+    )

@@ -75,15 +75,24 @@ class SureLockLM(TemplateLM):
     ) -> None:
         if not str(batch_size).isdecimal() or int(batch_size) < 1:
             raise ValueError(f"batch_size must be a whole number of at least 1, not {batch_size!r}")
-        for name, value, step, kind in (("draws", draws, 2, "an even"), ("mask_batch", mask_batch, 1, "a whole")):
+        for name, value, step, kind in (
+            ("draws", draws, 2, "an even"),
+            ("mask_batch", mask_batch, 1, "a whole"),
+        ):
             if type(value) is not int or value < step or value % step:
                 raise ValueError(f"{name} must be {kind} number above 0, not {value!r}")
         super().__init__()
-        self._given, lm = read_arguments(settings), pretrained
+        self._given = read_arguments(settings)
+        lm = pretrained
         if not isinstance(lm, LanguageModel):
             if device_map or (str(device).startswith("cuda") and not torch.cuda.is_available()):
                 device = None
-            how = {"device_map": device_map, "engine": engine, "weights": weights, "tokenizer": tokenizer}
+            how = {
+                "device_map": device_map,
+                "engine": engine,
+                "weights": weights,
+                "tokenizer": tokenizer,
+            }
             lm = load(lm, device=device, dtype=dtype, **how)
         if lm.tokenizer is None:
             raise ValueError(f"{lm.name} has no tokenizer, which lm-eval needs")
@@ -91,8 +100,13 @@ class SureLockLM(TemplateLM):
         self.lm, self.tokenizer, self._device = lm, lm.tokenizer, lm.device
         self._warned = False  # whether the log says that spelled special tokens are text
         self.batch_size = int(batch_size)
-        self.draws, self.mask_batch, self.mask_seed, self.check_greedy = draws, mask_batch, mask_seed, check_greedy
-        self._work: dict[str, float] = dict.fromkeys(("texts", "steps", "seconds", "flops", "baseline_flops"), 0)
+        self.draws = draws
+        self.mask_batch = mask_batch
+        self.mask_seed = mask_seed
+        self.check_greedy = check_greedy
+        self._work: dict[str, float] = dict.fromkeys(
+            ("texts", "steps", "seconds", "flops", "baseline_flops"), 0
+        )
 
     # --- tokens -----------------------------------------------------------------------------------------------------
 
@@ -110,18 +124,31 @@ class SureLockLM(TemplateLM):
         """The name under which lm-eval caches templated requests."""
         return self.lm.name.replace("/", "__")
 
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+    def tok_encode(
+        self, string: str, add_special_tokens: bool | None = None, **_: Any
+    ) -> list[int]:
         """Return token ids. Special tokens are those of `apply_chat_template` alone: what a task spells is text.
 
         add_special_tokens: whether the tokenizer's special tokens come before the text. None: unless a rendering begins
         with BOS.
         """
-        begun = isinstance(string, Rendering) and string.parts[:2] == ("", self.tokenizer.bos_token_id)
+        begun = isinstance(string, Rendering) and string.parts[:2] == (
+            "",
+            self.tokenizer.bos_token_id,
+        )
         plain = type(string) is str
-        if plain and not self._warned and any(each in string for each in self.tokenizer.all_special_tokens):
+        if (
+            plain
+            and not self._warned
+            and any(each in string for each in self.tokenizer.all_special_tokens)
+        ):
             self._warned = True
-            _log.warning("a text spells special tokens: they are read as text, since no chat template has written them")
-        return self.lm.encoder.encode(string, special=not begun if add_special_tokens is None else add_special_tokens)
+            _log.warning(
+                "a text spells special tokens: they are read as text, since no chat template has written them"
+            )
+        return self.lm.encoder.encode(
+            string, special=not begun if add_special_tokens is None else add_special_tokens
+        )
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Return the token ids of both, which together are those of the whole text.
@@ -134,10 +161,14 @@ class SureLockLM(TemplateLM):
         given = shared_length(alone, whole)
         return whole[:given], whole[given:]
 
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
         """Return the `Rendering` of a conversation. Raises ValueError for a model without a usable chat template."""
         if not self.tokenizer.chat_template:
-            raise ValueError(f"{self.lm.name} has no chat template: leave --apply_chat_template out")
+            raise ValueError(
+                f"{self.lm.name} has no chat template: leave --apply_chat_template out"
+            )
         return self.lm.encoder.render(
             chat_history,
             add_generation_prompt=add_generation_prompt,
@@ -167,12 +198,16 @@ class SureLockLM(TemplateLM):
                 for at in range(0, len(kind), self.batch_size):
                     batch = kind[at : at + self.batch_size]
                     written = self._decode(
-                        [prompts[number] for number, _ in batch], decoder, [again for _, again in batch]
+                        [prompts[number] for number, _ in batch],
+                        decoder,
+                        [again for _, again in batch],
                     )
                     for (number, _), text in zip(batch, written, strict=True):
                         context, wanted = pairs[number]
                         texts[number] = before_stops(text, _stops(wanted.get("until")))
-                        self.cache_hook.add_partial("generate_until", (context, wanted), texts[number])
+                        self.cache_hook.add_partial(
+                            "generate_until", (context, wanted), texts[number]
+                        )
                     progress.update(len(batch))
         return texts
 
@@ -183,13 +218,19 @@ class SureLockLM(TemplateLM):
     def get_model_info(self) -> Json:
         """Return the cost of the texts so far, for the `config` of lm-eval's results."""
         work = self._work
-        return {"surelock": work | {"flops_ratio": work["flops"] / work["baseline_flops"] if work["steps"] else None}}
+        return {
+            "surelock": work
+            | {"flops_ratio": work["flops"] / work["baseline_flops"] if work["steps"] else None}
+        }
 
-    def _decode(self, prompts: list[list[int]], decoder: Decoder, again: Sequence[int]) -> list[str]:
+    def _decode(
+        self, prompts: list[list[int]], decoder: Decoder, again: Sequence[int]
+    ) -> list[str]:
         length = decoder.settings.gen_length
         seeds = tuple(decoder.settings.seed_of(0) + each for each in again)
         seeded = replace(decoder, settings=replace(decoder.settings, seed=seeds))
-        final, work = None, self._work
+        final = None
+        work = self._work
         for final in decode(self.lm, prompts, **seeded.keywords()):
             work["steps"] += 1
             work["seconds"] += final.seconds
@@ -201,20 +242,27 @@ class SureLockLM(TemplateLM):
         return [text_of(self.lm, ids[-length:], prompt) for prompt, ids in rows]
 
     def _fitting(self, context: str, gen_length: int) -> list[int]:
-        ids, most = self.tok_encode(context), self.max_length - gen_length
+        ids = self.tok_encode(context)
+        most = self.max_length - gen_length
         if most < 1:
-            raise ValueError(f"gen_length ({gen_length}) leaves no room for a prompt in {self.max_length} positions")
+            raise ValueError(
+                f"gen_length ({gen_length}) leaves no room for a prompt in {self.max_length} positions"
+            )
         if not ids:
             raise ValueError(
                 f"the context {shown(context)} has no tokens: a text is generated behind one token at least"
             )
         if len(ids) > most:
-            _log.warning("a prompt of %d tokens loses its first %d to fit", len(ids), len(ids) - most)
+            _log.warning(
+                "a prompt of %d tokens loses its first %d to fit", len(ids), len(ids) - most
+            )
         return ids[-most:]
 
     # --- likelihoods --------------------------------------------------------------------------------------------------
 
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+    def loglikelihood(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[tuple[float, bool]]:
         """Return (minus the bound in nats, whether greedy decoding writes it) of each continuation.
 
         The bound is LLaDA's Monte Carlo estimate (Eq. 6) and computes every row. Requests of one length have the same
@@ -232,22 +280,33 @@ class SureLockLM(TemplateLM):
         for (context, text), _, continuation in requests:
             pair = f"the continuation {shown(text)} of {shown(context)}"
             if text and not continuation:
-                raise ValueError(f"{pair} has no tokens of its own: the tokenizer of {self.lm.name} leaves it out")
+                raise ValueError(
+                    f"{pair} has no tokens of its own: the tokenizer of {self.lm.name} leaves it out"
+                )
             if len(continuation) > self.max_length:
                 raise ValueError(f"{pair} has {len(continuation)} tokens: {self.max_length} fit")
         found = []
         for texts, context, continuation in tqdm(requests, desc="Bounds", disable=disable_tqdm):
             room = self.max_length - len(continuation)
             if len(context) > room:
-                _log.warning("a context of %d tokens loses its first %d to fit", len(context), len(context) - room)
+                _log.warning(
+                    "a context of %d tokens loses its first %d to fit",
+                    len(context),
+                    len(context) - room,
+                )
             given = context[max(0, len(context) - room) :]
             with _naming(f"the continuation {shown(texts[1])} of {shown(texts[0])}"):
-                answer = self._log_probability(given, continuation), self._is_greedy(given, continuation)
+                answer = (
+                    self._log_probability(given, continuation),
+                    self._is_greedy(given, continuation),
+                )
             found.append(answer)
             self.cache_hook.add_partial("loglikelihood", texts, answer)
         return found
 
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+    def loglikelihood_rolling(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[float]:
         """Return minus the bound of each whole text in nats; parts of a long one are given the tokens before them.
 
         The special tokens that the tokenizer puts before a text are given, too. An empty text has 0. Raises ValueError
@@ -257,8 +316,11 @@ class SureLockLM(TemplateLM):
         pairs = [self._encode_pair("", text) for text in texts]
         for text, (_, ids) in zip(texts, pairs, strict=True):
             if text and not ids:
-                raise ValueError(f"the text {shown(text)} has no tokens: the tokenizer of {self.lm.name} leaves it out")
-        found, most = [], self.max_length
+                raise ValueError(
+                    f"the text {shown(text)} has no tokens: the tokenizer of {self.lm.name} leaves it out"
+                )
+        found = []
+        most = self.max_length
         for text, (front, ids) in tqdm(
             zip(texts, pairs, strict=True), total=len(texts), desc="Bounds", disable=disable_tqdm
         ):

@@ -11,12 +11,16 @@ from surelock.model.network import Network
 from surelock.values import Flags, Floats, Json, Whole
 
 
-def stratified_counts(rng: np.random.Generator, strata: Whole, total: int, length: int | Whole) -> Whole:
+def stratified_counts(
+    rng: np.random.Generator, strata: Whole, total: int, length: int | Whole
+) -> Whole:
     """Return how many tokens to mask in each window [B]: uniform on 1..length, one draw in each stratum of `total`."""
     return 1 + np.floor((strata + rng.random(len(strata))) / total * length).astype(np.int64)
 
 
-def draw_masks(rng: np.random.Generator, counts: Whole, length: int, prompts: Whole | int = 0) -> Flags:
+def draw_masks(
+    rng: np.random.Generator, counts: Whole, length: int, prompts: Whole | int = 0
+) -> Flags:
     """Return [B, length] bool: in row b a uniformly drawn set of counts[b] positions behind the first prompts[b]."""
     in_prompt = np.arange(length) < np.reshape(prompts, (-1, 1))
     keys = np.where(in_prompt, np.inf, rng.random((len(counts), length)))
@@ -50,17 +54,25 @@ def conditional_bound(
     if size is not None and len(tokens) > (given // size + 1) * size:
         edges = [given, *range((given // size + 1) * size, len(tokens), size), len(tokens)]
         options: Json = {"draws": draws, "rng": rng, "mask_id": mask_id, "batch": batch}
-        parts = [conditional_bound(network, tokens[:stop], start, **options) for start, stop in pairwise(edges)]
+        parts = [
+            conditional_bound(network, tokens[:stop], start, **options)
+            for start, stop in pairwise(edges)
+        ]
         return np.sum(parts, axis=0)
     length = len(tokens) - given
     if length < 1 or draws < 2 or draws % 2:
-        raise ValueError(f"at least one token and an even number of draws are needed, not {length} and {draws}")
+        raise ValueError(
+            f"at least one token and an even number of draws are needed, not {length} and {draws}"
+        )
     strata = np.tile(np.arange(draws // 2), 2)
     counts = stratified_counts(rng, strata, draws // 2, length)
     masks = draw_masks(rng, counts, len(tokens), given)
     most = batch or draws
     losses = np.concatenate(
-        [_masked_loss(network, tokens, masks[at : at + most], mask_id) for at in range(0, draws, most)]
+        [
+            _masked_loss(network, tokens, masks[at : at + most], mask_id)
+            for at in range(0, draws, most)
+        ]
     )
     if not np.isfinite(losses).all():
         raise NonFiniteLogits("a logit of the network is NaN or infinite")
@@ -77,4 +89,6 @@ def _masked_loss(network: Network, tokens: Whole, masks: Flags, mask_id: int) ->
     target = torch.from_numpy(texts[masks]).to(logits.device)
     wide = torch.promote_types(logits.dtype, torch.float32)
     nats = F.cross_entropy(logits.to(wide), target, reduction="none").double().numpy(force=True)
-    return np.asarray(np.bincount(index.numpy() // len(tokens), nats, minlength=len(masks)), dtype=np.float64)
+    return np.asarray(
+        np.bincount(index.numpy() // len(tokens), nats, minlength=len(masks)), dtype=np.float64
+    )

@@ -27,13 +27,25 @@ INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 #: What wrappers of training and compilation put in front of a tensor's name.
 _WRAPPERS = re.compile(r"(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
-_BUFFERS = ("rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached")
+_BUFFERS = (
+    "rotary_emb.inv_freq",
+    "rotary_emb.original_inv_freq",
+    "rotary_emb.cos_cached",
+    "rotary_emb.sin_cached",
+)
 _BUFFERS += ("sampling_eps_min", "sampling_eps_max")  # bd3lm's
 FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 _METHODS = {"gptq": "GPTQ", "awq": "AWQ"}
 _MARKS = {
     "GPTQ or AWQ": (".qweight", ".qzeros", ".g_idx", ".scales"),
-    "bitsandbytes": (".SCB", "absmax", "quant_map", ".weight_format", "bitsandbytes__nf4", "bitsandbytes__fp4"),
+    "bitsandbytes": (
+        ".SCB",
+        "absmax",
+        "quant_map",
+        ".weight_format",
+        "bitsandbytes__nf4",
+        "bitsandbytes__fp4",
+    ),
     "compressed-tensors": (".weight_packed", ".weight_zero_point", ".weight_shape"),
     "fp8 or int8 with scales": (".weight_scale_inv", ".weight_scale", ".input_scale"),
 }
@@ -57,29 +69,40 @@ def list_tensors(directory: Path) -> tuple[dict[str, Stored], list[str]]:
     index, and buffers of rotary embeddings are passed over. So are prefixes of wrappers (DDP's "module.",
     torch.compile's "_orig_mod."). Raises CheckpointError for a directory without either, and for damaged files.
     """
-    single, index, notes = directory / SINGLE, directory / INDEX, []
+    single = directory / SINGLE
+    index = directory / INDEX
+    notes = []
     listed = _weight_map(index) if index.is_file() else {}
     if single.is_file():
         if index.is_file() and set(listed.values()) != {SINGLE}:
-            notes.append(f"{single} is read, as in transformers; {INDEX} and its shards are passed over")
+            notes.append(
+                f"{single} is read, as in transformers; {INDEX} and its shards are passed over"
+            )
         headers = {SINGLE: _header(single)}
         listed = dict.fromkeys(headers[SINGLE], SINGLE)
     elif index.is_file():
         headers = {file: _header(directory / file) for file in dict.fromkeys(listed.values())}
     else:
-        raise CheckpointError(f"{directory} holds neither {SINGLE} nor {INDEX} (only safetensors are read)")
-    found, names, prefixes = {}, {}, set()
+        raise CheckpointError(
+            f"{directory} holds neither {SINGLE} nor {INDEX} (only safetensors are read)"
+        )
+    found = {}
+    names = {}
+    prefixes = set()
     for stored, file in listed.items():
         prefix = match[0] if (match := _WRAPPERS.match(stored)) else ""
         name = stored[len(prefix) :]
         if name.endswith(_BUFFERS):
             continue
         if name in names:
-            raise CheckpointError(f"{directory} holds tensor {name} twice: as {names[name]} and as {stored}")
+            raise CheckpointError(
+                f"{directory} holds tensor {name} twice: as {names[name]} and as {stored}"
+            )
         if stored not in headers[file]:
             why = "it is not there, though the index names it"
             raise CheckpointError(f"{directory / file}: tensor {name!r} cannot be read: {why}")
-        found[name], names[name] = headers[file][stored], stored
+        found[name] = headers[file][stored]
+        names[name] = stored
         prefixes |= {prefix} - {""}
     if prefixes:
         named = " and ".join(map(repr, sorted(prefixes)))
@@ -109,7 +132,9 @@ def _header(file: Path) -> dict[str, Stored]:
 
 def _weight_map(index: Path) -> dict[str, str]:
     weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
+    if not isinstance(weight_map, dict) or not all(
+        isinstance(file, str) for file in weight_map.values()
+    ):
         raise CheckpointError(f"{index} has no 'weight_map' from tensor names to files")
     if outside := [file for file in weight_map.values() if Path(file).name != file]:
         raise CheckpointError(f"{index} names a file outside its directory: {outside[0]!r}")
@@ -154,9 +179,11 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
     A tied checkpoint may hold the embedding under the head's name alone, as safetensors' `save_model` leaves it. Raises
     CheckpointError for missing, extra or wrongly shaped tensors.
     """
-    config, files = network.config, list_tensors(directory)[0]
+    config = network.config
+    files = list_tensors(directory)[0]
     wanted = {name: family.tensor_names(name) for name, _ in network.named_parameters()}
-    (head,), (embed,) = family.tensors["head.weight"], family.tensors["embed.weight"]
+    (head,) = family.tensors["head.weight"]
+    (embed,) = family.tensors["embed.weight"]
     if config.tied and embed not in files and head in files:
         wanted["embed.weight"] = (head,)
     expected = {source for sources in wanted.values() for source in sources}
@@ -173,7 +200,8 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
     if unknown := sorted(extra - {head} if twice else extra):
         raise CheckpointError(f"{directory} holds unknown {_some(unknown)}")
     found: Tensors = {
-        name: _pieces(network, name, {each: files[each] for each in sources}) for name, sources in wanted.items()
+        name: _pieces(network, name, {each: files[each] for each in sources})
+        for name, sources in wanted.items()
     }
     if twice and not all(map(np.array_equal, files[head].read(), files[embed].read())):
         warning = f"{directory}: {head} differs from {embed}; it is passed over, since the configuration ties them"
@@ -181,17 +209,23 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
     return folded(config, found, files if timed else None) if family.modulated else found
 
 
-def _pieces(network: Network, name: str, sources: Mapping[str, Stored]) -> tuple[tuple[str, Stored], ...]:
+def _pieces(
+    network: Network, name: str, sources: Mapping[str, Stored]
+) -> tuple[tuple[str, Stored], ...]:
     """The tensors that are stacked into a parameter, or the parts of the one that holds them. Checks their shapes."""
-    (rows, *columns), config = network.get_parameter(name).shape, network.config
+    (rows, *columns) = network.get_parameter(name).shape
+    config = network.config
     counts = row_counts(config, name, rows)
     if name in ("embed.weight", "head.weight"):
-        counts, whole = [rows], [rows + config.unused]
+        counts = [rows]
+        whole = [rows + config.unused]
     else:
         whole = counts if len(sources) == len(counts) else [rows]
     for (source, stored), count in zip(sources.items(), whole[: len(sources)], strict=True):
         if stored.shape != (expected := (count, *columns)):
-            raise CheckpointError(f"tensor {source} has shape {list(stored.shape)}, expected {list(expected)}")
+            raise CheckpointError(
+                f"tensor {source} has shape {list(stored.shape)}, expected {list(expected)}"
+            )
     if len(sources) != 1 or whole == counts:
         return tuple(sources.items())
     ((source, stored),) = sources.items()
@@ -209,16 +243,22 @@ def load_weights(
     int8: bool = False,
 ) -> None:
     """Fill a network on the meta device, one parameter at a time. dtype: None is that of the checkpoint's embedding."""
-    found, parameters = find_tensors(network, family, directory), dict(network.named_parameters())
-    dtype = dtype or next(FLOATS[each.dtype] for _, each in found["embed.weight"] if isinstance(each, Stored))
+    found = find_tensors(network, family, directory)
+    parameters = dict(network.named_parameters())
+    dtype = dtype or next(
+        FLOATS[each.dtype] for _, each in found["embed.weight"] if isinstance(each, Stored)
+    )
     size = sum(parameter.numel() for parameter in parameters.values())
     progress = tqdm(found.items(), desc="loading", unit="tensor", disable=size < SHOW_PROGRESS_FROM)
     for name, sources in progress:
-        value, start = torch.empty(parameters[name].shape, dtype=dtype), 0
+        value = torch.empty(parameters[name].shape, dtype=dtype)
+        start = 0
         for part in (part for _, source in sources for part in _read(source)):
             value[start : start + len(part)] = part
             start += len(part)
-        set_module_tensor_to_device(network, name, device_of(name), value=value, dtype=dtype, clear_cache=False)
+        set_module_tensor_to_device(
+            network, name, device_of(name), value=value, dtype=dtype, clear_cache=False
+        )
         del value  # on a GPU, this is a copy
         if int8 and is_product(network, name):
             quantize(network, name)
@@ -230,8 +270,13 @@ def _read(source: Stored | Floats) -> Iterator[Tensor]:
         return
     at = 0
     for part in source.read():
-        rows, at = torch.from_numpy(part).view(FLOATS[source.dtype]), at + len(part)
-        yield rows if source.factor is None else rows * torch.from_numpy(source.factor[at - len(part) : at, None])
+        rows = torch.from_numpy(part).view(FLOATS[source.dtype])
+        at = at + len(part)
+        yield (
+            rows
+            if source.factor is None
+            else rows * torch.from_numpy(source.factor[at - len(part) : at, None])
+        )
 
 
 def _some(names: list[str]) -> str:
@@ -241,6 +286,11 @@ def _some(names: list[str]) -> str:
 
 def row_counts(config: NetworkConfig, parameter: str, rows: int) -> list[int]:
     """Return the numbers of rows of the parts that are stacked into a parameter of `rows` rows."""
-    q, kv = config.n_heads * config.head_size, config.n_kv_heads * config.head_size
-    kinds = {"qkv": [q, kv, kv], "conv_in": 3 * [rows // 3], "gate_up": [rows] if config.gelu else 2 * [rows // 2]}
+    q = config.n_heads * config.head_size
+    kv = config.n_kv_heads * config.head_size
+    kinds = {
+        "qkv": [q, kv, kv],
+        "conv_in": 3 * [rows // 3],
+        "gate_up": [rows] if config.gelu else 2 * [rows // 2],
+    }
     return kinds.get(parameter.split(".")[-2], [rows])

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
-SAMPLES, SAMPLE_BYTES = 64, 4096  # of each file: to read all of a large one takes a minute
+SAMPLES = 64  # of each file: to read all of a large one takes a minute
+SAMPLE_BYTES = 4096
 
 
 def digits_of_weights(files: Iterable[Path]) -> str:

@@ -19,12 +19,22 @@ if TYPE_CHECKING:
 #: By owner: a tokenizer stores between calls whether it splits special tokens, so its calls must not overlap.
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 _BUSY_SECONDS = 10
-_MOST_GROWTH, _MOST_ADDED = 100, 100_000  # of a text: by a factor, and by what a template adds
+_MOST_GROWTH = 100  # of a text: by a factor, and by what a template adds
+_MOST_ADDED = 100_000
 _MOST_WORDS = 64  # of a list
 _LIST = r"\{(?P<list>[^{}]*)\}"  # behind a blank
 _PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning of their own
 _LETTER = "a"
-_BEGINNINGS = (_LETTER, ".", "0", "x", "-", ")", "q", "7")  # of texts; one of them merges with no text that follows it
+_BEGINNINGS = (
+    _LETTER,
+    ".",
+    "0",
+    "x",
+    "-",
+    ")",
+    "q",
+    "7",
+)  # of texts; one of them merges with no text that follows it
 
 
 @contextmanager
@@ -36,7 +46,9 @@ def encoding(owner: str, text: Any, what: str = "prompt") -> Iterator[None]:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{what} is no UTF-8 text: it holds half of a character (a lone surrogate)") from None
+        raise ValueError(
+            f"{what} is no UTF-8 text: it holds half of a character (a lone surrogate)"
+        ) from None
     with _using(owner, f"the tokenizer of {owner} cannot read this text"):
         yield
 
@@ -45,7 +57,9 @@ def encoding(owner: str, text: Any, what: str = "prompt") -> Iterator[None]:
 def _using(owner: str, words: str) -> Iterator[None]:
     """One use of a tokenizer after the other. Any error, of a checkpoint's rules, is a ValueError that begins so."""
     if not _LOCKS[owner].acquire(timeout=_BUSY_SECONDS):  # the other one may never end
-        raise ValueError(f"the tokenizer of {owner} has been busy with another text for {_BUSY_SECONDS} s")
+        raise ValueError(
+            f"the tokenizer of {owner} has been busy with another text for {_BUSY_SECONDS} s"
+        )
     try:
         yield
     except (Exception, *panics()) as error:
@@ -77,10 +91,16 @@ def _lists_of(blanks: Sequence[re.Match[str]], lists: Lists | None) -> list[Sequ
     if lists is None:
         lists = [None] * len(blanks)
     if not isinstance(lists, list | tuple):
-        raise ValueError(f"blanks must be True, False or a list with an entry for every blank, not {shown(lists)}")
+        raise ValueError(
+            f"blanks must be True, False or a list with an entry for every blank, not {shown(lists)}"
+        )
     if len(lists) != len(blanks):
-        raise ValueError(f"blanks must have an entry for every blank of the text, {len(blanks)}, not {len(lists)}")
-    return [_said(blank) if words is None else words for blank, words in zip(blanks, lists, strict=True)]
+        raise ValueError(
+            f"blanks must have an entry for every blank of the text, {len(blanks)}, not {len(lists)}"
+        )
+    return [
+        _said(blank) if words is None else words for blank, words in zip(blanks, lists, strict=True)
+    ]
 
 
 def _said(blank: re.Match[str]) -> list[str] | None:
@@ -104,7 +124,9 @@ class Expanded(ValueError):
 def check_growth(what: str, given: int, made: int, added: int = 0) -> None:
     """Raise Expanded if `made` tokens or characters are far more than the characters of a text and what is added."""
     if made > _MOST_GROWTH * (given + 1) + added:
-        raise Expanded(f"{what} makes {made:,} of a text of {given:,} characters: at most {_MOST_GROWTH} times as many")
+        raise Expanded(
+            f"{what} makes {made:,} of a text of {given:,} characters: at most {_MOST_GROWTH} times as many"
+        )
 
 
 class Rendering(str):
@@ -117,7 +139,9 @@ class Rendering(str):
     parts: tuple[str | int, ...]
     words: tuple[Words, ...]
 
-    def __new__(cls, text: str, parts: Iterable[str | int], words: Iterable[Words] = ()) -> Rendering:
+    def __new__(
+        cls, text: str, parts: Iterable[str | int], words: Iterable[Words] = ()
+    ) -> Rendering:
         made = super().__new__(cls, text)
         made.parts = tuple(parts)
         made.words = tuple(words)
@@ -133,7 +157,9 @@ class Rendering(str):
     def rstrip(self, *characters: Any) -> Rendering:
         *before, last = self.parts
         kept = str(last).rstrip(*characters)
-        return Rendering(self[: len(self) - len(str(last)) + len(kept)], (*before, kept), self.words)
+        return Rendering(
+            self[: len(self) - len(str(last)) + len(kept)], (*before, kept), self.words
+        )
 
 
 @frozen
@@ -142,7 +168,9 @@ class Encoder:
 
     owner: str  # the model, named in errors
     tokenizer: PreTrainedTokenizerBase  # a fast one of transformers
-    ends: frozenset[int]  # also mask and padding: markup even where the tokenizer does not call them special
+    ends: frozenset[
+        int
+    ]  # also mask and padding: markup even where the tokenizer does not call them special
     mask_id: int | None = None  # stands for text that is still to be written
 
     def encode(self, text: str, special: bool = True) -> list[int]:
@@ -155,22 +183,33 @@ class Encoder:
         makes far longer.
         """
         with encoding(self.owner, text):
-            front, markup = self._front(text) if special else [], self._markup()
-            ids = self._rendered(text, markup) if isinstance(text, Rendering) else self._text(text, markup)
+            front = self._front(text) if special else []
+            markup = self._markup()
+            ids = (
+                self._rendered(text, markup)
+                if isinstance(text, Rendering)
+                else self._text(text, markup)
+            )
         check_growth(f"the tokenizer of {self.owner}", len(text), len(ids))
         return front + ids
 
     def encode_turn(self, text: str) -> list[int]:
         """Return the ids of a text as a user's turn, with thinking switched off. Raises as `encode` and `render`."""
         turn = {"role": "user", "content": text}
-        return self.encode(self.render([turn], add_generation_prompt=True, enable_thinking=False), special=False)
+        return self.encode(
+            self.render([turn], add_generation_prompt=True, enable_thinking=False), special=False
+        )
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of token ids without special tokens, and without the space that the tokenizer put before it.
 
         Spaces are not tidied up: a text that was encoded comes back as it was.
         """
-        text = str(self.tokenizer.decode([*ids], skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        text = str(
+            self.tokenizer.decode(
+                [*ids], skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+        )
         return text[1:] if text.startswith(" ") and self._keeps_its_space() else text
 
     def with_blanks(self, text: str, mask_id: int, lists: Lists | None = None) -> str:
@@ -209,13 +248,17 @@ class Encoder:
         different = {word.strip() for word in words}
         if not 2 <= len(different) == len(words) <= _MOST_WORDS or "" in different:
             how = f"2 to {_MOST_WORDS} different words, as in __{{red|blue}}"
-            raise ValueError(f"prompt has a blank whose list must hold {how}, not {shown('|'.join(words))}")
+            raise ValueError(
+                f"prompt has a blank whose list must hold {how}, not {shown('|'.join(words))}"
+            )
         known = []
         for word in words:
             with encoding(self.owner, word):
                 ids = self._text(space + word.strip(), self._markup(), goes_on)
             if not ids or not self.ends.isdisjoint(ids):
-                raise ValueError(f"prompt has a blank whose list holds {shown(word)}, which is no text of {self.owner}")
+                raise ValueError(
+                    f"prompt has a blank whose list holds {shown(word)}, which is no text of {self.owner}"
+                )
             known.append(tuple(ids))
         return tuple(known)
 
@@ -223,19 +266,24 @@ class Encoder:
         """Return a conversation in the chat template, in which what its turns say stays text. Raises ValueError."""
         unusable = f"the chat template of {self.owner} cannot be used"
         with _using(self.owner, unusable):
-            markup, stand_ins, safe = self._markup(), _StandIns(self.tokenizer.get_chat_template(), turns), []
+            markup = self._markup()
+            stand_ins = _StandIns(self.tokenizer.get_chat_template(), turns)
+            safe = []
         for turn in turns:
             with encoding(self.owner, turn["content"]):
                 safe.append({**turn, "content": self._hidden(turn["content"], markup, stand_ins)})
         with _using(self.owner, unusable):
             rendered: Any = self.tokenizer.apply_chat_template(safe, tokenize=False, **how)
             rendered.encode()
-            parts, at = [], 0
+            parts = []
+            at = 0
             for i, start, stop in self._found(rendered, markup):
                 parts += [*stand_ins.parts(rendered[at:start]), i]
                 at = stop
             parts += stand_ins.parts(rendered[at:])
-            made = Rendering("".join(each for each in stand_ins.parts(rendered) if isinstance(each, str)), parts)
+            made = Rendering(
+                "".join(each for each in stand_ins.parts(rendered) if isinstance(each, str)), parts
+            )
         spoken = sum(len(turn["content"]) for turn in turns)
         check_growth(f"the chat template of {self.owner}", spoken, len(made), _MOST_ADDED)
         return made
@@ -248,26 +296,49 @@ class Encoder:
             return text in template and bool(text.strip()) and not text.strip().isalnum()
 
         added = self.tokenizer.added_tokens_decoder
-        return frozenset(i for i, each in added.items() if each.special or i in self.ends or spelled(each.content))
+        return frozenset(
+            i
+            for i, each in added.items()
+            if each.special or i in self.ends or spelled(each.content)
+        )
 
-    def _found(self, text: str, markup: frozenset[int], split: bool = False) -> list[tuple[int, int, int]]:
+    def _found(
+        self, text: str, markup: frozenset[int], split: bool = False
+    ) -> list[tuple[int, int, int]]:
         """The markup of a text: (id, start, stop). split: leave out special tokens.
 
         What the vocabulary lacks is no markup, though its token may be a special one.
         """
         read = self.tokenizer(
-            text, add_special_tokens=False, split_special_tokens=split, return_offsets_mapping=True, verbose=False
+            text,
+            add_special_tokens=False,
+            split_special_tokens=split,
+            return_offsets_mapping=True,
+            verbose=False,
         )
-        found = [(i, *place) for i, place in zip(read["input_ids"], read["offset_mapping"], strict=True) if i in markup]
-        unknown, word = self.tokenizer.unk_token_id, self.tokenizer.unk_token
-        return [(i, start, stop) for i, start, stop in found if i != unknown or text[start:stop].strip() == word]
+        found = [
+            (i, *place)
+            for i, place in zip(read["input_ids"], read["offset_mapping"], strict=True)
+            if i in markup
+        ]
+        unknown = self.tokenizer.unk_token_id
+        word = self.tokenizer.unk_token
+        return [
+            (i, start, stop)
+            for i, start, stop in found
+            if i != unknown or text[start:stop].strip() == word
+        ]
 
     def _hidden(self, text: str, markup: frozenset[int], stand_ins: _StandIns) -> str:
         """A text in which a character stands for each part that would be markup, and for each mask."""
         if isinstance(text, Rendering):
-            parts = [stand_ins.character(each) if isinstance(each, int) else str(each) for each in text.parts]
+            parts = [
+                stand_ins.character(each) if isinstance(each, int) else str(each)
+                for each in text.parts
+            ]
             return "".join(self._hidden(each, markup, stand_ins) for each in parts)
-        made, at = "", 0
+        made = ""
+        at = 0
         for _, start, stop in self._found(text, markup):
             made += text[at:start] + stand_ins.character(text[start:stop])
             at = stop
@@ -276,7 +347,9 @@ class Encoder:
     def _front(self, text: str) -> list[int]:
         """The special tokens that the tokenizer puts before a text."""
         probe = f"a {text[:100]}"
-        read = self.tokenizer(probe, split_special_tokens=True, return_special_tokens_mask=True, verbose=False)
+        read = self.tokenizer(
+            probe, split_special_tokens=True, return_special_tokens_mask=True, verbose=False
+        )
         added = read["special_tokens_mask"]
         return read["input_ids"][: added.index(0) if 0 in added else None]
 
@@ -304,18 +377,33 @@ class Encoder:
             first = self._ids(beginning, split=True)
             whole = self._ids(beginning + text, split=True)
             if first and whole[: len(first)] == first:
-                return alone if self._says([*first, *alone]) == self._says(whole) else whole[len(first) :]
+                return (
+                    alone
+                    if self._says([*first, *alone]) == self._says(whole)
+                    else whole[len(first) :]
+                )
         return alone
 
     def _says(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode([*ids], skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return str(
+            self.tokenizer.decode(
+                [*ids], skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
 
     def _keeps_its_space(self) -> bool:
         """Whether the tokenizer puts a space before a text which its decoder leaves there, as GPT-2's may."""
         inner: Any = self.tokenizer.backend_tokenizer
         text = inner.normalizer.normalize_str(_LETTER) if inner.normalizer else _LETTER
-        words = inner.pre_tokenizer.pre_tokenize_str(text) if inner.pre_tokenizer else [(text, (0, len(text)))]
-        return inner.decoder is not None and inner.decoder.decode([word for word, _ in words]) == f" {_LETTER}"
+        words = (
+            inner.pre_tokenizer.pre_tokenize_str(text)
+            if inner.pre_tokenizer
+            else [(text, (0, len(text)))]
+        )
+        return (
+            inner.decoder is not None
+            and inner.decoder.decode([word for word, _ in words]) == f" {_LETTER}"
+        )
 
     def _rendered(self, text: Rendering, markup: frozenset[int]) -> list[int]:
         """The ids of a rendering. Read at once, if nothing but its markup is read as markup."""
@@ -341,7 +429,9 @@ class Encoder:
         return self._ids(markup + _LETTER) != [token, *self._ids(_LETTER)]
 
     def _ids(self, text: str, split: bool = False) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False, split_special_tokens=split)["input_ids"])
+        return list(
+            self.tokenizer(text, add_special_tokens=False, split_special_tokens=split)["input_ids"]
+        )
 
 
 class _StandIns:
@@ -357,7 +447,9 @@ class _StandIns:
 
     def parts(self, text: str) -> list[str | int]:
         """Return a text with what the characters stand for, and ids between its parts."""
-        texts = {ord(character): part for part, character in self._of.items() if isinstance(part, str)}
+        texts = {
+            ord(character): part for part, character in self._of.items() if isinstance(part, str)
+        }
         ids = {character: part for part, character in self._of.items() if isinstance(part, int)}
         pieces = re.split(f"([{''.join(ids)}])", text) if ids else [text]
         return [ids[piece] if piece in ids else piece.translate(texts) for piece in pieces]

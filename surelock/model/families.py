@@ -19,13 +19,16 @@ from surelock.config import NetworkConfig
 from surelock.errors import CheckpointError
 from surelock.values import Fields, Json, frozen
 
-CONFIG, GENERATION = "config.json", "generation_config.json"
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
 _MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
 SHOW_PROGRESS_FROM = 2**28  # parameters: loading a smaller network shows no progress
 
 
 _EXPERTS = "its feed-forward is a mixture of experts, and this network's is one product"
-_CAUSAL = "it is the causal LFM2, as LFM2.5-Encoder loads without its own code: no mask stands for a word"
+_CAUSAL = (
+    "it is the causal LFM2, as LFM2.5-Encoder loads without its own code: no mask stands for a word"
+)
 _NEXT_TOKEN = "a causal model, which predicts the next token from those before it"
 _CAUSAL_NAMES = ("ForCausalLM", "LMHeadModel")  # how transformers names them
 _TIMED = "its posteriors depend on the time of a step, so kept keys and values are stale in every other step"
@@ -48,9 +51,13 @@ class Family:
     architecture: str
     tensors: Mapping[str, tuple[str, ...]]  # the tensor names of each parameter of the network
     read_config: Callable[[Fields], NetworkConfig]  # reads the shape from config.json
-    mask_id: int | None = None  # the id of the mask, if its files do not name one; -1 is the last of the vocabulary
+    mask_id: int | None = (
+        None  # the id of the mask, if its files do not name one; -1 is the last of the vocabulary
+    )
     generation: Fields = field(default_factory=dict)  # recommended settings, a short spelling
-    named: Mapping[str, int] = field(default_factory=dict)  # by a word in the names of block-causal ones: their blocks
+    named: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by a word in the names of block-causal ones: their blocks
     modulated: bool = False  # whether a constant time condition is to be folded in, see `surelock.model.modulation`
     tokenizer: str = ""  # the hub id of the tokenizer, if the files of a checkpoint have none
     template: str = ""  # the chat template, if not that of the tokenizer
@@ -70,11 +77,17 @@ def read_json(path: Path) -> Json:
     """Return the object in a JSON file. Raises CheckpointError, which names the file."""
     try:
         if path.stat().st_size > _MOST_JSON:
-            raise CheckpointError(f"{path} is too large: at most {_MOST_JSON:,} bytes of JSON are read")
+            raise CheckpointError(
+                f"{path} is too large: at most {_MOST_JSON:,} bytes of JSON are read"
+            )
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path} does not exist") from None
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, a number without end
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+    ) as error:  # ValueError: no UTF-8, no JSON, a number without end
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} must hold a JSON object")
@@ -87,15 +100,22 @@ def family_of(config: Fields) -> Family:
     The architecture decides, since model_type often names the model that a checkpoint was made from. Raises
     CheckpointError for an unknown architecture, and for a causal model.
     """
-    model_type, named = config.get("model_type"), config.get("architectures") or []
-    texts = [*named, "" if model_type is None else model_type] if isinstance(named, list) else [None]
+    model_type = config.get("model_type")
+    named = config.get("architectures") or []
+    texts = (
+        [*named, "" if model_type is None else model_type] if isinstance(named, list) else [None]
+    )
     if not all(isinstance(each, str) for each in texts):
-        raise CheckpointError("config.json must name its architectures in a list of texts, its model_type in a text")
+        raise CheckpointError(
+            "config.json must name its architectures in a list of texts, its model_type in a text"
+        )
     for family in FAMILIES:
         if family.architecture in named or (not named and family.model_type == model_type):
             _refuse_causal(family, config)
             return family
-    if not texts[-1] and {"graph", "noise"} <= config.keys():  # SEDD's own file names no architecture
+    if (
+        not texts[-1] and {"graph", "noise"} <= config.keys()
+    ):  # SEDD's own file names no architecture
         named = ["SEDD"]
     for name in named or texts:
         if name in REFUSED:
@@ -103,7 +123,9 @@ def family_of(config: Fields) -> Family:
     known = ", ".join(sorted(family.architecture for family in FAMILIES))
     found = ", ".join(sorted(named)) or model_type or "none"
     if any(name.endswith(_CAUSAL_NAMES) for name in named):
-        raise CheckpointError(f"{found} is by its name {_NEXT_TOKEN}; config.json must name one of {known}")
+        raise CheckpointError(
+            f"{found} is by its name {_NEXT_TOKEN}; config.json must name one of {known}"
+        )
     raise CheckpointError(f"unknown architecture {found}: config.json must name one of {known}")
 
 
@@ -140,8 +162,14 @@ def _number(config: Fields, key: str, kind: type = int) -> Any:
     _require(config, key)
     value = config[key]
     wanted = int if kind is int else (int, float)
-    if isinstance(value, bool) or not isinstance(value, wanted) or not 0 < value <= sys.float_info.max:
-        raise CheckpointError(f"config.json sets {key} to {value!r:.40}, which is no number above 0")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, wanted)
+        or not 0 < value <= sys.float_info.max
+    ):
+        raise CheckpointError(
+            f"config.json sets {key} to {value!r:.40}, which is no number above 0"
+        )
     return kind(value)
 
 
@@ -149,7 +177,9 @@ def _refuse_unless(config: Fields, off: str, **required: tuple[Any, ...]) -> Non
     """off: keys that are false or missing. required: the values that others may have."""
     for key, allowed in (dict.fromkeys(off.split(), (False, None)) | required).items():
         if key in config and config[key] not in allowed:
-            raise CheckpointError(f"config.json sets {key} to {config[key]!r}; only {allowed[0]!r} is supported")
+            raise CheckpointError(
+                f"config.json sets {key} to {config[key]!r}; only {allowed[0]!r} is supported"
+            )
 
 
 def _rope_theta(config: Fields) -> float:
@@ -169,7 +199,9 @@ def _rope_theta(config: Fields) -> float:
                 inner.add(_number(rope, "rope_theta", float))
     _refuse_scaling("it", {"partial_rotary_factor": config.get("partial_rotary_factor")})
     if len(inner) > 1:
-        raise CheckpointError(f"config.json sets rope_theta to {sorted(inner)}; only one value is supported")
+        raise CheckpointError(
+            f"config.json sets rope_theta to {sorted(inner)}; only one value is supported"
+        )
     if not inner:
         return _number(config, "rope_theta", float)
     (theta,) = inner
@@ -182,12 +214,19 @@ def _rope_theta(config: Fields) -> float:
 def _refuse_scaling(key: str, rope: Fields) -> None:
     """Refuse what scales or shortens rotary embeddings: a factor of 1 does not."""
     kinds = [rope[name] for name in ("rope_type", "type") if rope.get(name) is not None]
-    scales = any(kind != "default" for kind in kinds) or (not kinds and rope.get("factor") is not None)
+    scales = any(kind != "default" for kind in kinds) or (
+        not kinds and rope.get("factor") is not None
+    )
     factors = [rope.get("factor"), rope.get("attention_factor") or 1]
     factors += [each for name in ("short_factor", "long_factor") for each in rope.get(name) or ()]
-    if (scales and any(each != 1 for each in factors)) or rope.get("partial_rotary_factor") not in (None, 1):
+    if (scales and any(each != 1 for each in factors)) or rope.get("partial_rotary_factor") not in (
+        None,
+        1,
+    ):
         given = {name: value for name, value in rope.items() if value is not None}
-        raise CheckpointError(f"config.json scales rotary embeddings, which is unsupported: {key} holds {given!r:.120}")
+        raise CheckpointError(
+            f"config.json scales rotary embeddings, which is unsupported: {key} holds {given!r:.120}"
+        )
 
 
 def _read(config: Fields, keys: Mapping[str, str], **fields: Any) -> NetworkConfig:
@@ -204,15 +243,27 @@ def _read(config: Fields, keys: Mapping[str, str], **fields: Any) -> NetworkConf
         raise CheckpointError(f"config.json: {error}") from error
 
 
-LLADA_KEYS = {"d_model": "d_model", "n_layers": "n_layers", "n_heads": "n_heads", "d_ff": "mlp_hidden_size"}
+LLADA_KEYS = {
+    "d_model": "d_model",
+    "n_layers": "n_layers",
+    "n_heads": "n_heads",
+    "d_ff": "mlp_hidden_size",
+}
 LLADA_KEYS |= {"max_length": "max_sequence_length", "tied": "weight_tying"}
-LLADA_FIXED = {"layer_norm_type": "rms", "activation_type": "silu", "block_type": "llama", "rope": True}
+LLADA_FIXED = {
+    "layer_norm_type": "rms",
+    "activation_type": "silu",
+    "block_type": "llama",
+    "rope": True,
+}
 
 
 def _read_llada(config: Fields) -> NetworkConfig:
     _require(config, *LLADA_KEYS.values(), "rms_norm_eps")
     off = "alibi include_bias attention_layer_norm input_emb_norm scale_logits"
-    _refuse_unless(config, off, clip_qkv=(None,), **{key: (value,) for key, value in LLADA_FIXED.items()})
+    _refuse_unless(
+        config, off, clip_qkv=(None,), **{key: (value,) for key, value in LLADA_FIXED.items()}
+    )
     d_model = _number(config, "d_model")
     n_heads = _number(config, "n_heads")
     if d_model % n_heads:
@@ -246,28 +297,52 @@ def _read_dream(config: Fields) -> NetworkConfig:
 
 
 QWEN_KEYS = {"vocab_size": "vocab_size", "d_model": "hidden_size", "n_layers": "num_hidden_layers"}
-QWEN_KEYS |= {"n_heads": "num_attention_heads", "d_ff": "intermediate_size", "max_length": "max_position_embeddings"}
+QWEN_KEYS |= {
+    "n_heads": "num_attention_heads",
+    "d_ff": "intermediate_size",
+    "max_length": "max_position_embeddings",
+}
 QWEN_KEYS |= {"tied": "tie_word_embeddings"}
 
 
 def _read_qwen(config: Fields, **more: Any) -> NetworkConfig:
     _require(config, *QWEN_KEYS.values(), "rms_norm_eps")
     _refuse_unless(config, "attention_bias mlp_bias use_sliding_window", hidden_act=("silu",))
-    theta, eps = _rope_theta(config), _number(config, "rms_norm_eps", float)
+    theta = _rope_theta(config)
+    eps = _number(config, "rms_norm_eps", float)
     more |= {"n_kv_heads": config.get("num_key_value_heads"), "head_size": config.get("head_dim")}
-    return _read(config, QWEN_KEYS, rope_theta=theta, norm_eps=eps, block_size=config.get("block_size"), **more)
+    return _read(
+        config,
+        QWEN_KEYS,
+        rope_theta=theta,
+        norm_eps=eps,
+        block_size=config.get("block_size"),
+        **more,
+    )
 
 
 def _read_mdlm(config: Fields) -> NetworkConfig:
     """The shape of MDLM and BD3LM. Without cross_attn the latter has no mask, and attends as the former does."""
     if config.get("time_conditioning") not in (False, None):
-        raise CheckpointError(f"config.json sets time_conditioning, which is not supported: {_TIMED}")
+        raise CheckpointError(
+            f"config.json sets time_conditioning, which is not supported: {_TIMED}"
+        )
     _refuse_unless(config, "causal")
-    keys = {"vocab_size": "vocab_size", "d_model": "hidden_dim", "n_layers": "n_blocks", "n_heads": "n_heads"}
+    keys = {
+        "vocab_size": "vocab_size",
+        "d_model": "hidden_dim",
+        "n_layers": "n_blocks",
+        "n_heads": "n_heads",
+    }
     keys["max_length"] = "model_length"
     _require(config, *keys.values())
     block_size = config.get("block_size") if config.get("cross_attn", True) else None
-    fixed = {"rope_theta": 10_000.0, "norm_eps": 1e-5, "tied": False, "d_ff": 4 * _number(config, "hidden_dim")}
+    fixed = {
+        "rope_theta": 10_000.0,
+        "norm_eps": 1e-5,
+        "tied": False,
+        "d_ff": 4 * _number(config, "hidden_dim"),
+    }
     fixed |= dict.fromkeys(("layer_norm", "gelu", "head_bias"), True)
     return _read(config, keys, block_size=block_size, **fixed)
 
@@ -276,16 +351,28 @@ def _read_lfm2(config: Fields) -> NetworkConfig:
     """The shape of LFM2, whose convolutions are centred here. Ids above the trained ones are left out."""
     _refuse_unless(config, "conv_bias", conv_L_cache=(3,))
     _require(config, "layer_types", "num_hidden_layers")
-    kinds, vocab = config["layer_types"], _number(config, "vocab_size")
+    kinds = config["layer_types"]
+    vocab = _number(config, "vocab_size")
     known = isinstance(kinds, list) and all(kind in ("conv", "full_attention") for kind in kinds)
     if not known or len(kinds) != config["num_hidden_layers"]:
-        raise CheckpointError("config.json must name each layer 'conv' or 'full_attention' in its layer_types")
-    width = _number({"intermediate_size": config.get("block_ff_dim"), **config}, "intermediate_size")
+        raise CheckpointError(
+            "config.json must name each layer 'conv' or 'full_attention' in its layer_types"
+        )
+    width = _number(
+        {"intermediate_size": config.get("block_ff_dim"), **config}, "intermediate_size"
+    )
     if config.get("block_auto_adjust_ff_dim", True):
         unit = config.get("block_multiple_of", 256)
-        width = -(int((config.get("block_ffn_dim_multiplier") or 1) * int(2 * width / 3)) // -unit) * unit
+        width = (
+            -(int((config.get("block_ffn_dim_multiplier") or 1) * int(2 * width / 3)) // -unit)
+            * unit
+        )
     tied = config.get("tie_embedding", config.get("tie_word_embeddings", True))
-    shape = {"vocab_size": min(vocab, _LFM2_TRAINED), "intermediate_size": width, "tie_word_embeddings": tied}
+    shape = {
+        "vocab_size": min(vocab, _LFM2_TRAINED),
+        "intermediate_size": width,
+        "tie_word_embeddings": tied,
+    }
     names = {**config, **shape, "rms_norm_eps": _number(config, "norm_eps", float)}
     convs = tuple(layer for layer, kind in enumerate(kinds) if kind == "conv")
     return _read_qwen(names, qk_norm=True, conv_layers=convs, unused=vocab - shape["vocab_size"])
@@ -294,19 +381,27 @@ def _read_lfm2(config: Fields) -> NetworkConfig:
 def _block_tensors(prefix: str, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """'attn_norm.weight' -> 'a b c' becomes 'blocks.{i}.attn_norm.weight' -> (prefix.a.weight, ...)."""
     return {
-        f"blocks.{{i}}.{ours}": tuple(f"{prefix}.{name}.{ours.rsplit('.', 1)[1]}" for name in theirs.split())
+        f"blocks.{{i}}.{ours}": tuple(
+            f"{prefix}.{name}.{ours.rsplit('.', 1)[1]}" for name in theirs.split()
+        )
         for ours, theirs in names.items()
     }
 
 
-def _layout(outside: tuple[str, str, str], prefix: str, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def _layout(
+    outside: tuple[str, str, str], prefix: str, names: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
     """All tensor names of a family. outside: embedding, norm and head. prefix, names: of a layer."""
     around = zip(("embed.weight", "norm.weight", "head.weight"), outside, strict=True)
     return {name: (tensor,) for name, tensor in around} | _block_tensors(prefix, names)
 
 
 _LLADA = _layout(
-    ("model.transformer.wte.weight", "model.transformer.ln_f.weight", "model.transformer.ff_out.weight"),
+    (
+        "model.transformer.wte.weight",
+        "model.transformer.ln_f.weight",
+        "model.transformer.ff_out.weight",
+    ),
     "model.transformer.blocks.{i}",
     {
         "attn_norm.weight": "attn_norm",
@@ -385,7 +480,13 @@ _LFM2_CHAT = (
     "{% if add_generation_prompt %}[Answer]\n{% endif %}"
 )
 #: As its authors' Space samples it, which also never commits two neighbours in one step.
-_LFM2_SPACE = {"gen_length": 64, "steps": 32, "block_length": 16, "unmask": "threshold", "threshold": 0.9}
+_LFM2_SPACE = {
+    "gen_length": 64,
+    "steps": 32,
+    "block_length": 16,
+    "unmask": "threshold",
+    "threshold": 0.9,
+}
 #: The model's own distribution is that of temperature 1, in random order. The most confident first, it repeats itself.
 _MDLM_SAMPLING = {"gen_length": 256, "steps": 256, "temperature": 0.8}
 _of_mdlm = partial(
@@ -394,13 +495,24 @@ _of_mdlm = partial(
 )  # fmt: skip
 
 LLADA = Family("llada", "LLaDAModelLM", _LLADA, _read_llada)
-A2D_QWEN3 = Family("a2d-qwen3", "A2DQwen3LMHeadModel", _QWEN3, _read_qwen3, generation=_TINY_A2D, named=_SIBLINGS)
+A2D_QWEN3 = Family(
+    "a2d-qwen3", "A2DQwen3LMHeadModel", _QWEN3, _read_qwen3, generation=_TINY_A2D, named=_SIBLINGS
+)
 FAMILIES = (
     LLADA,
     Family("qwen3", "Qwen3ForCausalLM", _QWEN3, _read_qwen3, declared="mask_token_id"),
     A2D_QWEN3,
-    Family("a2d-qwen2", "A2DQwen2LMHeadModel", _QWEN2, _read_qwen2, generation=_TINY_A2D, named=_SIBLINGS),
-    Family("sdar", "SDARForCausalLM", _QWEN3, _read_sdar, generation={"gen_length": 128, "steps": 128}),
+    Family(
+        "a2d-qwen2",
+        "A2DQwen2LMHeadModel",
+        _QWEN2,
+        _read_qwen2,
+        generation=_TINY_A2D,
+        named=_SIBLINGS,
+    ),
+    Family(
+        "sdar", "SDARForCausalLM", _QWEN3, _read_sdar, generation={"gen_length": 128, "steps": 128}
+    ),
     Family("Dream", "DreamModel", _QWEN2, _read_dream),
     Family("CoDA", "CoDALanguageModel", _QWEN3, _read_coda),
     Family("illada", "ILLaDAForCausalLM", _LLAMA, _read_qwen, mask_id=5),

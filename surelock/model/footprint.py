@@ -30,9 +30,19 @@ def file_sizes(directory: Path) -> Sizes:
 def hub_sizes(name: str) -> Sizes:
     """Return the sizes of a hub model's tensors, from their headers there; none if it is cached or unknown."""
     from huggingface_hub import get_safetensors_metadata, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError, NotASafetensorsRepoError, SafetensorsParsingError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        NotASafetensorsRepoError,
+        SafetensorsParsingError,
+    )
 
-    failures: Any = (*HfHubHTTPError.__bases__, NotASafetensorsRepoError, SafetensorsParsingError, OSError, ValueError)
+    failures: Any = (
+        *HfHubHTTPError.__bases__,
+        NotASafetensorsRepoError,
+        SafetensorsParsingError,
+        OSError,
+        ValueError,
+    )
     try:
         if isinstance(try_to_load_from_cache(name, "config.json"), str):
             return {}
@@ -59,7 +69,8 @@ def check_room(
     if dtype is None:
         on_cpu = device.type != "cuda" and device_map is None
         dtype = torch.float32 if on_cpu else FLOATS.get(counts.most_common(1)[0][0], torch.bfloat16)
-    takes, has = weight_bytes(sizes, dtype, weights == "int8"), total_memory(device)
+    takes = weight_bytes(sizes, dtype, weights == "int8")
+    has = total_memory(device)
     sentence = f"{label_of(name)} takes {takes / 1e9:.1f} GB in {weights or str(dtype).removeprefix('torch.')}"
     if device_map is None:
         sentence += f", this {'GPU' if device.type == 'cuda' else 'machine'} has {has / 1e9:.1f}"

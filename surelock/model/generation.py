@@ -21,7 +21,8 @@ def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> Json
     for next-token sampling, so its temperature is ignored. Raises CheckpointError, which names the file, for a damaged
     one and for settings that make no decoder.
     """
-    file, values = directory / GENERATION, dict(family.generation)
+    file = directory / GENERATION
+    values = dict(family.generation)
     if shape.block_size is not None:
         values.pop("block_length", None)
     if not file.is_file():
@@ -44,11 +45,19 @@ def _with_length(given: Json, family: Fields, most: int) -> Json:
     if "max_new_tokens" in given:
         length = _SHARED["gen_length"].checked("max_new_tokens", given["max_new_tokens"])
         if given.setdefault("gen_length", length) != length:
-            raise ValueError(f"gen_length ({given['gen_length']}) and max_new_tokens ({length}) must be the same")
-    elif given.get("steps", 0) > given.get("gen_length", family.get("gen_length", DecodeSettings().gen_length)):
+            raise ValueError(
+                f"gen_length ({given['gen_length']}) and max_new_tokens ({length}) must be the same"
+            )
+    elif given.get("steps", 0) > given.get(
+        "gen_length", family.get("gen_length", DecodeSettings().gen_length)
+    ):
         given.setdefault("gen_length", given["steps"])
     if given.get("gen_length", 1) < 1:
-        raise ValueError(f"gen_length ({given['gen_length']}) must be at least 1 where a checkpoint recommends it")
+        raise ValueError(
+            f"gen_length ({given['gen_length']}) must be at least 1 where a checkpoint recommends it"
+        )
     if given.get("gen_length", 1) >= most:
-        raise ValueError(f"gen_length ({given['gen_length']}) leaves no room for a prompt in {most} positions")
+        raise ValueError(
+            f"gen_length ({given['gen_length']}) leaves no room for a prompt in {most} positions"
+        )
     return given

@@ -17,7 +17,9 @@ def check_weights(weights: str | None, dtype: torch.dtype | None) -> None:
     if weights not in (None, "int8"):
         raise ValueError(f"weights must be 'int8' or None, not {shown(weights)}")
     if weights is not None and dtype is torch.float64:
-        raise ValueError("weights in int8 are computed in bfloat16, float16 or float32, not in float64")
+        raise ValueError(
+            "weights in int8 are computed in bfloat16, float16 or float32, not in float64"
+        )
     if weights is not None and find_spec("torchao") is None:
         raise ValueError("weights in int8 need torchao: `pip install torchao`")
 
@@ -25,7 +27,11 @@ def check_weights(weights: str | None, dtype: torch.dtype | None) -> None:
 def is_product(network: Network, parameter: str) -> bool:
     """Return whether a parameter, by its name, is the weights of a layer's matrix product."""
     owner, _, kind = parameter.rpartition(".")
-    return kind == "weight" and owner.startswith("blocks.") and isinstance(network.get_submodule(owner), nn.Linear)
+    return (
+        kind == "weight"
+        and owner.startswith("blocks.")
+        and isinstance(network.get_submodule(owner), nn.Linear)
+    )
 
 
 def quantize(network: Network, parameter: str) -> None:
@@ -33,4 +39,6 @@ def quantize(network: Network, parameter: str) -> None:
     from torchao.quantization import Int8WeightOnlyConfig, quantize_  # its import takes seconds
 
     owner = network.get_submodule(parameter.rpartition(".")[0])
-    quantize_(owner, Int8WeightOnlyConfig(set_inductor_config=False))  # it would tune every later compilation
+    quantize_(
+        owner, Int8WeightOnlyConfig(set_inductor_config=False)
+    )  # it would tune every later compilation

@@ -102,13 +102,19 @@ class LanguageModel:
         if chat and not encoder.tokenizer.chat_template:
             raise ValueError(f"{self.name} has no chat template: use chat=False")
         ids = encoder.encode_turn(text) if chat else encoder.encode(text)
-        return self._listed(ids, text.words) if isinstance(text, Rendering) and any(text.words) else ids
+        return (
+            self._listed(ids, text.words)
+            if isinstance(text, Rendering) and any(text.words)
+            else ids
+        )
 
     def _listed(self, ids: list[int], words: Sequence[Words]) -> list[int]:
         """Token ids of a prompt with the lists that begin at its masks."""
         masks = [position for position, token in enumerate(ids) if token == self.mask_id]
         if len(masks) != len(words):
-            raise ValueError(f"the chat template of {self.name} has masks: blanks from a list cannot be told from them")
+            raise ValueError(
+                f"the chat template of {self.name} has masks: blanks from a list cannot be told from them"
+            )
         lists = [WordList(start, known) for start, known in zip(masks, words, strict=True) if known]
         return Listed(ids, lists, self.mask_id)
 
@@ -117,7 +123,12 @@ class LanguageModel:
         """What encodes its texts. Raises ValueError for a model without a tokenizer."""
         if self.tokenizer is None:
             raise ValueError(f"{self.name} has no tokenizer: give prompts as lists of token ids")
-        return Encoder(self.name, self.tokenizer, frozenset({self.mask_id, self.pad_id, *self.ends}), self.mask_id)
+        return Encoder(
+            self.name,
+            self.tokenizer,
+            frozenset({self.mask_id, self.pad_id, *self.ends}),
+            self.mask_id,
+        )
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of token ids without special tokens. Raises ValueError for a model without a tokenizer.

@@ -35,13 +35,19 @@ def processor() -> str:
     """Return the name of the processor, if Linux knows it, and the widest instructions that torch uses."""
     lines = _CPUINFO.read_text("utf-8").splitlines() if _CPUINFO.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
+    return (
+        f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
+    )
 
 
 def total_memory(device: torch.device) -> int:
     """Return the bytes of memory of a GPU, or of the system."""
     gpu = device.type == "cuda"
-    return torch.cuda.get_device_properties(device).total_memory if gpu else psutil.virtual_memory().total
+    return (
+        torch.cuda.get_device_properties(device).total_memory
+        if gpu
+        else psutil.virtual_memory().total
+    )
 
 
 def free_memory(device: torch.device) -> int:

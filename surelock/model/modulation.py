@@ -15,7 +15,8 @@ from surelock.model.stored import Stored, Tensors
 from surelock.values import Floats
 
 _WAVES = 256  # cosines, then sines, of the time
-_FIRST, _SECOND = "backbone.sigma_map.mlp.0", "backbone.sigma_map.mlp.2"
+_FIRST = "backbone.sigma_map.mlp.0"
+_SECOND = "backbone.sigma_map.mlp.2"
 _OUTPUT = "backbone.output_layer.adaLN_modulation"
 
 
@@ -26,7 +27,11 @@ def modulated(names: Iterable[str]) -> bool:
 
 def time_shapes(config: NetworkConfig, width: int) -> dict[str, tuple[int, ...]]:
     """Return the names and shapes of all tensors of the time condition. width: of its vector."""
-    shapes = {_FIRST: (width, _WAVES), _SECOND: (width, width), _OUTPUT: (2 * config.d_model, width)}
+    shapes = {
+        _FIRST: (width, _WAVES),
+        _SECOND: (width, width),
+        _OUTPUT: (2 * config.d_model, width),
+    }
     for layer in range(config.n_layers):
         shapes[f"backbone.blocks.{layer}.adaLN_modulation"] = (6 * config.d_model, width)
     biases = {f"{owner}.bias": shape[:1] for owner, shape in shapes.items()}
@@ -56,10 +61,16 @@ def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] 
     norm("norm", *np.split(condition(_OUTPUT), 2))
     for layer in range(config.n_layers):
         name = f"blocks.{layer}"
-        shift, scale, gate, *others = np.split(condition(f"backbone.blocks.{layer}.adaLN_modulation"), 6)
+        shift, scale, gate, *others = np.split(
+            condition(f"backbone.blocks.{layer}.adaLN_modulation"), 6
+        )
         norm(f"{name}.attn_norm", shift, scale)
         norm(f"{name}.ff_norm", *others[:2])
-        for product, factor in (("attn_out.weight", gate), ("ff_out.weight", others[2]), ("ff_out.bias", others[2])):
+        for product, factor in (
+            ("attn_out.weight", gate),
+            ("ff_out.weight", others[2]),
+            ("ff_out.bias", others[2]),
+        ):
             scaled(f"{name}.{product}", factor)
     return found
 
@@ -70,7 +81,9 @@ def _condition(config: NetworkConfig, files: Mapping[str, Stored]) -> Callable[[
 
     def checked(name: str) -> Floats:
         if (shape := files[name].shape) != shapes[name]:
-            raise CheckpointError(f"tensor {name} has shape {list(shape)}, expected {list(shapes[name])}")
+            raise CheckpointError(
+                f"tensor {name} has shape {list(shape)}, expected {list(shapes[name])}"
+            )
         return files[name].wide(np.float64)
 
     def linear(name: str, x: Floats) -> Floats:

@@ -58,10 +58,13 @@ class Block(nn.Module):
     def __init__(self, config: NetworkConfig, layer: int) -> None:
         super().__init__()
         self.heads = (config.n_heads, config.n_kv_heads, config.n_kv_heads)
-        d, conv, gelu = config.d_model, layer in config.conv_layers, config.gelu
+        d = config.d_model
+        conv = layer in config.conv_layers
+        gelu = config.gelu
         self.attn_norm = norm_of(config)
         if conv:
-            self.conv_in, self.conv_out = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d, bias=False)
+            self.conv_in = nn.Linear(d, 3 * d, bias=False)
+            self.conv_out = nn.Linear(d, d, bias=False)
         else:
             self.qkv = nn.Linear(d, sum(self.heads) * config.head_size, bias=config.qkv_bias)
             self.attn_out = nn.Linear(config.n_heads * config.head_size, d, bias=False)
@@ -74,28 +77,48 @@ class Block(nn.Module):
         self.ff_out = nn.Linear(config.d_ff, d, bias=gelu)
 
     def forward(
-        self, x: Tensor, rotary: Rotary, attend: Attend, only: Pick | None = None, elementwise: Elementwise = PLAIN
+        self,
+        x: Tensor,
+        rotary: Rotary,
+        attend: Attend,
+        only: Pick | None = None,
+        elementwise: Elementwise = PLAIN,
     ) -> Tensor:
         """Compute the layer for all rows of x, or for those that `only` picks. The others get keys and values alone."""
         if self.conv is None:
-            q, k, v = self._project(self.attn_norm(x), rotary, elementwise)  # line 10: Q, K, V of the active rows
+            q, k, v = self._project(
+                self.attn_norm(x), rotary, elementwise
+            )  # line 10: Q, K, V of the active rows
             out = self.attn_out
         else:
             b, q, inner = self.conv_in(self.attn_norm(x)).unsqueeze(-2).chunk(3, dim=-1)
-            k, v, out = b * inner, self.conv.weight, self.conv_out
+            k = b * inner
+            v = self.conv.weight
+            out = self.conv_out
         if only is not None:
-            x, q = only(x), only(q)
+            x = only(x)
+            q = only(q)
         # Line 11: `attend` writes K and V of the rows into the cache, which holds those of all others. A row that locks
         # has its own there: that is all of line 24's cache.
-        x = add_product(x, out, attend(q, k, v).flatten(-2))  # line 12: attention, then the feed-forward
+        x = add_product(
+            x, out, attend(q, k, v).flatten(-2)
+        )  # line 12: attention, then the feed-forward
         h = self.gate_up(self.ff_norm(x))
         plain = self.gate_up.bias is not None
-        return add_product(x, self.ff_out, F.gelu(h, approximate="tanh") if plain else elementwise.gated(h))
+        return add_product(
+            x, self.ff_out, F.gelu(h, approximate="tanh") if plain else elementwise.gated(h)
+        )
 
-    def _project(self, h: Tensor, rotary: Rotary, elementwise: Elementwise) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(
+        self, h: Tensor, rotary: Rotary, elementwise: Elementwise
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
         n_heads, n_kv_heads, _ = self.heads
-        both, v = self.qkv(h).unflatten(-1, (sum(self.heads), -1)).split((n_heads + n_kv_heads, n_kv_heads), dim=-2)
+        both, v = (
+            self.qkv(h)
+            .unflatten(-1, (sum(self.heads), -1))
+            .split((n_heads + n_kv_heads, n_kv_heads), dim=-2)
+        )
         if self.q_norm is not None and self.k_norm is not None:
             q, k = both.split((n_heads, n_kv_heads), dim=-2)
             both = torch.cat((self.q_norm(q), self.k_norm(k)), dim=-2)
@@ -123,10 +146,16 @@ class Network(nn.Module):
         self.config = config
         values = torch.empty(config.vocab_size, config.d_model)
         # Drawn on the meta device, they would import torch's compiler: 70 MB.
-        self.embed = nn.Embedding(config.vocab_size, config.d_model, _weight=values if values.is_meta else None)
+        self.embed = nn.Embedding(
+            config.vocab_size, config.d_model, _weight=values if values.is_meta else None
+        )
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
         self.norm = norm_of(config)
-        self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
+        self.head = (
+            None
+            if config.tied
+            else nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
+        )
 
     @property
     def head_weight(self) -> Tensor:
@@ -155,7 +184,8 @@ class Network(nn.Module):
 
         tokens: [1, N] int64. The shares sum to 1.
         """
-        row, groups = max(0, position - self.config.shifted), self.config.n_heads // self.config.n_kv_heads
+        row = max(0, position - self.config.shifted)
+        groups = self.config.n_heads // self.config.n_kv_heads
         weights: list[Tensor] = []
 
         def look(q: Tensor, k: Tensor, mask: Tensor | None) -> None:
@@ -167,9 +197,12 @@ class Network(nn.Module):
         self._dense(tokens, look)
         return torch.stack(weights).mean(0)
 
-    def _dense(self, tokens: Tensor, look: Callable[[Tensor, Tensor, Tensor | None], None] | None = None) -> Tensor:
+    def _dense(
+        self, tokens: Tensor, look: Callable[[Tensor, Tensor, Tensor | None], None] | None = None
+    ) -> Tensor:
         """All layers for all rows. look: is called with the queries, keys and mask of each layer that attends."""
-        gqa, length = self.config.n_heads != self.config.n_kv_heads, tokens.shape[1]
+        gqa = self.config.n_heads != self.config.n_kv_heads
+        length = tokens.shape[1]
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = (x.transpose(1, 2) for x in (q, k, v))
@@ -181,18 +214,23 @@ class Network(nn.Module):
         def rotary(device: torch.device) -> Rotary:
             return rotary_table(self.config, length, self.dtype, device)
 
-        return self.run(tokens, rotary, lambda layer: convolve if layer in self.config.conv_layers else attend)
+        return self.run(
+            tokens, rotary, lambda layer: convolve if layer in self.config.conv_layers else attend
+        )
 
     def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """The head: hidden states [..., d_model] -> logits [..., vocab_size], written to `out` if given (2-D).
 
         Line 15: the posteriors are their softmax, at temperature 1.
         """
-        x, bias = x.to(self.head_weight.device), None if self.head is None else self.head.bias
+        x = x.to(self.head_weight.device)
+        bias = None if self.head is None else self.head.bias
         if out is None:
             return F.linear(x, self.head_weight, bias)
         weight = self.head_weight.T
-        return torch.mm(x, weight, out=out) if bias is None else torch.addmm(bias, x, weight, out=out)
+        return (
+            torch.mm(x, weight, out=out) if bias is None else torch.addmm(bias, x, weight, out=out)
+        )
 
     def run(
         self,
@@ -204,11 +242,17 @@ class Network(nn.Module):
     ) -> Tensor:
         """Run all layers: tokens [...] int64 -> hidden states [..., d_model]. only: picks rows of the last layer."""
         x = self.embed(tokens.to(self.embed.weight.device))
-        factors, device, last = None, None, len(self.blocks) - 1
-        for number, block in enumerate(cast("Iterable[Block]", self.blocks)):  # line 9. Line 13: no locked row is here
+        factors = None
+        device = None
+        last = len(self.blocks) - 1
+        for number, block in enumerate(
+            cast("Iterable[Block]", self.blocks)
+        ):  # line 9. Line 13: no locked row is here
             here = block.ff_out.weight.device
             if factors is None or here != device:
-                x, factors, device = x.to(here), rotary(here), here
+                x = x.to(here)
+                factors = rotary(here)
+                device = here
             x = block(x, factors, attend(number), only if number == last else None, elementwise)
         return self.norm(x.to(self.norm.weight.device))
 
@@ -234,12 +278,17 @@ def sight(config: NetworkConfig, positions: Tensor, length: int) -> Tensor | Non
 
 
 @lru_cache(maxsize=16)
-def rotary_table(config: NetworkConfig, length: int, dtype: torch.dtype, device: torch.device) -> Rotary:
+def rotary_table(
+    config: NetworkConfig, length: int, dtype: torch.dtype, device: torch.device
+) -> Rotary:
     """Return cosines and signed sines of `length` positions, [length, 1, head_size] each, in float32 or float64."""
     wide = torch.promote_types(dtype, torch.float32)
     with torch.inference_mode(False):
-        exponents = torch.arange(0, config.head_size, 2, device=device, dtype=wide) / config.head_size
+        exponents = (
+            torch.arange(0, config.head_size, 2, device=device, dtype=wide) / config.head_size
+        )
         positions = torch.arange(length, device=device, dtype=wide)
         angles = positions[:, None, None] * config.rope_theta**-exponents
-        cos, sin = angles.cos(), angles.sin()
+        cos = angles.cos()
+        sin = angles.sin()
         return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)

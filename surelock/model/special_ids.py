@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _ENDS_OF_TURN = ("<|eot_id|>", "<|im_end|>")  # LLaDA's and Qwen's
 _END_OF_TEXT = "<|endoftext|>"  # Qwen's
-_MASK, _END = "mask_token_id", "eos_token_id"
+_MASK = "mask_token_id"
+_END = "eos_token_id"
 _MASKS = ("<|mdm_mask|>", "[MDM_MASK]", "<|mask|>", "<|MASK|>", "<[MASK]>", "<MASK>", "[MASK]")
 
 
@@ -39,7 +40,9 @@ def special_ids(
 
     def read(name: str, value: Any) -> list[int]:
         listed = value if isinstance(value, list) else [value]
-        found = [each for each in listed if each is not None and not (type(each) is int and each == -1)]
+        found = [
+            each for each in listed if each is not None and not (type(each) is int and each == -1)
+        ]
         for each in found:
             if type(each) is not int or not 0 <= each < vocab_size:
                 wanted = f"a whole number from 0 to {vocab_size - 1}"
@@ -57,7 +60,9 @@ def special_ids(
     sources = {
         **{f"{name}'s {_MASK}": content.get(_MASK) for name, content in files.items()},
         f"the tokenizer's {_MASK}": getattr(tokenizer, _MASK, None),
-        f"the architecture of {family.model_type}": None if family.mask_id is None else family.mask_id % vocab_size,
+        f"the architecture of {family.model_type}": None
+        if family.mask_id is None
+        else family.mask_id % vocab_size,
         **{f"the token {token}": added.get(token) for token in _MASKS},
     }
     mask_id = _one({source: read(_MASK, value) for source, value in sources.items()}, directory)
@@ -80,15 +85,23 @@ def _check_special(source: str, token: int, tokenizer: Any, directory: Path) -> 
         return
     what = "no piece" if piece is None else f"the text {shown(tokenizer.decode([token]))}"
     why = "they belong to two models: name the model's tokenizer (--tokenizer), or correct the file"
-    raise CheckpointError(f"{directory}: {source} is {token}, which is {what} in the tokenizer; {why}")
+    raise CheckpointError(
+        f"{directory}: {source} is {token}, which is {what} in the tokenizer; {why}"
+    )
 
 
 def _ends(found: list[int], vocabulary: Mapping[str, int]) -> tuple[int, ...]:
     turn = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)
     if turn is None:
-        return tuple(dict.fromkeys(found or [vocabulary[each] for each in (_END_OF_TEXT,) if each in vocabulary]))
+        return tuple(
+            dict.fromkeys(
+                found or [vocabulary[each] for each in (_END_OF_TEXT,) if each in vocabulary]
+            )
+        )
     if found[:1] == [turn]:
-        of_text = vocabulary.get(_END_OF_TEXT, next((token for token in found if token != turn), turn))
+        of_text = vocabulary.get(
+            _END_OF_TEXT, next((token for token in found if token != turn), turn)
+        )
         found = [of_text, *found]
     return tuple(dict.fromkeys([*found, turn]))
 
@@ -97,7 +110,9 @@ def _one(masks: Mapping[str, list[int]], directory: Path) -> int:
     """The id of the mask, by sources that name it: all must agree."""
     named = [(token, source) for source, tokens in masks.items() for token in tokens]
     if not named:
-        raise CheckpointError(f"{directory} has no mask token: neither {CONFIG} nor the tokenizer gives a {_MASK}")
+        raise CheckpointError(
+            f"{directory} has no mask token: neither {CONFIG} nor the tokenizer gives a {_MASK}"
+        )
     if len({token for token, _ in named}) > 1:
         sentence = ", ".join(f"{token} by {source}" for token, source in named)
         raise CheckpointError(f"{directory} names more than one mask token: {sentence}")

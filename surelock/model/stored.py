@@ -32,7 +32,9 @@ class Stored(NamedTuple):
     def rows(self, start: int, stop: int) -> Stored:
         each = self.nbytes // self.shape[0]
         return self._replace(
-            shape=(stop - start, *self.shape[1:]), offset=self.offset + start * each, nbytes=(stop - start) * each
+            shape=(stop - start, *self.shape[1:]),
+            offset=self.offset + start * each,
+            nbytes=(stop - start) * each,
         )
 
     def read(self) -> Iterator[NDArray]:
@@ -50,7 +52,8 @@ class Stored(NamedTuple):
 
     def wide(self, dtype: type[np.floating]) -> NDArray:
         """Read the tensor in a wider dtype, part by part: no second copy is held."""
-        wide, at = np.empty(self.shape, dtype), 0
+        wide = np.empty(self.shape, dtype)
+        at = 0
         for part in self.read():
             if self.dtype == "BF16":  # the upper half of a float32
                 part = (part.astype(np.uint32) << 16).view(np.float32)

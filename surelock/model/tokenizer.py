@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
-FILE, DESCRIBED = "tokenizer.json", "tokenizer_config.json"
+FILE = "tokenizer.json"
+DESCRIBED = "tokenizer_config.json"
 SLOW = ("vocab.json", "merges.txt")  # Dream and DiffuCoder publish only these, of Qwen2's tokenizer
-_IMPORTING = Lock()  # while transformers is imported, a second thread would get the unfinished module
+_IMPORTING = (
+    Lock()
+)  # while transformers is imported, a second thread would get the unfinished module
 
 
 def read_tokenizer(directory: Path) -> Tokenizer:
@@ -81,7 +84,9 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
         kind = Qwen2Tokenizer
         with reading(f"the tokenizer in {directory}", Exception):
             BPE.from_file(*map(str, slow))
-    with reading(f"the tokenizer in {directory}", OSError, TypeError, ValueError, LookupError, AttributeError):
+    with reading(
+        f"the tokenizer in {directory}", OSError, TypeError, ValueError, LookupError, AttributeError
+    ):
         tokenizer = kind.from_pretrained(directory)
         tokenizer.decode(tokenizer("A word, two", split_special_tokens=True)["input_ids"])
     return tokenizer

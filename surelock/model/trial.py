@@ -20,13 +20,33 @@ from surelock.errors import CheckpointError
 from surelock.model.encoding import Encoder, Expanded, check_growth
 from surelock.model.tokenizer import has_tokenizer, load_tokenizer
 
-SECONDS, MEGABYTES = 20, 2048
+SECONDS = 20
+MEGABYTES = 2048
 _START_SECONDS = 120  # of importing what reads a tokenizer, on a slow machine
 _LENGTH = 4000  # characters of a text
 _MOST_PIECE = 4096  # characters of a token
-_RUNS = ("a", "A", "0", " ", "\n", "\t", ".", "-", "_", "é", "中", "😀", "ab", "a ", "0,", "'s ", "A word, two. ")
+_RUNS = (
+    "a",
+    "A",
+    "0",
+    " ",
+    "\n",
+    "\t",
+    ".",
+    "-",
+    "_",
+    "é",
+    "中",
+    "😀",
+    "ab",
+    "a ",
+    "0,",
+    "'s ",
+    "A word, two. ",
+)
 _LONG_TURN = "A word, two. " * 1500
-_REFUSED, _DONE = "refused ", "done"
+_REFUSED = "refused "
+_DONE = "done"
 
 
 def check_tokenizer(directory: Path, seconds: int = SECONDS, megabytes: int = MEGABYTES) -> None:
@@ -44,13 +64,17 @@ def check_tokenizer(directory: Path, seconds: int = SECONDS, megabytes: int = ME
     parts = written.decode("utf-8", "replace").splitlines()
     if not parts:  # it did not begin
         why = complaint.decode("utf-8", "replace").strip().splitlines() or ["it was ended"]
-        raise CheckpointError(f"the tokenizer of {directory} could not be tried in another process: {why[-1]}")
+        raise CheckpointError(
+            f"the tokenizer of {directory} could not be tried in another process: {why[-1]}"
+        )
     last = parts[-1]
     if last.startswith(_REFUSED):
         raise CheckpointError(last.removeprefix(_REFUSED))
     if last != _DONE:
         limits = f"{seconds} s of processor time or {megabytes} MB of memory"
-        raise CheckpointError(f"the {last} of {directory} needs more than {limits} for texts of ordinary length")
+        raise CheckpointError(
+            f"the {last} of {directory} needs more than {limits} for texts of ordinary length"
+        )
 
 
 def _tried(directory: Path, seconds: int, megabytes: int) -> tuple[bytes, bytes]:
@@ -82,20 +106,27 @@ def _try(directory: Path) -> Iterator[str]:
     tokenizer: Any = load_tokenizer(directory)
     if tokenizer is None:
         return
-    encoder, reader = Encoder(str(directory), tokenizer, frozenset()), tokenizer.backend_tokenizer
+    encoder = Encoder(str(directory), tokenizer, frozenset())
+    reader = tokenizer.backend_tokenizer
     texts = [f"{(run * _LENGTH)[:_LENGTH]}!" for run in _RUNS]
     found = [_ids(encoder, text) for text in texts]
     for codes in _parts(sys.maxunicode):
-        letters = [each for each in map(chr, codes) if unicodedata.category(each) not in ("Cn", "Co", "Cs")]
+        letters = [
+            each for each in map(chr, codes) if unicodedata.category(each) not in ("Cn", "Co", "Cs")
+        ]
         found.append(_ids(encoder, "".join(letters)))
-        for letter, read in zip(letters, reader.encode_batch(letters, add_special_tokens=False), strict=True):
+        for letter, read in zip(
+            letters, reader.encode_batch(letters, add_special_tokens=False), strict=True
+        ):
             check_growth(f"the tokenizer of {directory}", len(letter), len(read.ids))
     yield "decoder"
     for ids in found:
         tokenizer.decode(ids)
     for ids in _parts(len(tokenizer)):
         if any(len(piece) > _MOST_PIECE for piece in tokenizer.batch_decode([[i] for i in ids])):
-            raise CheckpointError(f"the decoder of {directory} writes more than {_MOST_PIECE:,} characters for a token")
+            raise CheckpointError(
+                f"the decoder of {directory} writes more than {_MOST_PIECE:,} characters for a token"
+            )
     if tokenizer.chat_template:
         yield "chat template"
         for text in ("Hello", *texts, _LONG_TURN):

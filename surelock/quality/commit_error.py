@@ -37,7 +37,9 @@ from surelock.values import Flags, Floats, Json
 _ROWS = {"cpu": 2**10, "cuda": 2**13}
 _SHARE = 0.5
 _HELD_BYTES = 2**26
-_MOST_WORDS = 2**15  # with a larger vocabulary the logits of all candidates cost more than the shadow itself
+_MOST_WORDS = (
+    2**15
+)  # with a larger vocabulary the logits of all candidates cost more than the shadow itself
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +101,8 @@ def commit_error(
 
 def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitError:
     trace = load_document(trace)
-    header, found = trace["header"], []
+    header = trace["header"]
+    found = []
     prompt = from_plain_lists(header["prompt_tokens"], header.get("lists"), header["mask_id"])
     field = [Lane.from_plain(lane) for lane in header["lanes"]]
     for number, lane in enumerate(field):
@@ -110,9 +113,14 @@ def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitErro
         for record in (each for each in trace["records"] if each["lane"] == lane.id):
             step = next(steps, None)
             where = [] if step is None else np.flatnonzero(step.newly_unmasked[0])
-            if step is None or np.stack((where, step.tokens[0, where]), axis=1).tolist() != record["unmasked"]:
+            if (
+                step is None
+                or np.stack((where, step.tokens[0, where]), axis=1).tolist() != record["unmasked"]
+            ):
                 place = f"step {record['step'] + 1} of {lane.name!r}"
-                raise ValueError(f"{place} is another one with this model and engine on this machine")
+                raise ValueError(
+                    f"{place} is another one with this model and engine on this machine"
+                )
             shadow.add(step)
         errors = shadow.result()
         errors.sequence[:] = number
@@ -121,14 +129,24 @@ def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitErro
 
 
 def _joined(parts: list[CommitError]) -> CommitError:
-    return CommitError(*(np.concatenate([getattr(each, name) for each in parts]) for name in CommitError.__slots__))
+    return CommitError(
+        *(np.concatenate([getattr(each, name) for each in parts]) for name in CommitError.__slots__)
+    )
 
 
 def _exact(step: int, sequence: int, positions: Whole, regret: float) -> CommitError:
     """The commits of a step without errors."""
     count = len(positions)
-    same, changed = np.zeros(count), np.zeros(count, dtype=bool)
-    return CommitError(np.full(count, step), np.full(count, sequence), positions, same, changed, np.full(count, regret))
+    same = np.zeros(count)
+    changed = np.zeros(count, dtype=bool)
+    return CommitError(
+        np.full(count, step),
+        np.full(count, sequence),
+        positions,
+        same,
+        changed,
+        np.full(count, regret),
+    )
 
 
 class _Pending(NamedTuple):
@@ -136,7 +154,9 @@ class _Pending(NamedTuple):
 
     tokens: Whole  # [N], the input of the step
     committed: Whole  # [k], the positions that it committed
-    scored: Whole  # [c], ascending, the positions that the shadow scores, the committed ones among them
+    scored: (
+        Whole  # [c], ascending, the positions that the shadow scores, the committed ones among them
+    )
     logits: NDArray  # [k, V], the run's logits of the committed positions
     found: CommitError  # of these k, which the shadow corrects
 
@@ -147,8 +167,11 @@ class Shadow:
     lm, settings, regret: see `commit_error`. The error of a step that computed every row is 0 by definition.
     """
 
-    def __init__(self, lm: LanguageModel, settings: DecodeSettings, *, regret: bool | None = None) -> None:
-        self._lm, self._settings = lm, settings
+    def __init__(
+        self, lm: LanguageModel, settings: DecodeSettings, *, regret: bool | None = None
+    ) -> None:
+        self._lm = lm
+        self._settings = settings
         self._wants_regret = regret if regret is not None else lm.config.vocab_size <= _MOST_WORDS
         self._scores: str | None = None
         self._present: Flags | None = None
@@ -160,14 +183,19 @@ class Shadow:
     def add(self, step: Step) -> None:
         """Add the next step. Raises ValueError for a step without logits, and for a first step that is not step 0."""
         if step.commit_logits is None:
-            raise ValueError("the steps hold no logits of what they committed: decode with keep_logits=True")
+            raise ValueError(
+                "the steps hold no logits of what they committed: decode with keep_logits=True"
+            )
         if self._present is None:
             if step.index != 0:
                 raise ValueError(f"the steps must begin with the first, not with step {step.index}")
-            self._present = step.computed | step.resting  # the first step computes every position but these
+            self._present = (
+                step.computed | step.resting
+            )  # the first step computes every position but these
             self._given = step.given
             self._scores = step.scores if self._wants_regret else None
-        unmasked, computed = step.newly_unmasked, step.computed
+        unmasked = step.newly_unmasked
+        computed = step.computed
         masked = unmasked if step.ended is None else unmasked | step.ended.filled
         before = np.where(masked, self._lm.mask_id, step.tokens)
         logits = np.split(step.commit_logits, np.cumsum(unmasked.sum(axis=1))[:-1])
@@ -204,45 +232,74 @@ class Shadow:
             each = max(1, most // len(pending[0].tokens))
             for start in range(0, len(pending), each):
                 self._compare(b, pending[start : start + each])
-        self._pending, self._held = {}, 0
+        self._pending = {}
+        self._held = 0
 
     def _most_rows(self) -> int:
         device = self._lm.device
         if device.type == "cpu":
             return _ROWS["cpu"]
-        config, passes = self._lm.config, 2 if self._settings.cfg_scale > 0 else 1
-        width = 12 * config.d_model + 4 * config.d_ff  # of a layer's tables, those in float32 counted twice
+        config = self._lm.config
+        passes = 2 if self._settings.cfg_scale > 0 else 1
+        width = (
+            12 * config.d_model + 4 * config.d_ff
+        )  # of a layer's tables, those in float32 counted twice
         row = passes * width * self._lm.engine.dtype.itemsize
-        free = min(free_memory(each) for each in {each.device for each in self._lm.network.parameters()})
+        free = min(
+            free_memory(each) for each in {each.device for each in self._lm.network.parameters()}
+        )
         return max(1, min(_ROWS["cuda"], int(_SHARE * free) // row))
 
     def _compare(self, b: int, pending: list[_Pending]) -> None:
         """Correct the errors of pending steps of a sequence, in one forward pass."""
-        engine, plan, length = self._lm.engine, self._plan(b, pending), len(pending[0].tokens)
-        committed = np.concatenate([each.committed + number * length for number, each in enumerate(pending)])
+        engine = self._lm.engine
+        plan = self._plan(b, pending)
+        length = len(pending[0].tokens)
+        committed = np.concatenate(
+            [each.committed + number * length for number, each in enumerate(pending)]
+        )
         other = np.concatenate([each.logits for each in pending])
-        with lent(engine, Layout(tuple(plan.counts), 1 if plan.blind is None else 2, once=True)) as memory:
+        with lent(
+            engine, Layout(tuple(plan.counts), 1 if plan.blind is None else 2, once=True)
+        ) as memory:
             score = engine.read(memory, plan).score
             z = engine.logits(memory, committed)
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)
         edges = np.cumsum([len(each.committed) for each in pending])[:-1]
         scored = np.cumsum([len(each.scored) for each in pending])[:-1]
         parts = [np.split(values, edges) for values in (_kl_of_logits(z, other), changed)]
-        for each, errors, differ, scores in zip(pending, *parts, np.split(score, scored), strict=True):
-            each.found.error[:], each.found.changed[:] = errors, differ
+        for each, errors, differ, scores in zip(
+            pending, *parts, np.split(score, scored), strict=True
+        ):
+            each.found.error[:] = errors
+            each.found.changed[:] = differ
             if self._scores is not None:
                 each.found.regret[:] = _less(scores, np.isin(each.scored, each.committed))
 
     def _plan(self, b: int, pending: list[_Pending]) -> Plan:
         """The dense first step of pending steps of a sequence, as sequences of a batch."""
-        lm, settings, length = self._lm, self._settings, len(pending[0].tokens)
-        tokens, given = np.concatenate([each.tokens for each in pending]), self._given[b, -length:]
-        scored = np.concatenate([each.scored + number * length for number, each in enumerate(pending)])
-        inner = scored % length < np.flatnonzero(given).max(initial=-1)  # given words stand behind these
+        lm = self._lm
+        settings = self._settings
+        length = len(pending[0].tokens)
+        tokens = np.concatenate([each.tokens for each in pending])
+        given = self._given[b, -length:]
+        scored = np.concatenate(
+            [each.scored + number * length for number, each in enumerate(pending)]
+        )
+        inner = scored % length < np.flatnonzero(given).max(
+            initial=-1
+        )  # given words stand behind these
         none, chooses = np.zeros((2, len(tokens)), dtype=bool)
         chooses[scored] = True
-        banned = [lm.mask_id, *([lm.eos_id] if settings.suppress_eos and lm.eos_id is not None else [])]
-        blind = np.where(np.tile(given, len(pending)), lm.mask_id, tokens) if settings.cfg_scale > 0 else None
+        banned = [
+            lm.mask_id,
+            *([lm.eos_id] if settings.suppress_eos and lm.eos_id is not None else []),
+        ]
+        blind = (
+            np.where(np.tile(given, len(pending)), lm.mask_id, tokens)
+            if settings.cfg_scale > 0
+            else None
+        )
         return Plan(
             step=0,
             slots=np.arange(len(tokens)),

@@ -12,8 +12,12 @@ from surelock.files import write_text
 from surelock.values import frozen
 
 _COLOURS = ("#1668c7", "#a3360c", "#0f766e", "#6b7280", "#7c3aed", "#b45309")
-_WIDTH, _HEIGHT = 300, 220  # pixels of a panel's axes
-_LEFT, _TOP, _GAP, _KEY = 60, 40, 70, 24  # margins, between panels, and of the legend
+_WIDTH = 300  # pixels of a panel's axes
+_HEIGHT = 220
+_LEFT = 60  # margins, between panels, and of the legend
+_TOP = 40
+_GAP = 70
+_KEY = 24
 _TICKS = 4
 
 
@@ -48,10 +52,17 @@ def plotted(panels: Sequence[Panel], columns: int) -> go.Figure:
     figure = make_subplots(rows, columns, subplot_titles=[panel.title for panel in panels])
     names = _names(panels)
     for number, panel in enumerate(panels):
-        row, column = number // columns + 1, number % columns + 1
+        row = number // columns + 1
+        column = number % columns + 1
         for line in panel.lines:
             colour = _COLOURS[names.index(line.name) % len(_COLOURS)]
-            trace = go.Scatter(x=[*line.x], y=[*line.y], name=line.name, legendgroup=line.name, line={"color": colour})
+            trace = go.Scatter(
+                x=[*line.x],
+                y=[*line.y],
+                name=line.name,
+                legendgroup=line.name,
+                line={"color": colour},
+            )
             trace.showlegend = number == 0
             figure.add_trace(trace, row, column)
         figure.update_xaxes(title=panel.x, row=row, col=column)
@@ -61,8 +72,10 @@ def plotted(panels: Sequence[Panel], columns: int) -> go.Figure:
 
 def drawn(panels: Sequence[Panel], columns: int) -> str:
     """Return the charts as SVG."""
-    rows, names = -(-len(panels) // columns), _names(panels)
-    width, height = columns * (_LEFT + _WIDTH) + _LEFT // 2, _TOP + rows * (_HEIGHT + _GAP) + _KEY
+    rows = -(-len(panels) // columns)
+    names = _names(panels)
+    width = columns * (_LEFT + _WIDTH) + _LEFT // 2
+    height = _TOP + rows * (_HEIGHT + _GAP) + _KEY
     parts = [f'<rect width="{width}" height="{height}" fill="white"/>']
     for number, panel in enumerate(panels):
         left = _LEFT + number % columns * (_LEFT + _WIDTH)
@@ -70,11 +83,16 @@ def drawn(panels: Sequence[Panel], columns: int) -> str:
         parts.append(f'<g transform="translate({left} {top})">{_panel(panel, names)}</g>')
     apart = (width - _LEFT) // len(names)
     for number, name in enumerate(names):
-        x, colour = _LEFT + apart * number, _COLOURS[number % len(_COLOURS)]
+        x = _LEFT + apart * number
+        colour = _COLOURS[number % len(_COLOURS)]
         parts.append(f'<path d="M{x} {height - _KEY / 2}h20" stroke="{colour}" stroke-width="2"/>')
         parts.append(_text(x + 26, height - _KEY / 2 + 4, name, "start"))
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    return f'{head} font-family="sans-serif" font-size="12" fill="none">\n' + "\n".join(parts) + "\n</svg>\n"
+    return (
+        f'{head} font-family="sans-serif" font-size="12" fill="none">\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
 
 
 def _panel(panel: Panel, names: Sequence[str]) -> str:
@@ -86,7 +104,10 @@ def _panel(panel: Panel, names: Sequence[str]) -> str:
     for value in upward.ticks():
         parts.append(_text(-6, _HEIGHT - upward.at(value) + 4, f"{value:.3g}", "end"))
     for line in panel.lines:
-        points = (f"{across.at(x):.1f} {_HEIGHT - upward.at(y):.1f}" for x, y in zip(line.x, line.y, strict=True))
+        points = (
+            f"{across.at(x):.1f} {_HEIGHT - upward.at(y):.1f}"
+            for x, y in zip(line.x, line.y, strict=True)
+        )
         colour = _COLOURS[names.index(line.name) % len(_COLOURS)]
         parts.append(f'<path d="M{"L".join(points)}" stroke="{colour}" stroke-width="1.5"/>')
     parts.append(_text(_WIDTH / 2, -12, panel.title, "middle"))
@@ -100,8 +121,10 @@ class _Scale:
     """Values onto the pixels of an axis."""
 
     def __init__(self, values: Sequence[float], pixels: int) -> None:
-        self._low, high = min(values), max(values)
-        self._span, self._pixels = (high - self._low) or 1.0, pixels
+        self._low = min(values)
+        high = max(values)
+        self._span = (high - self._low) or 1.0
+        self._pixels = pixels
 
     def at(self, value: float) -> float:
         return (value - self._low) / self._span * self._pixels
@@ -111,7 +134,8 @@ class _Scale:
         rough = self._span / _TICKS
         power = 10.0 ** math.floor(math.log10(rough))
         step = power * min(factor for factor in (1, 2, 5, 10) if factor * power >= rough)
-        first, last = math.ceil(self._low / step), math.floor((self._low + self._span) / step)
+        first = math.ceil(self._low / step)
+        last = math.floor((self._low + self._span) / step)
         return [step * number for number in range(first, last + 1)]
 
 

@@ -13,7 +13,14 @@ from surelock.loading import load_by
 from surelock.model.machine import set_threads
 from surelock.places import ASSETS
 from surelock.research import paper, speed, theory
-from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_figure, write_report
+from surelock.research.experiment import (
+    Experiment,
+    markdown,
+    rounded,
+    write_csv,
+    write_figure,
+    write_report,
+)
 from surelock.research.fill import FILL
 from surelock.research.frontier import FRONTIER
 from surelock.research.judge import Judge
@@ -21,7 +28,17 @@ from surelock.research.judged import merge_scores, pairs_of, read_scores, score_
 from surelock.research.lab import Lab
 from surelock.research.parallel import PARALLEL
 from surelock.research.prompts import FILES, HELD, parse_data
-from surelock.research.runner import Cell, Record, file_of, finished, key_of, launched, merge, run_cells, those_named
+from surelock.research.runner import (
+    Cell,
+    Record,
+    file_of,
+    finished,
+    key_of,
+    launched,
+    merge,
+    run_cells,
+    those_named,
+)
 from surelock.research.sampler import SAMPLER
 from surelock.research.taking_back import TAKING_BACK
 from surelock.values import Json
@@ -48,19 +65,35 @@ EXPERIMENTS: dict[str, Experiment] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", metavar="NAME", nargs="?", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
-    add("--list", action="store_true", help="list the experiments with the tables and figures of the paper")
+    add(
+        "--list",
+        action="store_true",
+        help="list the experiments with the tables and figures of the paper",
+    )
     add_model_flags(parser, "torch")  # which the recorded results are of
     sizes = parser.add_mutually_exclusive_group()
     what = "sizes and prompts (default: stories)"
     sizes.add_argument("--preset", choices=("stories", "paper"), help=what)
     what = "in place of a preset: a few seconds' worth, to see that it works"
     sizes.add_argument("--quick", dest="preset", action="store_const", const="quick", help=what)
-    add("--data", action="append", default=[], metavar="SOURCE=FILE", help=f"SOURCE: {', '.join(FILES)}; repeatable")
+    add(
+        "--data",
+        action="append",
+        default=[],
+        metavar="SOURCE=FILE",
+        help=f"SOURCE: {', '.join(FILES)}; repeatable",
+    )
     what = "only the cells with this value, as in gen_length=64; repeatable: alternatives of one name, all of several"
     add("--cell", action="append", default=[], metavar="NAME=VALUE", help=what)
-    what = "measure nothing: the table and the figure of the committed cells go to OUT/recorded/NAME"
+    what = (
+        "measure nothing: the table and the figure of the committed cells go to OUT/recorded/NAME"
+    )
     add("--recorded", action="store_true", help=what)
-    add("--judge", metavar="MODEL", help="a causal model (hub id, directory, GGUF file) that scores the texts")
+    add(
+        "--judge",
+        metavar="MODEL",
+        help="a causal model (hub id, directory, GGUF file) that scores the texts",
+    )
     what = "results go to OUT/NAME, shared by all processes (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/experiments"), help=what)
     add("--threads", type=int, help="CPU threads of each process (default: torch's)")
@@ -85,15 +118,24 @@ def _run(arguments: argparse.Namespace, processes: Any) -> Json | None:
     set_threads(arguments.threads)
     experiment = EXPERIMENTS[arguments.name]
     if arguments.judge is not None and experiment.texts is None:
-        raise ValueError(f"--judge: the cells of {arguments.name} keep no texts that it could score")
+        raise ValueError(
+            f"--judge: the cells of {arguments.name} keep no texts that it could score"
+        )
     data = parse_data(arguments.data)
-    cells = those_named(with_data(experiment.grids[arguments.preset or "stories"], data), arguments.cell)
-    lm = load_by(argparse.Namespace(**vars(arguments) | {"device": arguments.device or processes.device}))
+    cells = those_named(
+        with_data(experiment.grids[arguments.preset or "stories"], data), arguments.cell
+    )
+    lm = load_by(
+        argparse.Namespace(**vars(arguments) | {"device": arguments.device or processes.device})
+    )
     lab = Lab(lm, data)
     for cell in {(cell["source"], cell.get("skip", 0)): cell for cell in cells}.values():
-        lab.prompts(cell)  # wrong data or a wrong judge is refused before the work, not hours into it
+        lab.prompts(
+            cell
+        )  # wrong data or a wrong judge is refused before the work, not hours into it
     judge = None if arguments.judge is None else Judge.load(arguments.judge, lm.device)
-    directory, setup = arguments.out / arguments.name, lab.setup()
+    directory = arguments.out / arguments.name
+    setup = lab.setup()
     share = {"rank": processes.process_index, "world": processes.num_processes}
     run_cells(cells, lambda cell: experiment.measure(lab, cell), directory, setup, **share)
     processes.wait_for_everyone()
@@ -114,11 +156,15 @@ def _run(arguments: argparse.Namespace, processes: Any) -> Json | None:
 
 def _recorded(arguments: argparse.Namespace) -> Json:
     """Write the table and the figure of the committed cells, which takes no model."""
-    experiment, kept = EXPERIMENTS[arguments.name], RESULTS / arguments.name
+    experiment = EXPERIMENTS[arguments.name]
+    kept = RESULTS / arguments.name
     records = list(finished(kept).values())
     if not records:
         raise ValueError(f"--recorded: there are no cells of {arguments.name} in {kept}")
-    chosen = [key_of({}, cell) for cell in those_named([record["cell"] for record in records], arguments.cell)]
+    chosen = [
+        key_of({}, cell)
+        for cell in those_named([record["cell"] for record in records], arguments.cell)
+    ]
     records = [record for record in records if key_of({}, record["cell"]) in chosen]
     directory = arguments.out / "recorded" / arguments.name
     directory.mkdir(parents=True, exist_ok=True)
@@ -126,16 +172,24 @@ def _recorded(arguments: argparse.Namespace) -> Json:
     write_csv(directory / "table.csv", frame)
     write_figure(directory, experiment, records)
     print(markdown(frame), file=sys.stderr)
-    return {"experiment": arguments.name, "cells": len(records), "table": str(directory / "table.csv")}
+    return {
+        "experiment": arguments.name,
+        "cells": len(records),
+        "table": str(directory / "table.csv"),
+    }
 
 
-def report(experiment: Experiment, command: str, lab: Lab, records: list[Record], directory: Path) -> pd.DataFrame:
+def report(
+    experiment: Experiment, command: str, lab: Lab, records: list[Record], directory: Path
+) -> pd.DataFrame:
     """Write the tables of finished cells, and return the first of them."""
     frame = table_of(experiment, records, directory)
     setup = lab.setup()
     sources = {file_of(record["cell"]["source"]) for record in records}
     setup["data"] = {name: digest for name, digest in setup["data"].items() if name in sources}
-    write_report(directory, experiment, command, setup, frame, _judges(experiment, lab, records, directory))
+    write_report(
+        directory, experiment, command, setup, frame, _judges(experiment, lab, records, directory)
+    )
     write_figure(directory, experiment, records)
     return frame
 
@@ -146,7 +200,9 @@ def table_of(experiment: Experiment, records: list[Record], directory: Path) -> 
         return rounded(experiment.table(records))
     except (LookupError, TypeError, AttributeError) as error:
         damage = f"the cells in {directory} do not hold what their table is made of ({error!r})"
-        raise ValueError(f"{damage}: delete the damaged line and run the same command again") from error
+        raise ValueError(
+            f"{damage}: delete the damaged line and run the same command again"
+        ) from error
 
 
 def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: Path) -> list[str]:
@@ -159,7 +215,9 @@ def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: 
         if frame.empty:  # the baseline has no score
             continue
         write_csv(judged.folder / "table.csv", frame)
-        heading = "## By the judge {name}\n\nWith weights {weights}, dtype {dtype}.".format(**judged.setup)
+        heading = "## By the judge {name}\n\nWith weights {weights}, dtype {dtype}.".format(
+            **judged.setup
+        )
         sections += [heading, markdown(frame), experiment.judge_note]
     return sections
 
@@ -168,7 +226,9 @@ def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
     """The cells whose data is there. Raises ValueError without any, and for data that no cell reads."""
     needed = {file_of(cell["source"]) for cell in cells}
     if unread := data.keys() - needed:
-        raise ValueError(f"--data {min(unread)}: no cell of this experiment and preset reads it, so leave it out")
+        raise ValueError(
+            f"--data {min(unread)}: no cell of this experiment and preset reads it, so leave it out"
+        )
     missing = sorted(needed - data.keys() - HELD.keys())
     problems = [f"--data {name}=FILE is needed: {FILES[name]}" for name in missing]
     kept = [cell for cell in cells if file_of(cell["source"]) not in missing]
@@ -185,7 +245,9 @@ def command(arguments: argparse.Namespace) -> str:
     Paths are as they were given.
     """
     words = ["python", "-m", "surelock", "experiment", arguments.name, "--model", arguments.model]
-    words += ["--quick"] if arguments.preset == "quick" else ["--preset", arguments.preset or "stories"]
+    words += (
+        ["--quick"] if arguments.preset == "quick" else ["--preset", arguments.preset or "stories"]
+    )
     for flag in ("tokenizer", "engine", "judge", "device", "dtype", "threads"):
         if (value := getattr(arguments, flag)) not in (None, "torch"):
             words += [f"--{flag}", str(value)]

@@ -41,10 +41,16 @@ def comparison(settings: Sequence[str], **more: Any) -> Experiment:
 def measure(lab: Lab, cell: Cell) -> Record:
     """Decode the cell and describe its texts; the tokens are kept, so that cells can be compared afterwards."""
     decoded = decode_cell(lab, cell)
-    return {**decoded.figures, **text_figures(lab, lab.prompts(cell), decoded.tokens), "tokens": decoded.tokens}
+    return {
+        **decoded.figures,
+        **text_figures(lab, lab.prompts(cell), decoded.tokens),
+        "tokens": decoded.tokens,
+    }
 
 
-def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]]) -> dict[str, list[Any]]:
+def text_figures(
+    lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]]
+) -> dict[str, list[Any]]:
     """Figures of each prompt's continuation, up to its first EOS.
 
     ends: tokens before the first EOS; nats: the bound, EOS included; repeats: share of 4-grams that are not new.
@@ -53,7 +59,10 @@ def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]
     numbered = enumerate(zip(prompts, tokens, kept, strict=True))
     return {
         "ends": [len(ids) for ids in kept],
-        "nats": [_bound(lab, prompt.ids, ids[: len(part) + 1], number) for number, (prompt, ids, part) in numbered],
+        "nats": [
+            _bound(lab, prompt.ids, ids[: len(part) + 1], number)
+            for number, (prompt, ids, part) in numbered
+        ],
         "characters": [len(lab.lm.decode(ids)) for ids in kept],
         "repeats": [judged.repeated(ids) for ids in kept],
     }
@@ -63,17 +72,24 @@ def _bound(lab: Lab, prompt: list[int], ids: list[int], number: int) -> float:
     """The masks depend on the prompt's number alone: equal texts get equal values, so differences are not noise."""
     rng = np.random.default_rng([0, number])
     tokens = np.array([*prompt, *ids], dtype=np.int64)
-    draws = conditional_bound(lab.lm.network, tokens, len(prompt), draws=16, rng=rng, mask_id=lab.lm.mask_id)
+    draws = conditional_bound(
+        lab.lm.network, tokens, len(prompt), draws=16, rng=rng, mask_id=lab.lm.mask_id
+    )
     return float(draws.mean())
 
 
 def table(records: Sequence[Record], settings: Sequence[str]) -> pd.DataFrame:
     """One row per locked cell: its `settings`, what it cost, and its texts beside those of its baseline."""
-    baselines = {sampler_of(r["cell"]): r["result"] for r in records if r["cell"]["epsilon"] is None}
+    baselines = {
+        sampler_of(r["cell"]): r["result"] for r in records if r["cell"]["epsilon"] is None
+    }
     costs = ("active_ratio", "active_ratio_to_eos", "flops_ratio")
     locked = [r for r in records if r["cell"]["epsilon"] is not None]
     return pd.DataFrame(
-        [row(r, settings, costs) | _beside(r["result"], baselines[sampler_of(r["cell"])]) for r in locked]
+        [
+            row(r, settings, costs) | _beside(r["result"], baselines[sampler_of(r["cell"])])
+            for r in locked
+        ]
     )
 
 
@@ -81,22 +97,31 @@ def judge_table(
     records: Sequence[Record], scores: Sequence[dict[str, judged.Scores]], settings: Sequence[str]
 ) -> pd.DataFrame:
     """What a judge makes of each locked cell, beside its baseline; then of all values of epsilon together."""
-    judged_cells = [(record["cell"], each[""]) for record, each in zip(records, scores, strict=True) if each]
+    judged_cells = [
+        (record["cell"], each[""]) for record, each in zip(records, scores, strict=True) if each
+    ]
     baselines = {sampler_of(cell): each for cell, each in judged_cells if cell["epsilon"] is None}
-    alone, together = [], {}
+    alone = []
+    together = {}
     for cell, each in judged_cells:
         if cell["epsilon"] is not None and (base := baselines.get(sampler_of(cell))):
             shown = {name: cell[name] for name in settings}
             alone.append(shown | judged.beside([each], base))
             rule = json.dumps(cell | {"epsilon": None}, sort_keys=True)
             together.setdefault(rule, (shown | {"epsilon": None}, base, []))[2].append(each)
-    pooled = [shown | judged.beside(group, base) for shown, base, group in together.values() if len(group) > 1]
+    pooled = [
+        shown | judged.beside(group, base)
+        for shown, base, group in together.values()
+        if len(group) > 1
+    ]
     return pd.DataFrame(alone + pooled)
 
 
 def sampler_of(cell: Cell) -> str:
     """What a locked cell shares with its baseline."""
-    return json.dumps({name: value for name, value in cell.items() if name not in _RULE}, sort_keys=True)
+    return json.dumps(
+        {name: value for name, value in cell.items() if name not in _RULE}, sort_keys=True
+    )
 
 
 def _beside(result: Record, base: Record) -> dict[str, Any]:

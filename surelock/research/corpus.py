@@ -16,10 +16,14 @@ from surelock.research.renaming import renamed_copies
 
 Ids = Sequence[int] | NDArray[np.int32]
 
-EOS, MASK = "<|endoftext|>", "<|mask|>"
-EOS_ID, MASK_ID = 0, 1
+EOS = "<|endoftext|>"
+MASK = "<|mask|>"
+EOS_ID = 0
+MASK_ID = 1
 _HEADING = re.compile(r"^(?:#+ .*|\*\*[^*\n]+\*\*)$\n?", re.MULTILINE)
-_SHORTEST, _BEGINNING, _ASCII = 80, 64, 0.99  # characters, characters, share of the characters
+_SHORTEST = 80  # characters, characters, share of the characters
+_BEGINNING = 64
+_ASCII = 0.99
 _AT_ONCE = 4096  # stories
 
 
@@ -41,7 +45,9 @@ def read_stories(path: Path) -> list[str]:
     return stories
 
 
-def training_stories(paths: Iterable[Path], held_out: Sequence[str], renamed: int = 0, seed: int = 0) -> list[str]:
+def training_stories(
+    paths: Iterable[Path], held_out: Sequence[str], renamed: int = 0, seed: int = 0
+) -> list[str]:
     """The stories of these files that can be trained on, then `renamed` copies of each with other names.
 
     Headings in markdown are removed. Left out are stories of less than 80 characters, those that are not in ASCII but
@@ -55,7 +61,9 @@ def training_stories(paths: Iterable[Path], held_out: Sequence[str], renamed: in
         fit = [story for story in cleaned if len(story) >= _SHORTEST and _is_ascii(story)]
         kept = [story for story in fit if story[:_BEGINNING] not in unseen]
         if not kept:
-            raise ValueError(f"{path} holds no story of {_SHORTEST} characters in ASCII that is not held out")
+            raise ValueError(
+                f"{path} holds no story of {_SHORTEST} characters in ASCII that is not held out"
+            )
         stories += kept
     copies: list[str] = []
     for number in range(renamed):
@@ -99,18 +107,23 @@ class Corpus:
     A batch is a pure function of the seed and of `drawn`, the number of windows that were drawn before it.
     """
 
-    def __init__(self, stories: Iterable[Ids], seed: int, length: int, device: torch.device) -> None:
+    def __init__(
+        self, stories: Iterable[Ids], seed: int, length: int, device: torch.device
+    ) -> None:
         """stories: token ids without EOS. length: of a window."""
         ended = [np.array([*story, EOS_ID], dtype=np.int32) for story in stories]
         self.tokens = torch.from_numpy(np.concatenate(ended)).to(device)
         self.lengths = torch.tensor([len(story) for story in ended], device=device)
         self.starts = self.lengths.cumsum(0) - self.lengths
-        self.seed, self.length, self.drawn = seed, length, 0
+        self.seed = seed
+        self.length = length
+        self.drawn = 0
         self._epochs = lru_cache(maxsize=4)(self._shuffle)
 
     def _shuffle(self, first: int, last: int) -> tuple[Tensor, Tensor]:
         """The tokens of these epochs, one after the other, and where each story starts in them."""
-        device, orders = self.tokens.device, []
+        device = self.tokens.device
+        orders = []
         for epoch in range(first, last + 1):
             generator = generator_of(device, self.seed, epoch)
             orders.append(torch.randperm(len(self.lengths), device=device, generator=generator))
@@ -156,7 +169,8 @@ def stratified_counts(generator: torch.Generator, lengths: Tensor) -> Tensor:
 
     There are as many strata as rows, in random order: else the windows that tile would always have the same rates.
     """
-    rows, device = len(lengths), generator.device
+    rows = len(lengths)
+    device = generator.device
     strata = torch.randperm(rows, device=device, generator=generator)
     within = torch.rand(rows, device=device, generator=generator, dtype=torch.float64)
     return 1 + ((strata + within) / rows * lengths).long()

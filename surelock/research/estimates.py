@@ -27,13 +27,16 @@ def mean(values: Sequence[float | None] | Floats) -> Estimate:
     if present.sum() == 1:
         return _estimate(value, np.where(present, np.nan, 0.0))
     count = present.sum()
-    scale = np.sqrt(len(x) * (len(x) - 1) / (count * (count - 1)))  # the error is that of those present, by themselves
+    scale = np.sqrt(
+        len(x) * (len(x) - 1) / (count * (count - 1))
+    )  # the error is that of those present, by themselves
     return _estimate(value, np.where(present, (x - value) * scale, 0.0))
 
 
 def ratio(numerators: Sequence[float] | Floats, denominators: Sequence[float] | Floats) -> Estimate:
     """sum(numerators) / sum(denominators), its error by linearisation."""
-    over, under = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
+    over = np.asarray(numerators, dtype=float)
+    under = np.asarray(denominators, dtype=float)
     value = float(over.sum() / under.sum())
     return _estimate(value, (over - value * under) / under.mean())
 
@@ -53,7 +56,8 @@ def named(estimates: Mapping[str, Estimate]) -> dict[str, float]:
 
 def intercept(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]]) -> Estimate:
     """Of the least-squares line through all (x, y) [sequences][prompts], NaN for none; residuals add up by prompt."""
-    over, under = np.asarray(y, dtype=float), np.asarray(x, dtype=float)
+    over = np.asarray(y, dtype=float)
+    under = np.asarray(x, dtype=float)
     present = ~np.isnan(over + under)
     design = np.stack([present, np.where(present, under, 0.0)], axis=-1)  # [sequences, prompts, 2]
     over = np.where(present, over, 0.0)

@@ -37,7 +37,9 @@ class Experiment:
 
 def row(record: Record, cell: Iterable[str] = (), result: Iterable[str] = ()) -> Record:
     """Named values of a record's cell, then of its result."""
-    return {name: record["cell"][name] for name in cell} | {name: record["result"][name] for name in result}
+    return {name: record["cell"][name] for name in cell} | {
+        name: record["result"][name] for name in result
+    }
 
 
 # --- what is left behind ----------------------------------------------------------------------------------------------
@@ -54,7 +56,13 @@ def write_report(
     """table.csv and table.md; raises OSError when one cannot be written. sections: what ends table.md."""
     write_csv(directory / "table.csv", frame)
     ran = ", ".join(f"{name} {_plain(value)}" for name, value in setup.items() if value)
-    parts = [f"# {experiment.title}", f"`{command}`", f"With {ran}.", markdown(frame), experiment.note.strip()]
+    parts = [
+        f"# {experiment.title}",
+        f"`{command}`",
+        f"With {ran}.",
+        markdown(frame),
+        experiment.note.strip(),
+    ]
     write_text(directory / "table.md", "\n\n".join([*parts, *sections]) + "\n")
 
 
@@ -75,7 +83,9 @@ def write_csv(file: Path, frame: pd.DataFrame) -> None:
 
 def markdown(frame: pd.DataFrame) -> str:
     """A Markdown table, numbers to four digits."""
-    return markdown_lines([*frame.columns], [[_cell(each) for each in row] for row in frame.itertuples(index=False)])
+    return markdown_lines(
+        [*frame.columns], [[_cell(each) for each in row] for row in frame.itertuples(index=False)]
+    )
 
 
 def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -83,7 +93,11 @@ def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _plain(value: Any) -> str:
-    return " ".join(f"{name} {item}" for name, item in value.items()) if isinstance(value, dict) else str(value)
+    return (
+        " ".join(f"{name} {item}" for name, item in value.items())
+        if isinstance(value, dict)
+        else str(value)
+    )
 
 
 def _cell(value: Any) -> str:

@@ -23,14 +23,17 @@ def blank_in(lm: LanguageModel, ids: list[int], size: int | None) -> slice:
     pieces = [lm.decode([token]) for token in ids]
     words = [i for i, piece in enumerate(pieces) if piece[:1] == " " and piece.strip().isalpha()]
     start = min(words, key=lambda i: abs(2 * i - len(ids)))
-    stop = next(i for i in range(start + 1, len(ids)) if not pieces[i].isalpha() or pieces[i][:1] == " ")
+    stop = next(
+        i for i in range(start + 1, len(ids)) if not pieces[i].isalpha() or pieces[i][:1] == " "
+    )
     return slice(start, stop)
 
 
 @torch.inference_mode()
 def bits(lm: LanguageModel, canvas: list[int], truth: list[int], blank: slice) -> float:
     """Bits per token of the true tokens of a blank, revealed one by one, the most confident position first."""
-    tokens, total = torch.tensor(canvas, device=lm.device), 0.0
+    tokens = torch.tensor(canvas, device=lm.device)
+    total = 0.0
     masked = list(range(blank.start, blank.stop))
     for _ in range(len(masked)):
         log_p = lm.network(tokens[None])[0, masked].double().log_softmax(dim=-1)
@@ -42,17 +45,22 @@ def bits(lm: LanguageModel, canvas: list[int], truth: list[int], blank: slice) -
 
 
 def _filled(lab: Lab, cell: Cell) -> Record:
-    found: Record = {name: [] for name in ("filled", "tokens", "bits", "left_filled", "left_tokens", "left_bits")}
+    found: Record = {
+        name: [] for name in ("filled", "tokens", "bits", "left_filled", "left_tokens", "left_bits")
+    }
     mask = lab.lm.mask_id
     for _, ids in lab.prompts(cell):
         blank = blank_in(lab.lm, ids, cell["blank"])
         size = blank.stop - blank.start
-        masks, settings = [mask] * size, DecodeSettings(gen_length=0, block_length=size)
+        masks = [mask] * size
+        settings = DecodeSettings(gen_length=0, block_length=size)
         both = [*ids[: blank.start], *masks, *ids[blank.stop :]]
         left = ids[: blank.start] + [mask] * (len(ids) - blank.start)
         for name, canvas in (("", both), ("left_", left)):
             steps = decode(lab.lm, [canvas], settings, compute=Everything(), unmask=LowConfidence())
-            step = next(step for step in steps if not step.masked[0, blank].any())  # the first block
+            step = next(
+                step for step in steps if not step.masked[0, blank].any()
+            )  # the first block
             alike = step.tokens[0, blank] == np.array(ids[blank])
             found[f"{name}filled"].append(float(alike.all()))
             found[f"{name}tokens"].append(float(alike.mean()))

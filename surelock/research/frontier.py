@@ -25,7 +25,8 @@ from surelock.research.lab import Lab
 from surelock.research.runner import RECOMMENDED, Cell, Record
 from surelock.values import Flags, Json, frozen
 
-EVERY, SURELOCK = "every position", "SureLock"
+EVERY = "every position"
+SURELOCK = "SureLock"
 _LOCK = {"kind": "lock", "epsilon": 5e-4, "percentile": 20.0}
 #: The two controls compute about as many rows as SureLock. Nothing else chose their settings.
 RULES: dict[str, Record] = {
@@ -40,9 +41,14 @@ RULES: dict[str, Record] = {
     "entropy cache": {"kind": "entropy_cache"},
     "early finish": {"kind": "everything", "unmask": "early_finish"},
 }
-EXACT = {name for name, rule in RULES.items() if rule["kind"] == "everything"}  # whose commit error is 0
+EXACT = {
+    name for name, rule in RULES.items() if rule["kind"] == "everything"
+}  # whose commit error is 0
 
-_RUN = {"gen_length": 128, **{{"remasking": "unmask"}.get(name, name): value for name, value in RECOMMENDED.items()}}
+_RUN = {
+    "gen_length": 128,
+    **{{"remasking": "unmask"}.get(name, name): value for name, value in RECOMMENDED.items()},
+}
 #: The recorded run's settings, in the flat form; and the same without blocks.
 SETTINGS: dict[str, Record] = {
     "recorded run": _RUN,
@@ -63,7 +69,9 @@ class LockByChance(LockingRule):
         return Changes(locked=self.locked(state, reading, 1))
 
     def converged(self, state: Any, reading: Any, z: Any) -> Flags:
-        drawn = [np.random.default_rng([state.step, slot]).random() for slot in reading.slots[z].tolist()]
+        drawn = [
+            np.random.default_rng([state.step, slot]).random() for slot in reading.slots[z].tolist()
+        ]
         return np.array(drawn) < self.probability
 
 
@@ -77,22 +85,43 @@ def _cells(
     """A cell for each rule and each few openings, by opening; then one with all rules for each that is timed."""
     cells = []
     for start, (setting, sampler) in product(openings[::each], settings.items()):
-        cell = {"source": "openings", "prompts": each, "skip": start, "seed": 0, "setting": setting} | more
-        cells += [cell | {"sampler": sampler, "rule": rule, "compute": compute} for rule, compute in RULES.items()]
+        cell = {
+            "source": "openings",
+            "prompts": each,
+            "skip": start,
+            "seed": 0,
+            "setting": setting,
+        } | more
+        cells += [
+            cell | {"sampler": sampler, "rule": rule, "compute": compute}
+            for rule, compute in RULES.items()
+        ]
     for start, (setting, sampler) in product(openings[:timed], settings.items()):
-        cell = {"source": "openings", "prompts": 1, "skip": start, "seed": 0, "setting": setting} | more
+        cell = {
+            "source": "openings",
+            "prompts": 1,
+            "skip": start,
+            "seed": 0,
+            "setting": setting,
+        } | more
         cells.append(cell | {"sampler": sampler, "timed": RULES})
     return cells
 
 
-_LONG = {"blocks of 32": {"gen_length": 256, "block_length": 32}, "whole canvas": {"gen_length": 256}}
+_LONG = {
+    "blocks of 32": {"gen_length": 256, "block_length": 32},
+    "whole canvas": {"gen_length": 256},
+}
 
 
 def _measure(lab: Lab, cell: Cell) -> Record:
     if "timed" in cell:
         return _timed(lab, cell)
-    first, ids = cell["seed"] + cell["skip"], [prompt.ids for prompt in lab.prompts(cell)]
-    return _run(lab, ids, _decoder(cell["sampler"], cell["compute"], range(first, first + len(ids))))
+    first = cell["seed"] + cell["skip"]
+    ids = [prompt.ids for prompt in lab.prompts(cell)]
+    return _run(
+        lab, ids, _decoder(cell["sampler"], cell["compute"], range(first, first + len(ids)))
+    )
 
 
 def _decoder(sampler: Record, compute: Record, seeds: Sequence[int]) -> Decoder:
@@ -111,7 +140,8 @@ def looked_at(step: int, compute: ComputeRule) -> bool:
 
 def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any]]:
     """Of each opening: rows and positions, commit errors and regrets, the tokens."""
-    shadow, step = Shadow(lab.lm, decoder.settings), None
+    shadow = Shadow(lab.lm, decoder.settings)
+    step = None
     rows, steps = np.zeros((2, len(ids)), dtype=int)
     for step in decode(lab.lm, ids, **decoder.keywords(), keep_logits=True):
         rows += step.computed.sum(axis=1) + step.probed.sum(axis=1)
@@ -119,7 +149,9 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any
         if looked_at(step.index, decoder.compute):
             shadow.add(step)
     assert step is not None
-    length, errors, found = decoder.settings.gen_length, shadow.result(), defaultdict(list)
+    length = decoder.settings.gen_length
+    errors = shadow.result()
+    found = defaultdict(list)
     for b, prompt in enumerate(ids):
         of = errors.of_sequence(b)
         found["rows"].append(int(rows[b]))
@@ -134,16 +166,24 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any
 
 def _timed(lab: Lab, cell: Cell) -> Record:
     """Each rule's processor seconds for the opening; each opening begins with another rule."""
-    (prompt,), seed, names = lab.prompts(cell), cell["seed"] + cell["skip"], list(cell["timed"])
-    first, seconds = seed % len(names), {}
+    (prompt,) = lab.prompts(cell)
+    seed = cell["seed"] + cell["skip"]
+    names = list(cell["timed"])
+    first = seed % len(names)
+    seconds = {}
     order = [*names[first:], *names[:first]]
     for turn, name in enumerate([order[-1], *order]):  # the first warms up
-        decoder, begun = _decoder(cell["sampler"], cell["timed"][name], [seed]), time.process_time()
+        decoder = _decoder(cell["sampler"], cell["timed"][name], [seed])
+        begun = time.process_time()
         for step in decode(lab.lm, [prompt.ids], **decoder.keywords()):
             if not turn and step.index == _WARM_UP:
                 break
         seconds[name] = time.process_time() - begun
-    machine = {"threads": torch.get_num_threads(), "processor": processor(), "load": load_of_cores()}
+    machine = {
+        "threads": torch.get_num_threads(),
+        "processor": processor(),
+        "load": load_of_cores(),
+    }
     return machine | {"seconds": seconds}
 
 
@@ -151,19 +191,34 @@ def _timed(lab: Lab, cell: Cell) -> Record:
 
 
 def _table(records: list[Record]) -> pd.DataFrame:
-    runs, times = _openings(records), _seconds(records)
+    runs = _openings(records)
+    times = _seconds(records)
     rows = []
     for setting in dict.fromkeys(runs["setting"]):
         here = runs[runs["setting"] == setting]
-        own = {rule: here[here["rule"] == rule].sort_values("opening") for rule in dict.fromkeys(here["rule"])}
+        own = {
+            rule: here[here["rule"] == rule].sort_values("opening")
+            for rule in dict.fromkeys(here["rule"])
+        }
         for rule, each in own.items():
-            figures = {"setting": setting, "rule": rule, **_figures(each, own[EVERY]), **_beside(rule, own)}
+            figures = {
+                "setting": setting,
+                "rule": rule,
+                **_figures(each, own[EVERY]),
+                **_beside(rule, own),
+            }
             rows.append(figures | times[setting, rule])
     frame: Any = pd.DataFrame(rows)
     tried = frame["minus_surelock"].count()
-    corrected = [estimates.student_t(1 - 0.05 / tried / 2, max(count, 30) - 1) for count in frame["openings"]]
-    low, high = (frame["minus_surelock"] + sign * frame["minus_surelock_se"] * corrected for sign in (-1, 1))
-    frame["errs"] = np.where(high < 0, "less", np.where(low > 0, "more", np.where(low.notna(), "not shown", "")))
+    corrected = [
+        estimates.student_t(1 - 0.05 / tried / 2, max(count, 30) - 1) for count in frame["openings"]
+    ]
+    low, high = (
+        frame["minus_surelock"] + sign * frame["minus_surelock_se"] * corrected for sign in (-1, 1)
+    )
+    frame["errs"] = np.where(
+        high < 0, "less", np.where(low > 0, "more", np.where(low.notna(), "not shown", ""))
+    )
     return frame
 
 
@@ -173,7 +228,9 @@ def _openings(records: Sequence[Record]) -> Any:
     for record in records:
         cell = record["cell"]
         if "timed" not in cell:
-            part = pd.DataFrame({name: values for name, values in record["result"].items() if name != "tokens"})
+            part = pd.DataFrame(
+                {name: values for name, values in record["result"].items() if name != "tokens"}
+            )
             part = part.astype(float).assign(opening=part.index + cell["skip"])
             parts.append(part.assign(setting=cell["setting"], rule=cell["rule"]))
     return pd.concat(parts, ignore_index=True)
@@ -194,7 +251,9 @@ def _beside(rule: str, own: Json) -> Record:
         return {}
     errors, others = (own[name]["error"].to_numpy() for name in (rule, SURELOCK))
     minus = estimates.difference(estimates.mean(errors), estimates.mean(others))
-    return estimates.named({"over_surelock": estimates.ratio(errors, others), "minus_surelock": minus})
+    return estimates.named(
+        {"over_surelock": estimates.ratio(errors, others), "minus_surelock": minus}
+    )
 
 
 def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
@@ -208,7 +267,10 @@ def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
         for rule in timed[0]:
             own, every = ([seconds[name] for seconds in timed] for name in (rule, EVERY))
             time_ratio = estimates.named({"time": estimates.ratio(own, every)})
-            figures[setting, rule] = {"timed": len(own), "seconds": float(np.median(own))} | time_ratio
+            figures[setting, rule] = {
+                "timed": len(own),
+                "seconds": float(np.median(own)),
+            } | time_ratio
     return figures
 
 
@@ -223,8 +285,15 @@ def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) 
     for setting in dict.fromkeys(setting for setting, _ in read):
         rules = [rule for where, rule in read if where == setting]
         shared = sorted(set.intersection(*(set(read[setting, rule]) for rule in rules)))
-        own = {rule: judged.joined([read[setting, rule][skip] for skip in shared]) for rule in rules if shared}
-        rows += [{"setting": setting, "rule": rule, **judged.beside([each], own[EVERY])} for rule, each in own.items()]
+        own = {
+            rule: judged.joined([read[setting, rule][skip] for skip in shared])
+            for rule in rules
+            if shared
+        }
+        rows += [
+            {"setting": setting, "rule": rule, **judged.beside([each], own[EVERY])}
+            for rule, each in own.items()
+        ]
     return pd.DataFrame(rows)
 
 
@@ -248,7 +317,9 @@ seconds of a quiet machine; other work lengthens them, less than the time that p
     },
     measure=_measure,
     table=_table,
-    texts=lambda lab, record: {} if "timed" in record["cell"] else judged.texts_of_tokens(lab, record),
+    texts=lambda lab, record: (
+        {} if "timed" in record["cell"] else judged.texts_of_tokens(lab, record)
+    ),
     judge_table=_judge_table,
     judge_note=judged.NOTE,
 )

@@ -59,13 +59,19 @@ class Judge:
         dtype = "auto" if device.type == "cuda" else torch.float32
         try:
             with reading("its tokenizer or configuration", Exception):
-                tokenizer: Any = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
+                tokenizer: Any = AutoTokenizer.from_pretrained(
+                    place, trust_remote_code=False, **options
+                )
             options |= {"dtype": dtype, "use_safetensors": not options, "output_loading_info": True}
-            loaded: Any = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **options)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                place, trust_remote_code=False, **options
+            )
             model, info = loaded
             if info["missing_keys"]:
                 raise ValueError(f"it has no weights for {min(info['missing_keys'])}")
-            judge = Judge(Path(name).resolve().name.removesuffix(".gguf"), model.to(device).eval(), tokenizer)
+            judge = Judge(
+                Path(name).resolve().name.removesuffix(".gguf"), model.to(device).eval(), tokenizer
+            )
             judge._check()
         except _DAMAGES as error:
             raise _refused(name, first_line(error)) from error
@@ -88,27 +94,37 @@ class Judge:
     def _tokens(self, text: str, whole: bool = False) -> list[int]:
         """Token ids of a text; text that spells a special token is text. whole: add the tokenizer's special tokens."""
         with encoding(f"the judge {self.name!r}", text, "text"):
-            ids = self.tokenizer(text, add_special_tokens=whole, split_special_tokens=True)["input_ids"]
+            ids = self.tokenizer(text, add_special_tokens=whole, split_special_tokens=True)[
+                "input_ids"
+            ]
         if max(ids, default=0) >= (known := self.model.get_input_embeddings().num_embeddings):
-            raise ValueError(f"the judge {self.name!r} has {known} tokens, its tokenizer knows others")
+            raise ValueError(
+                f"the judge {self.name!r} has {known} tokens, its tokenizer knows others"
+            )
         return ids
 
     def _score(self, text: str, given: list[int], ids: list[int]) -> Score:
         """Score a text by one forward pass on the tokens of its prompt, `given`, and its own."""
-        start, row = max(1, len(given)), torch.tensor([*given, *ids], device=self.model.device)
+        start = max(1, len(given))
+        row = torch.tensor([*given, *ids], device=self.model.device)
         if not len(row[start:]):
             return Score((), 0)
-        nats = F.cross_entropy(self._logits(row[None])[0, start - 1 : -1].float(), row[start:], reduction="none")
+        nats = F.cross_entropy(
+            self._logits(row[None])[0, start - 1 : -1].float(), row[start:], reduction="none"
+        )
         left_out = self.tokenizer.decode(ids[: len(ids) - len(nats)])
         return Score(tuple(nats.tolist()), max(0, len(text) - len(left_out)))
 
     def _encode(self, prompt: str, text: str) -> tuple[list[int], list[int]]:
         given = self._tokens(prompt, whole=True)
-        ids, most = self._tokens(text), getattr(self.model.config, "max_position_embeddings", None)
+        ids = self._tokens(text)
+        most = getattr(self.model.config, "max_position_embeddings", None)
         if most is None:
             return given, ids
         if len(ids) > most:
-            raise ValueError(f"the judge {self.name!r} reads {most} tokens at most, the text has {len(ids)}")
+            raise ValueError(
+                f"the judge {self.name!r} reads {most} tokens at most, the text has {len(ids)}"
+            )
         return given[max(0, len(given) + len(ids) - most) :], ids
 
     @torch.inference_mode()

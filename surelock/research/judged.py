@@ -58,16 +58,25 @@ def texts_of_tokens(lab: Lab, record: Record) -> Texts:
     return {"": [text_of(lab.lm, ids, prompt.ids) for prompt, ids in pairs]}
 
 
-def pairs_of(lab: Lab, texts: Callable[[Lab, Record], Texts], records: Sequence[Record]) -> list[Pairs]:
+def pairs_of(
+    lab: Lab, texts: Callable[[Lab, Record], Texts], records: Sequence[Record]
+) -> list[Pairs]:
     """What a judge reads of each record. texts: of the experiment."""
     found = []
     for record in records:
         prompts = [prompt.text for prompt in lab.prompts(record["cell"])]
-        found.append({name: list(zip(prompts, written, strict=True)) for name, written in texts(lab, record).items()})
+        found.append(
+            {
+                name: list(zip(prompts, written, strict=True))
+                for name, written in texts(lab, record).items()
+            }
+        )
     return found
 
 
-def score_texts(judge: Judge, pairs: Sequence[Pairs], directory: Path, *, rank: int = 0, world: int = 1) -> None:
+def score_texts(
+    judge: Judge, pairs: Sequence[Pairs], directory: Path, *, rank: int = 0, world: int = 1
+) -> None:
     """Score this process's share of what has no score yet; equal texts after equal prompts are read once."""
     wanted = {_key(texts): texts for each in pairs for texts in each.values()}
     known: dict[tuple[str, str], Score] = {}
@@ -83,7 +92,14 @@ def score_texts(judge: Judge, pairs: Sequence[Pairs], directory: Path, *, rank: 
             "characters": [score.characters for score in scores],
         }
 
-    run_cells(_cells(pairs), measure, directory / f"judge-{judge.name}", judge.setup(), rank=rank, world=world)
+    run_cells(
+        _cells(pairs),
+        measure,
+        directory / f"judge-{judge.name}",
+        judge.setup(),
+        rank=rank,
+        world=world,
+    )
 
 
 def merge_scores(judge: Judge, pairs: Sequence[Pairs], directory: Path) -> None:
@@ -98,9 +114,13 @@ def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[J
         if not found:
             continue
         setup = found[-1]["setup"]
-        results = {each["cell"]["texts"]: each["result"] for each in found if each["setup"] == setup}
+        results = {
+            each["cell"]["texts"]: each["result"] for each in found if each["setup"] == setup
+        }
         judged = Judged(folder, setup, [_scores(lab, each, results) for each in pairs])
-        if missing := sum(len(each) > len(scores) for each, scores in zip(pairs, judged.scores, strict=True)):
+        if missing := sum(
+            len(each) > len(scores) for each, scores in zip(pairs, judged.scores, strict=True)
+        ):
             message = f"the judge {setup['name']} has not read the texts of {missing} of {len(pairs)} cells as they are"
             print(f"{message} now: its table leaves them out, --judge scores them", file=sys.stderr)
         if any(judged.scores):
@@ -127,7 +147,10 @@ def _key(pairs: list[tuple[str, str]]) -> str:
 
 
 def _cells(pairs: Sequence[Pairs]) -> list[Record]:
-    return [{"texts": key} for key in dict.fromkeys(_key(texts) for each in pairs for texts in each.values())]
+    return [
+        {"texts": key}
+        for key in dict.fromkeys(_key(texts) for each in pairs for texts in each.values())
+    ]
 
 
 def joined(parts: Sequence[Scores]) -> Scores:
@@ -137,7 +160,8 @@ def joined(parts: Sequence[Scores]) -> Scores:
 
 def beside(scores: Sequence[Scores], base: Scores) -> Record:
     """A table's figures: of the texts of decoders together, of the baseline on the same prompts, and paired."""
-    (bits, log_ppl, repeats), (bits_base, log_ppl_base, repeats_base) = _estimates(scores), _estimates([base])
+    (bits, log_ppl, repeats) = _estimates(scores)
+    (bits_base, log_ppl_base, repeats_base) = _estimates([base])
     figures = {
         "bits_base": bits_base,
         "bits": bits,
@@ -150,13 +174,20 @@ def beside(scores: Sequence[Scores], base: Scores) -> Record:
         "repeats": repeats,
         "repeats_change": estimates.difference(repeats, repeats_base),
     }
-    return {"prompts": len(scores[0].nats), **estimates.named(figures), "bits_repeats": _preference(scores)}
+    return {
+        "prompts": len(scores[0].nats),
+        **estimates.named(figures),
+        "bits_repeats": _preference(scores),
+    }
 
 
-def _estimates(scores: Sequence[Scores]) -> tuple[estimates.Estimate, estimates.Estimate, estimates.Estimate]:
+def _estimates(
+    scores: Sequence[Scores],
+) -> tuple[estimates.Estimate, estimates.Estimate, estimates.Estimate]:
     """Bits per character, nats per token, share of repeated 4-grams: a prompt's texts count together."""
     nats, tokens, characters = (
-        np.sum([getattr(each, name) for each in scores], axis=0).tolist() for name in ("nats", "tokens", "characters")
+        np.sum([getattr(each, name) for each in scores], axis=0).tolist()
+        for name in ("nats", "tokens", "characters")
     )
     repeats = pd.DataFrame([each.repeats for each in scores], dtype=float).mean().tolist()
     bits = estimates.ratio([value / math.log(2) for value in nats], characters)
@@ -172,12 +203,16 @@ def exp(estimate: estimates.Estimate) -> estimates.Estimate:
 def _per_text(scores: Scores) -> pd.DataFrame:
     """Bits per character and repeats of each text, NaN where there is none."""
     texts = pd.DataFrame(scores._asdict(), dtype=float)
-    return pd.DataFrame({"bits": texts["nats"] / math.log(2) / texts["characters"], "repeats": texts["repeats"]})
+    return pd.DataFrame(
+        {"bits": texts["nats"] / math.log(2) / texts["characters"], "repeats": texts["repeats"]}
+    )
 
 
 def _change_at_equal_repeats(scores: Sequence[Scores], base: Scores) -> estimates.Estimate:
     changes = [_per_text(each) - _per_text(base) for each in scores]
-    return estimates.intercept(*([each[name].tolist() for each in changes] for name in ("repeats", "bits")))
+    return estimates.intercept(
+        *([each[name].tolist() for each in changes] for name in ("repeats", "bits"))
+    )
 
 
 def _preference(scores: Sequence[Scores]) -> float:

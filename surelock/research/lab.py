@@ -32,20 +32,25 @@ class Lab:
 
     def batches(self, cell: Cell) -> Iterator[tuple[list[list[int]], Decoder]]:
         """Each batch's prompts and decoder; a prompt's seed does not depend on the batch it is in."""
-        prompts, size = self.prompts(cell), cell["batch"]
+        prompts = self.prompts(cell)
+        size = cell["batch"]
         for start in range(0, len(prompts), size):
             yield [prompt.ids for prompt in prompts[start : start + size]], decoder_of(cell, start)
 
     def setup(self) -> Json:
         """What results depend on besides the cell."""
         files = HELD | self.data
-        hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()}
+        hashes = {
+            name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()
+        }
         engine = self.lm.engine.name
         return {
             "model": Path(self.lm.name).name,
             **weights_of(self.lm),
             "data": hashes,
-            **({} if engine.startswith("torch") else {"engine": engine}),  # recorded cells of torch do not name it
+            **(
+                {} if engine.startswith("torch") else {"engine": engine}
+            ),  # recorded cells of torch do not name it
         }
 
 
@@ -62,8 +67,12 @@ def decoder_of(cell: Cell, first: int = 0) -> Decoder:
     rule = "everything" if cell["epsilon"] is None else "lock"
     if cell["select_fraction"] < 1:
         rule = "select" if rule == "everything" else "lock+select"
-    given = {name: value for name, value in cell.items() if value is not None or name == "percentile"}
-    return read_decoder({"compute": rule, "unmask": cell["remasking"]} | given | {"seed": cell["seed"] + first})
+    given = {
+        name: value for name, value in cell.items() if value is not None or name == "percentile"
+    }
+    return read_decoder(
+        {"compute": rule, "unmask": cell["remasking"]} | given | {"seed": cell["seed"] + first}
+    )
 
 
 @frozen

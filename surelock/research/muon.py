@@ -45,10 +45,13 @@ class Muon(torch.optim.Optimizer):
         direct: Direct = direct,
     ) -> None:
         """stacks: parameters [R, C], and the rows of the matrices in them. direct: that function, or it compiled."""
-        self._stacks, self._direct = list(stacks), direct
+        self._stacks = list(stacks)
+        self._direct = direct
         matrices = [part for stack, rows in self._stacks for part in stack.detach().split(rows)]
         shapes = dict.fromkeys(matrix.shape for matrix in matrices)
-        groups = [{"params": [matrix for matrix in matrices if matrix.shape == shape]} for shape in shapes]
+        groups = [
+            {"params": [matrix for matrix in matrices if matrix.shape == shape]} for shape in shapes
+        ]
         super().__init__(groups, {"lr": lr, "weight_decay": weight_decay})
 
     @torch.no_grad()
@@ -58,7 +61,8 @@ class Muon(torch.optim.Optimizer):
             assert stack.grad is not None
             gradients += stack.grad.split(rows)
         for group in self.param_groups:
-            matrices, rate = group["params"], group["lr"]
+            matrices = group["params"]
+            rate = group["lr"]
             rows, columns = matrices[0].shape
             alike = torch.stack([each for each in gradients if each.shape == matrices[0].shape])
             state = self.state[matrices[0]]

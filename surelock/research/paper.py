@@ -25,11 +25,19 @@ its batch. active_ratio: r, micro-averaged. `_to_eos`: without the positions aft
 early and flatter the ratio.""",
     grids={
         "stories": grid(gen_length=[64, 128, 256], epsilon=EPSILONS, prompts=16, batch=4),
-        "paper": grid(source="mt_bench_subset", gen_length=[64, 256, 1024], epsilon=EPSILONS, prompts=32, **PAPER),
+        "paper": grid(
+            source="mt_bench_subset",
+            gen_length=[64, 256, 1024],
+            epsilon=EPSILONS,
+            prompts=32,
+            **PAPER,
+        ),
         "quick": grid(gen_length=[8, 16], epsilon=[5e-4, 5e-2], prompts=3, batch=2),
     },
     measure=lambda lab, cell: decode_cell(lab, cell).figures,
-    table=lambda records: pd.DataFrame([row(record, ("gen_length", "epsilon"), _FIGURES) for record in records]),
+    table=lambda records: pd.DataFrame(
+        [row(record, ("gen_length", "epsilon"), _FIGURES) for record in records]
+    ),
 )
 
 
@@ -44,8 +52,13 @@ def _progress(records: list[Record]) -> pd.DataFrame:
     for record in records:
         ratio = record["result"]["flops_ratio"]
         line = row(record, _VARIED)
-        line |= {f"at_{p}": ratio[max(0, round(p / 100 * len(ratio)) - 1)] for p in (25, 50, 75, 100)}
-        found.append(line | {"mean": sum(ratio) / len(ratio), "rises": sum(b > a for a, b in pairwise(ratio))})
+        line |= {
+            f"at_{p}": ratio[max(0, round(p / 100 * len(ratio)) - 1)] for p in (25, 50, 75, 100)
+        }
+        found.append(
+            line
+            | {"mean": sum(ratio) / len(ratio), "rises": sum(b > a for a, b in pairwise(ratio))}
+        )
     return pd.DataFrame(found)
 
 
@@ -53,11 +66,14 @@ def _ratio_panels(records: list[Record]) -> list[Panel]:
     """A panel for each length and epsilon, in it a line for each percentile."""
     lines: dict[tuple[int, float], list[Line]] = {}
     for record in records:
-        cell, ratio = record["cell"], record["result"]["flops_ratio"]
+        cell = record["cell"]
+        ratio = record["result"]["flops_ratio"]
         line = Line(f"m = {cell['percentile']:g} %", range(1, len(ratio) + 1), ratio)
         lines.setdefault((cell["gen_length"], cell["epsilon"]), []).append(line)
     titles = {place: f"N = {place[0]}, epsilon = {place[1]:g}" for place in lines}
-    return [Panel(titles[place], "step", "FLOPs / baseline", drawn) for place, drawn in lines.items()]
+    return [
+        Panel(titles[place], "step", "FLOPs / baseline", drawn) for place, drawn in lines.items()
+    ]
 
 
 DYNAMICS = Experiment(
@@ -69,7 +85,12 @@ steps in which the ratio was above the step before it (permanent locks allow non
     grids={
         "stories": grid(**_SHARES, gen_length=[64, 256], epsilon=EPSILONS, prompts=8, batch=4),
         "paper": grid(
-            source="mt_bench_subset", **_SHARES, gen_length=[64, 256, 1024], epsilon=EPSILONS, prompts=32, **PAPER
+            source="mt_bench_subset",
+            **_SHARES,
+            gen_length=[64, 256, 1024],
+            epsilon=EPSILONS,
+            prompts=32,
+            **PAPER,
         ),
         "quick": grid(**_SHARES, gen_length=16, epsilon=[5e-3], prompts=2, batch=2),
     },
@@ -83,12 +104,22 @@ steps in which the ratio was above the step before it (permanent locks allow non
 # --- Experiment 3: over length, steps and epsilon ---------------------------------------------------------------------
 
 _SIZES = [(64, 32), (64, 64), (128, 64), (128, 128), (256, 128), (256, 256), (512, 256), (512, 512)]
-_QUALITY = ("source", "gen_length", "steps", "block_length", "remasking", "temperature", "no_repeat_ngram_size")
+_QUALITY = (
+    "source",
+    "gen_length",
+    "steps",
+    "block_length",
+    "remasking",
+    "temperature",
+    "no_repeat_ngram_size",
+)
 
 
 def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
     axes = {"epsilon": [None, 5e-4, 5e-3], **fixed}
-    return [cell for length, steps in sizes for cell in grid(gen_length=length, steps=steps, **axes)]
+    return [
+        cell for length, steps in sizes for cell in grid(gen_length=length, steps=steps, **axes)
+    ]
 
 
 QUALITY = comparison(
@@ -139,7 +170,9 @@ unlock_period: steps between probes of 8 locked positions per sequence; empty: l
 {compare.NOTE}""",
     grids={
         "stories": _probed([5e-3, 5e-2], [None, 8, 4], gen_length=64),
-        "paper": _probed([5e-4, 5e-3], [None, 8, 4], source="wikitext", prompts=120, gen_length=128, **PAPER),
+        "paper": _probed(
+            [5e-4, 5e-3], [None, 8, 4], source="wikitext", prompts=120, gen_length=128, **PAPER
+        ),
         "quick": _probed([5e-2], [None, 2], gen_length=12, prompts=2),
     },
 )

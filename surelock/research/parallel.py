@@ -23,7 +23,11 @@ _BATCH = 50  # runs at a time
 _NAMES = 128  # tokens that are tried as a name at a time
 
 #: By way, the probability above which both draws are committed together. Else the likelier draw is committed alone.
-BOUNDS: dict[str, float] = {"1 step": -1.0, **{f"above {p:g}": p for p in THRESHOLDS}, "2 steps": 1.0}
+BOUNDS: dict[str, float] = {
+    "1 step": -1.0,
+    **{f"above {p:g}": p for p in THRESHOLDS},
+    "2 steps": 1.0,
+}
 
 
 @frozen(eq=False)
@@ -44,7 +48,8 @@ class Names:
 
         bound: see `BOUNDS`. Both tokens are drawn at temperature 1.
         """
-        sure_first, sure_second = self.first > bound, self.second > bound
+        sure_first = self.first > bound
+        sure_second = self.second > bound
         together = self.first[sure_first].sum() * self.second[sure_second].sum()
         both = sure_first & sure_second
         same = float(self.first[both] @ self.second[both])
@@ -85,7 +90,9 @@ def names_of(lm: LanguageModel, canvas: Sequence[int]) -> Names:
             named = tokens.repeat(len(names), 1)
             named[:, masks[place]] = names
             other = _probabilities(lm, named, [masks[1 - place]])[:, 0]
-            after[1 - place, start : start + len(names)] = other[np.arange(len(names)), names.numpy(force=True)]
+            after[1 - place, start : start + len(names)] = other[
+                np.arange(len(names)), names.numpy(force=True)
+            ]
     return Names(first, second, *after)
 
 
@@ -99,7 +106,9 @@ def _probabilities(lm: LanguageModel, tokens: torch.Tensor, places: Sequence[int
 def decoder_of(bound: float, seeds: Sequence[int]) -> Decoder:
     """Return the decoder of a way."""
     one_by_one = bound >= 1
-    settings = DecodeSettings(gen_length=0, steps=1 if bound < 0 else 2, temperature=1.0, seed=list(seeds))
+    settings = DecodeSettings(
+        gen_length=0, steps=1 if bound < 0 else 2, temperature=1.0, seed=list(seeds)
+    )
     policy = LowConfidence() if bound < 0 or one_by_one else Threshold(bound)
     return Decoder(settings=settings, compute=Everything(), unmask=policy)
 
@@ -133,23 +142,35 @@ def _runs(lm: LanguageModel, canvases: list[list[int]], decoder: Decoder) -> dic
 
 def _table(records: list[Record]) -> pd.DataFrame:
     """A row for each way: means over sentences."""
-    results, rows = [record["result"] for record in records], []
+    results = [record["result"] for record in records]
+    rows = []
     for way in BOUNDS:
         own = [result[way] for result in results]
-        figures: Record = {"way": way, "sentences": len(own), "runs": sum(len(each["same"]) for each in own)}
+        figures: Record = {
+            "way": way,
+            "sentences": len(own),
+            "runs": sum(len(each["same"]) for each in own),
+        }
         figures["squares"] = float(np.mean([result["squares"] for result in results]))
         for name in ("together", "same"):
             chances = np.round([each[f"chance_{name}"] for each in own], 9)  # sums of probabilities
             shares = np.array([np.mean(each[name]) for each in own])
             counts = np.array([len(each[name]) for each in own])
             error = float(np.sqrt((chances * (1 - chances) / counts).sum()) / len(own))
-            figures |= {f"{name}_chance": float(chances.mean()), name: float(shares.mean()), f"{name}_error": error}
+            figures |= {
+                f"{name}_chance": float(chances.mean()),
+                name: float(shares.mean()),
+                f"{name}_error": error,
+            }
         rows.append(figures)
     return pd.DataFrame(rows)
 
 
 def _cells(sentences: int, runs: int) -> list[Cell]:
-    return [{"source": "pairs", "prompts": 1, "skip": i, "seed": 0, "runs": runs} for i in range(sentences)]
+    return [
+        {"source": "pairs", "prompts": 1, "skip": i, "seed": 0, "runs": runs}
+        for i in range(sentences)
+    ]
 
 
 PARALLEL = Experiment(

@@ -44,10 +44,14 @@ def read_source(lm: LanguageModel, source: str, data: dict[str, Path]) -> list[P
 
 def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
     """The first cell["prompts"] of a source's prompts, after cell["skip"] others. Raises ValueError for too few."""
-    source, count, skip = cell["source"], cell["prompts"], cell.get("skip", 0)
+    source = cell["source"]
+    count = cell["prompts"]
+    skip = cell.get("skip", 0)
     found = prompts[skip : skip + count]
     if len(found) < count:
-        raise ValueError(f"{source} has only {len(found)} prompts after the first {skip}, {count} are needed")
+        raise ValueError(
+            f"{source} has only {len(found)} prompts after the first {skip}, {count} are needed"
+        )
     return found
 
 
@@ -57,7 +61,9 @@ def parse_data(given: list[str]) -> dict[str, Path]:
     for text in given:
         source, _, file = text.partition("=")
         if source not in FILES or not file:
-            raise ValueError(f"--data must be SOURCE=FILE with a source of {', '.join(FILES)}, not {text!r}")
+            raise ValueError(
+                f"--data must be SOURCE=FILE with a source of {', '.join(FILES)}, not {text!r}"
+            )
         if source in data:
             raise ValueError(f"--data {source} was given twice: one file is read")
         if not Path(file).is_file():
@@ -124,7 +130,8 @@ def _wikitext(lm: LanguageModel, path: Path) -> list[Prompt]:
 
 def _mt_bench(lm: LanguageModel, path: Path, per_category: int | None = None) -> list[Prompt]:
     """First turns, at most `per_category` of each category, in the model's chat template, no system message."""
-    kept, seen = [], Counter[str]()
+    kept = []
+    seen = Counter[str]()
     for question in read_records(path, ("question_id", "category", "turns")):
         seen[question["category"]] += 1
         if per_category is None or seen[question["category"]] <= per_category:

@@ -28,7 +28,10 @@ Jamal Khalid Malik Rashid Tariq Ade Bongani Chidi Dumisani Femi Jabari Kamau Mus
 Kiran Mohan Raj Rohan Sanjay Vijay Akira Haru Kenta Ren Taro Bao Chen Ming Wei Carlos Javier Jorge Jose Juan Miguel
 Pedro Rafael Boris Dmitri Igor Misha Pavel Yuri Anders Bjorn Gustav Nils Olaf Sean
 """
-_COMMON = {"girl": "Lily Sue Anna Amy Sally Lucy Mandy Jill", "boy": "Tom Ben Tim Timmy Max Tommy Billy Johnny Jimmy"}
+_COMMON = {
+    "girl": "Lily Sue Anna Amy Sally Lucy Mandy Jill",
+    "boy": "Tom Ben Tim Timmy Max Tommy Billy Johnny Jimmy",
+}
 # Written with a capital like a name, and nobody's.
 _NOBODY = """
 I Mr Mrs Ms Miss Dr Sir Lady Mom Mommy Mum Mummy Mama Dad Daddy Papa Grandma Grandpa Granny Nana Aunt Auntie Uncle God
@@ -41,9 +44,12 @@ NO_NAMES = frozenset(_NOBODY.split())
 #: The names that are drawn, by gender.
 NAMES = {"girl": _GIRLS.split(), "boy": _BOYS.split()}
 _GENDERS = {name: gender for gender in NAMES for name in (*NAMES[gender], *_COMMON[gender].split())}
-_INSIDE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]{1,11}\b")  # capitalised, and not because a sentence begins
+_INSIDE = re.compile(
+    r"(?<=[a-z,;] )[A-Z][a-z]{1,11}\b"
+)  # capitalised, and not because a sentence begins
 _LOWER = re.compile(r"\b[a-z]{2,12}\b")
-_FEMALE, _MALE = re.compile(r"\b(?:she|her|hers|girl)\b", re.I), re.compile(r"\b(?:he|his|him|boy)\b", re.I)
+_FEMALE = re.compile(r"\b(?:she|her|hers|girl)\b", re.I)
+_MALE = re.compile(r"\b(?:he|his|him|boy)\b", re.I)
 _NEAR = 80  # characters behind a name in which pronouns speak of it
 
 
@@ -62,7 +68,9 @@ def gender_of(name: str, story: str) -> str | None:
     """`girl`, `boy`, or None: by the name where it is known, else by the pronouns that follow it in the story."""
     if name in _GENDERS:
         return _GENDERS[name]
-    near = [story[match.end() : match.end() + _NEAR] for match in re.finditer(rf"\b{name}\b", story)]
+    near = [
+        story[match.end() : match.end() + _NEAR] for match in re.finditer(rf"\b{name}\b", story)
+    ]
     female = sum(len(_FEMALE.findall(text)) for text in near)
     male = sum(len(_MALE.findall(text)) for text in near)
     if female > 2 * male:

@@ -40,7 +40,12 @@ DEFAULTS: Cell = {
 PAPER: Cell = {"batch": 4, "visible_steps": 0}
 
 #: What the embedded model's own generation_config.json recommends, and the page starts with.
-RECOMMENDED: Cell = {"temperature": 0.5, "remasking": "entropy", "block_length": 32, "no_repeat_ngram_size": 5}
+RECOMMENDED: Cell = {
+    "temperature": 0.5,
+    "remasking": "entropy",
+    "block_length": 32,
+    "no_repeat_ngram_size": 5,
+}
 
 
 def grid(**axes: Any) -> list[Cell]:
@@ -58,12 +63,20 @@ def those_named(cells: Sequence[Cell], named: Sequence[str]) -> list[Cell]:
     for text in named:
         name, equals, value = text.partition("=")
         if not equals or not all(name in cell for cell in cells):
-            raise ValueError(f"--cell must be NAME=VALUE with a name of {', '.join(cells[0])}, not {text!r}")
+            raise ValueError(
+                f"--cell must be NAME=VALUE with a name of {', '.join(cells[0])}, not {text!r}"
+            )
         wanted.setdefault(name, set()).add(value)
-    kept = [cell for cell in cells if all(_spelled(cell[name]) & values for name, values in wanted.items())]
+    kept = [
+        cell
+        for cell in cells
+        if all(_spelled(cell[name]) & values for name, values in wanted.items())
+    ]
     if not kept:
         known = "; ".join(f"{name} of {', '.join(_shown_values(cells, name))}" for name in wanted)
-        raise ValueError(f"--cell: no cell of this experiment and preset has {' and '.join(named)}: {known}")
+        raise ValueError(
+            f"--cell: no cell of this experiment and preset has {' and '.join(named)}: {known}"
+        )
     return kept
 
 
@@ -111,7 +124,9 @@ def finished(directory: Path) -> dict[str, Record]:
                     raise TypeError("setup, cell and result must be objects")
                 records[key_of(record["setup"], record["cell"])] = record
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise ValueError(f"{file}, line {number} is not the record of a cell: {error!r}") from error
+                raise ValueError(
+                    f"{file}, line {number} is not the record of a cell: {error!r}"
+                ) from error
     return records
 
 
@@ -126,7 +141,9 @@ def _whole_lines(file: Path) -> list[bytes]:
             data = lzma.decompress(data)
         except lzma.LZMAError as error:
             raise ValueError(f"{file} cannot be unpacked: {error}") from error
-    return [line for line in data.splitlines(keepends=True) if line.endswith(b"\n") and line.strip()]
+    return [
+        line for line in data.splitlines(keepends=True) if line.endswith(b"\n") and line.strip()
+    ]
 
 
 @contextmanager
@@ -159,15 +176,22 @@ def run_cells(
     file = directory / (f"cells-{rank}.jsonl" if rank else "cells.jsonl")
     _say(_times(mine, list(done.values())))
     begun = time.monotonic()
-    for number, cell in enumerate(tqdm(mine, desc=f"cells of process {rank}", disable=None), start=1):
+    for number, cell in enumerate(
+        tqdm(mine, desc=f"cells of process {rank}", disable=None), start=1
+    ):
         started = time.monotonic()
         result = measure(cell)
         now = time.monotonic()
-        append(file, {"setup": setup, "cell": cell, "result": result, "seconds": round(now - started, 1)})
+        append(
+            file,
+            {"setup": setup, "cell": cell, "result": result, "seconds": round(now - started, 1)},
+        )
         if not sys.stderr.isatty():  # where no bar is shown
             left = (now - begun) / number * (len(mine) - number)
             what = ", ".join(f"{name} {cell[name]}" for name in _varied(cells) if name in cell)
-            _say(f"cell {number} of {len(mine)} ({what}) took {now - started:.1f} s, about {left:.0f} s are left")
+            _say(
+                f"cell {number} of {len(mine)} ({what}) took {now - started:.1f} s, about {left:.0f} s are left"
+            )
 
 
 def _say(text: str) -> None:
@@ -204,7 +228,9 @@ def append(file: Path, record: Record) -> None:
     except OSError as error:
         sys.stderr.write(line.decode())
         kept = len(_whole_lines(file)) if file.exists() else 0
-        lost = f"the line above could not be added to {file}; the {kept} finished cells in it are kept"
+        lost = (
+            f"the line above could not be added to {file}; the {kept} finished cells in it are kept"
+        )
         goes_on = "the same command goes on from there"
         raise OSError(error.errno, f"{error.strerror}: {lost}, {goes_on}") from error
 
@@ -214,11 +240,17 @@ def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]
     done = finished(directory)
     keys = [key_of(setup, cell) for cell in cells]
     if missing := [key for key in keys if key not in done]:
-        raise ValueError(f"{len(missing)} of {len(keys)} cells are missing in {directory}: run the same command again")
+        raise ValueError(
+            f"{len(missing)} of {len(keys)} cells are missing in {directory}: run the same command again"
+        )
     records = [done.pop(key) for key in keys]
     data = "".join(json.dumps(record) + "\n" for record in (*done.values(), *records)).encode()
-    target = packed if (packed := directory / "cells.jsonl.xz").exists() else directory / "cells.jsonl"
-    write_bytes(target, lzma.compress(data, preset=9 | lzma.PRESET_EXTREME) if target == packed else data)
+    target = (
+        packed if (packed := directory / "cells.jsonl.xz").exists() else directory / "cells.jsonl"
+    )
+    write_bytes(
+        target, lzma.compress(data, preset=9 | lzma.PRESET_EXTREME) if target == packed else data
+    )
     for file in _files(directory):
         if file != target:
             file.unlink()

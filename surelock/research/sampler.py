@@ -33,7 +33,13 @@ CHANGES: list[Cell] = [
 
 def _cells(length: int, prompts: int) -> list[Cell]:
     """Each candidate with SureLock; then other shares of the budget, and the baseline, at the settings that stand."""
-    standing = {"source": "sampler_openings", **RECOMMENDED, "gen_length": length, "prompts": prompts, "epsilon": 5e-4}
+    standing = {
+        "source": "sampler_openings",
+        **RECOMMENDED,
+        "gen_length": length,
+        "prompts": prompts,
+        "epsilon": 5e-4,
+    }
     cells = []
     for change in CHANGES:
         cells += grid(**standing | change)
@@ -45,7 +51,9 @@ def _measure(lab: Lab, cell: Cell) -> Record:
     prompts = [prompt.text for prompt in lab.prompts(cell)]
     texts = [text_of(lab.lm, ids) for ids in result["tokens"]]
     ordinary = ordinary_words([*prompts, *texts])
-    unknown = [strangers(prompt, text, ordinary) for prompt, text in zip(prompts, texts, strict=True)]
+    unknown = [
+        strangers(prompt, text, ordinary) for prompt, text in zip(prompts, texts, strict=True)
+    ]
     return result | {"repeated": [repeated(text) for text in texts], "strangers": unknown}
 
 

@@ -39,11 +39,15 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
         return sum(runs[name][r][of] for r in repeats)
 
     def throughput(repeats: Sequence[int]) -> Record:
-        base, ours = (total(name, "tokens", repeats) / total(name, "seconds", repeats) for name in runs)
+        base, ours = (
+            total(name, "tokens", repeats) / total(name, "seconds", repeats) for name in runs
+        )
         return {"e2e_tps_base": base, "e2e_tps": ours, "tps_ratio": ours / base}
 
     every = range(cell["repeats"])
-    step = {name: total(name, "unmasked", every) / total(name, "step_seconds", every) for name in runs}
+    step = {
+        name: total(name, "unmasked", every) / total(name, "step_seconds", every) for name in runs
+    }
     locked = runs["locked"][-1]
     return {
         **summary(throughput, cell["repeats"], ratios=("tps_ratio",)),
@@ -88,11 +92,25 @@ def _speeds(records: list[Record]) -> pd.DataFrame:
     found = []
     for record in records:
         result = record["result"]
-        steps = [ours / base for ours, base in zip(result["step_tps"], result["step_tps_base"], strict=True)]
-        eighth, ratio = max(1, len(steps) // 8), result["tps_ratio"]
-        line = row(record, ("batch", "gen_length", "epsilon"), ("e2e_tps_base", "e2e_tps", "tps_ratio", "flops_ratio"))
-        line |= {"tps_ratio_min": min(result["tps_ratios"]), "tps_ratio_max": max(result["tps_ratios"])}
-        line |= {"step_ratio_first": sum(steps[:eighth]) / eighth, "step_ratio_last": sum(steps[-eighth:]) / eighth}
+        steps = [
+            ours / base
+            for ours, base in zip(result["step_tps"], result["step_tps_base"], strict=True)
+        ]
+        eighth = max(1, len(steps) // 8)
+        ratio = result["tps_ratio"]
+        line = row(
+            record,
+            ("batch", "gen_length", "epsilon"),
+            ("e2e_tps_base", "e2e_tps", "tps_ratio", "flops_ratio"),
+        )
+        line |= {
+            "tps_ratio_min": min(result["tps_ratios"]),
+            "tps_ratio_max": max(result["tps_ratios"]),
+        }
+        line |= {
+            "step_ratio_first": sum(steps[:eighth]) / eighth,
+            "step_ratio_last": sum(steps[-eighth:]) / eighth,
+        }
         line |= {"efficiency": None if ratio is None else ratio * result["flops_ratio"]}
         found.append(line | row(record, result=("device", "threads")))
     return pd.DataFrame(found)
@@ -105,12 +123,18 @@ def _speed_panels(records: list[Record]) -> list[Panel]:
         some = [record for record in records if record["cell"]["gen_length"] == length]
         batches = [record["cell"]["batch"] for record in some]
         speeds = {"baseline": "e2e_tps_base", "SureLock": "e2e_tps"}
-        lines = [Line(name, batches, [record["result"][key] for record in some]) for name, key in speeds.items()]
+        lines = [
+            Line(name, batches, [record["result"][key] for record in some])
+            for name, key in speeds.items()
+        ]
         panels.append(Panel(f"N = {length}", "batch", "E2E-TPS", lines))
         lines = []
         for batch, record in zip(batches, some, strict=True):
             result = record["result"]
-            ratio = [ours / base for ours, base in zip(result["step_tps"], result["step_tps_base"], strict=True)]
+            ratio = [
+                ours / base
+                for ours, base in zip(result["step_tps"], result["step_tps_base"], strict=True)
+            ]
             lines.append(Line(f"batch {batch}", range(1, len(ratio) + 1), ratio))
         panels.append(Panel(f"N = {length}", "step", "Step-TPS / baseline's", lines))
     return panels
@@ -126,10 +150,17 @@ from 1. step_ratio_first, step_ratio_last: ratio of Step-TPS over the first and 
 efficiency: tps_ratio * flops_ratio, 1 when every FLOP saved is time saved. Run it in one process on a quiet machine.
 """,
     grids={
-        "stories": grid(batch=[1, 2, 4, 8], gen_length=[64, 256], epsilon=5e-3, prompts=8, repeats=4),
+        "stories": grid(
+            batch=[1, 2, 4, 8], gen_length=[64, 256], epsilon=5e-3, prompts=8, repeats=4
+        ),
         "paper": grid(
             **PAPER | {"batch": [1, 2, 4, 8]},
-            **{"source": "mt_bench_subset", "gen_length": [64, 256, 1024], "epsilon": 5e-3, "prompts": 32},
+            **{
+                "source": "mt_bench_subset",
+                "gen_length": [64, 256, 1024],
+                "epsilon": 5e-3,
+                "prompts": 32,
+            },
             repeats=4,
         ),
         "quick": grid(batch=[1, 2], gen_length=12, epsilon=5e-3, prompts=2, repeats=4),
@@ -145,7 +176,11 @@ efficiency: tps_ratio * flops_ratio, 1 when every FLOP saved is time saved. Run 
 
 def _methods(**fixed: object) -> list[Cell]:
     """i) selection, ii) locking, iii) both."""
-    variants = ({"select_fraction": 0.8}, {"epsilon": 5e-4}, {"select_fraction": 0.8, "epsilon": 5e-4})
+    variants = (
+        {"select_fraction": 0.8},
+        {"epsilon": 5e-4},
+        {"select_fraction": 0.8, "epsilon": 5e-4},
+    )
     return [cell | variant for cell in grid(**fixed) for variant in variants]
 
 

@@ -45,7 +45,8 @@ class Table:
 
 def read(folder: str) -> Any:
     """An experiment's table, with the judge's figures behind `judge_`. What has no value is empty text."""
-    frame, judge = pd.read_csv(RESULTS / folder / "table.csv"), RESULTS / folder / JUDGE / "table.csv"
+    frame = pd.read_csv(RESULTS / folder / "table.csv")
+    judge = RESULTS / folder / JUDGE / "table.csv"
     if judge.is_file():
         judged = pd.read_csv(judge)
         keys = judged.columns[: judged.columns.get_loc("prompts")].tolist()  # what the rows are of
@@ -68,7 +69,9 @@ def by_heading(rows: Sequence[Json]) -> str:
 
 
 def listed(columns: dict[str, str], rows: Iterable[Json]) -> str:
-    return markdown(list(columns), [[written(form, row) for form in columns.values()] for row in rows])
+    return markdown(
+        list(columns), [[written(form, row) for form in columns.values()] for row in rows]
+    )
 
 
 # --- what is made of cells --------------------------------------------------------------------------------------------
@@ -89,7 +92,9 @@ def bits(result: Json) -> Values:
 def changes(experiment: str) -> list[tuple[Json, Values]]:
     """(cell, change of the bits against the same sampler's baseline) of the locked cells."""
     every = cells(experiment)
-    bases = {sampler_of(r["cell"]): bits(r["result"]) for r in every if r["cell"]["epsilon"] is None}
+    bases = {
+        sampler_of(r["cell"]): bits(r["result"]) for r in every if r["cell"]["epsilon"] is None
+    }
     locked = [r for r in every if r["cell"]["epsilon"] is not None]
     return [(r["cell"], bits(r["result"]) - bases[sampler_of(r["cell"])]) for r in locked]
 
@@ -108,7 +113,10 @@ def pooled() -> dict[str, Values]:
 def together() -> str:
     columns = {"cells": "{name}", "bits per character": change("bits", 4), "z": "{z:.1f}"}
     means = [(name, estimates.mean(each)) for name, each in pooled().items()]
-    named = ({"name": name, "z": each.value / each.error} | estimates.named({"bits": each}) for name, each in means)
+    named = (
+        {"name": name, "z": each.value / each.error} | estimates.named({"bits": each})
+        for name, each in means
+    )
     return listed(columns, named)
 
 
@@ -125,20 +133,29 @@ def speeds() -> str:
         measured.sort(key=lambda record: (record["cell"]["batch"], record["cell"]["gen_length"]))
         days = sorted({date.fromisoformat(record["result"]["measured"]) for record in measured})
         spans = " to ".join(dict.fromkeys(f"{day:%-d %B %Y}" for day in (days[0], days[-1])))
-        where = setup["processor"] if setup["device"] == "cpu" else "{device}, {processor}".format(**setup)
+        where = (
+            setup["processor"]
+            if setup["device"] == "cpu"
+            else "{device}, {processor}".format(**setup)
+        )
         heading = "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, {engine}, "
-        parts.append(heading.format(where=where, s="s" * (setup["threads"] > 1), **setup) + f"{spans}:")
+        parts.append(
+            heading.format(where=where, s="s" * (setup["threads"] > 1), **setup) + f"{spans}:"
+        )
         parts.append(by_heading([_speed(record["cell"], record["result"]) for record in measured]))
     return "\n\n".join(parts)
 
 
 def _speed(cell: Json, result: Json) -> dict[str, str]:
-    spread, ratio = result["spread"].get("speedup"), result["speedup"]
+    spread = result["spread"].get("speedup")
+    ratio = result["speedup"]
     between = f" ({spread[0]:.2f} to {spread[1]:.2f})" if spread else ""
     steps = f" in {cell['steps']} steps" if cell["steps"] else ""
     return {
         "gen_length, batch": f"{cell['gen_length']}{steps}, {cell['batch']}",
-        "step, baseline and SureLock": "{baseline_step_ms:.3g} and {locked_step_ms:.3g} ms".format(**result),
+        "step, baseline and SureLock": "{baseline_step_ms:.3g} and {locked_step_ms:.3g} ms".format(
+            **result
+        ),
         "tokens/s": "{baseline_tps:.3g} and {locked_tps:.3g}".format(**result),
         "speed-up": ("refused" if ratio is None else f"{ratio:.2f}x") + between,
         "FLOPs": f"{result['flops_ratio']:.2f}x",
@@ -148,7 +165,9 @@ def _speed(cell: Json, result: Json) -> dict[str, str]:
 
 
 def printed(name: str, benchmark: str) -> list[Json]:
-    lines = [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    lines = [
+        json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text("utf-8").splitlines()
+    ]
     return [line for line in lines if line["benchmark"] == benchmark]
 
 
@@ -168,7 +187,12 @@ def browser() -> str:
     """Of each decoder alone in a browser, beside the baseline."""
     names = {key: preset.name for key, preset in PRESETS.items()} | {"everything": "baseline"}
     rows = [
-        found | {"length": length, "decoder": names[preset], "ratio": found["flops"] / found["baseline_flops"]}
+        found
+        | {
+            "length": length,
+            "decoder": names[preset],
+            "ratio": found["flops"] / found["baseline_flops"],
+        }
         for line in printed("browser", "browser")
         for length, lanes in line["alone"].items()
         for preset, found in lanes.items()
@@ -187,12 +211,21 @@ def plain(name: str, digits: int = 2) -> str:
 
 
 OWN = {"FLOPs": "{flops_ratio:.3f}x", "bits, own bound": change("bits_change")}
-JUDGED = {"bits, judge": change("judge_bits_change"), "Gen.-PPL": plain("judge_gen_ppl_ratio") + " times"}
+JUDGED = {
+    "bits, judge": change("judge_bits_change"),
+    "Gen.-PPL": plain("judge_gen_ppl_ratio") + " times",
+}
 KEPT = {"tokens kept": "{equal:.0%}"}
-COST = {"rows": "{rows:.2f}", "commit error": plain("error", 4), "error / SureLock's": plain("over_surelock")}
+COST = {
+    "rows": "{rows:.2f}",
+    "commit error": plain("error", 4),
+    "error / SureLock's": plain("over_surelock"),
+}
 SHOWN = ["baseline", "SureLock", "by age", "by chance", "budget", "dual cache", "entropy cache"]
 TABLES: dict[str, Callable[[], str]] = {
-    "readme": Table("frontier", {"decoder": "{rule}"} | COST, f"setting == 'recorded run' and rule in {SHOWN}"),
+    "readme": Table(
+        "frontier", {"decoder": "{rule}"} | COST, f"setting == 'recorded run' and rule in {SHOWN}"
+    ),
     "frontier": Table(
         "frontier",
         {"setting": "{setting}", "decoder": "{rule}"}
@@ -204,7 +237,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "flops": Table(
         "flops",
         {"new tokens": "{gen_length}", "ε": "{epsilon}", "FLOPs": "{flops_ratio:.3f}x"}
-        | {"as the paper counts": "{flops_ratio_padded:.3f}x", "active ratio": "{active_ratio:.3f}"},
+        | {
+            "as the paper counts": "{flops_ratio_padded:.3f}x",
+            "active ratio": "{active_ratio:.3f}",
+        },
         "gen_length != 128",  # of which the paper tells nothing
     ),
     "dynamics": Table(
@@ -216,7 +252,12 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "quality": Table(
         "quality",
-        {"new tokens": "{gen_length}", "steps": "{steps}", "policy": "`{remasking}`", "ε": "{epsilon}"}
+        {
+            "new tokens": "{gen_length}",
+            "steps": "{steps}",
+            "policy": "`{remasking}`",
+            "ε": "{epsilon}",
+        }
         | (OWN | JUDGED | KEPT),
         "gen_length > 32",
     ),
@@ -236,7 +277,11 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "epsilon": Table(
         "epsilon",
-        {"ε": "{epsilon}"} | OWN | JUDGED | {"where repeats stay": change("judge_bits_change_even")} | KEPT,
+        {"ε": "{epsilon}"}
+        | OWN
+        | JUDGED
+        | {"where repeats stay": change("judge_bits_change_even")}
+        | KEPT,
     ),
     "contraction": Table(
         "contraction",
@@ -247,20 +292,42 @@ TABLES: dict[str, Callable[[], str]] = {
     "bound": Table(
         "bound",
         {"new tokens": "{gen_length}", "ε": "{epsilon}", "steps": "{steps}", "holds": "{holds:.1%}"}
-        | {"too loose": "{loose:.0e} times", "KL and error, rank correlation": "{rank_correlation:.2f}"},
+        | {
+            "too loose": "{loose:.0e} times",
+            "KL and error, rank correlation": "{rank_correlation:.2f}",
+        },
     ),
     "unlock": Table(
-        "unlock", {"ε": "{epsilon}", "probes every": "{unlock_period:.0f}"} | OWN | KEPT, "epsilon == '5e-3'"
+        "unlock",
+        {"ε": "{epsilon}", "probes every": "{unlock_period:.0f}"} | OWN | KEPT,
+        "epsilon == '5e-3'",
     ),
     "taking-back": Table(
         "taking_back",
-        {"steps": "{steps}", "policy": "`{policy}`", "less": "{less}", "rows": "{rows:.2f}", "faults": plain("faults")}
-        | {"repeats": plain("repeats", 3), "bits, own bound": plain("bits", 3), "bits, judge": plain("judge_bits", 3)},
+        {
+            "steps": "{steps}",
+            "policy": "`{policy}`",
+            "less": "{less}",
+            "rows": "{rows:.2f}",
+            "faults": plain("faults"),
+        }
+        | {
+            "repeats": plain("repeats", 3),
+            "bits, own bound": plain("bits", 3),
+            "bits, judge": plain("judge_bits", 3),
+        },
     ),
     "parallel": Table(
         "parallel",
-        {"way": "{way}", "together, by the posterior": "{together_chance:.1%}", "of all runs": "{together:.1%}"}
-        | {"the same name, by the posterior": "{same_chance:.1%} ({same_error:.1%})", "in the runs": "{same:.1%}"},
+        {
+            "way": "{way}",
+            "together, by the posterior": "{together_chance:.1%}",
+            "of all runs": "{together:.1%}",
+        }
+        | {
+            "the same name, by the posterior": "{same_chance:.1%} ({same_error:.1%})",
+            "in the runs": "{same:.1%}",
+        },
     ),
     "fill": Table(
         "fill",
@@ -270,11 +337,20 @@ TABLES: dict[str, Callable[[], str]] = {
             for head, name in (("filled", "filled"), ("tokens", "tokens"))
             for side, left in (("both sides", ""), ("left alone", "left_"))
         }
-        | {"bits, both sides": plain("bits"), "left alone": plain("left_bits"), "gain": plain("gain")},
+        | {
+            "bits, both sides": plain("bits"),
+            "left alone": plain("left_bits"),
+            "gain": plain("gain"),
+        },
     ),
     "sampler": Table(
         "sampler",
-        {"changed": "{changed}", "rows": "{rows:.2f}", "strangers": plain("strangers"), "repeated": plain("repeated")}
+        {
+            "changed": "{changed}",
+            "rows": "{rows:.2f}",
+            "strangers": plain("strangers"),
+            "repeated": plain("repeated"),
+        }
         | {"bits, own bound": plain("bits", 3), "bits, judge": plain("judge_bits", 3)},
     ),
     "speeds": speeds,

@@ -29,9 +29,12 @@ def _measure(lab: Lab, cell: Cell) -> Record:
 
 
 def _table(records: list[Record]) -> pd.DataFrame:
-    results, figures = [record["result"] for record in records], []
+    results = [record["result"] for record in records]
+    figures = []
     for result in results:
-        rows = [result["f_locked"] / results[0]["f_locked"]] * len(result["tokens"])  # FLOPs of a position
+        rows = [result["f_locked"] / results[0]["f_locked"]] * len(
+            result["tokens"]
+        )  # FLOPs of a position
         means = {"rows": rows, "faults": result["faults"], "repeats": result["repeats"]}
         figures.append({name: estimates.mean(each) for name, each in means.items()} | _bits(result))
     return _compared(records, figures)
@@ -40,7 +43,9 @@ def _table(records: list[Record]) -> pd.DataFrame:
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
     read = [own.get("") for own in scores]
     figures = [
-        _bits(own._asdict()) | {"gen_ppl": judged.exp(estimates.ratio(own.nats, own.tokens))} if own else {}
+        _bits(own._asdict()) | {"gen_ppl": judged.exp(estimates.ratio(own.nats, own.tokens))}
+        if own
+        else {}
         for own in read
     ]
     return _compared(records, figures)
@@ -55,16 +60,27 @@ def _compared(records: list[Record], figures: Sequence[dict[str, Estimate]]) -> 
     many, which compute as many rows.
     """
     cells = [record["cell"] for record in records]
-    by = {(cell["steps"], cell["remasking"]): own for cell, own in zip(cells, figures, strict=True) if own}
+    by = {
+        (cell["steps"], cell["remasking"]): own
+        for cell, own in zip(cells, figures, strict=True)
+        if own
+    }
     rows = [(*key, "", own) for key, own in by.items()]
     for (steps, policy), own in by.items():
-        for base in [(steps * times, each) for times in (1, 2) for each in _PLAIN if policy == Remask.kind]:
+        for base in [
+            (steps * times, each) for times in (1, 2) for each in _PLAIN if policy == Remask.kind
+        ]:
             if other := by.get(base):
                 differences = {name: estimates.difference(own[name], other[name]) for name in own}
                 rows.append((steps, policy, "{1} in {0}".format(*base), differences))
     names = ("steps", "policy", "less")
-    keys = [dict(zip(names, row, strict=False)) | {"prompts": len(row[3]["bits"].residuals)} for row in rows]
-    return pd.DataFrame([key | estimates.named(own) for key, (*_, own) in zip(keys, rows, strict=True)])
+    keys = [
+        dict(zip(names, row, strict=False)) | {"prompts": len(row[3]["bits"].residuals)}
+        for row in rows
+    ]
+    return pd.DataFrame(
+        [key | estimates.named(own) for key, (*_, own) in zip(keys, rows, strict=True)]
+    )
 
 
 TAKING_BACK = Experiment(

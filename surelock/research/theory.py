@@ -21,7 +21,9 @@ from surelock.values import Flags, Floats, Json, Whole, frozen
 
 #: Nats below which a step-wise KL in float32 may be rounding alone: a ratio of two such says nothing.
 FLOOR = 1e-10
-L_SM = math.sqrt(2)  # of log-softmax from the 2-norm to the max-norm: its gradient e_v - p is at most sqrt(2) long
+L_SM = math.sqrt(
+    2
+)  # of log-softmax from the 2-norm to the max-norm: its gradient e_v - p is at most sqrt(2) long
 _FEWEST = 8  # points for a fit to one position
 
 Array = Floats
@@ -60,10 +62,15 @@ def dense_logits(lab: Lab, step: Step) -> Tensor:
 
 def logit_jumps(lab: Lab, steps: list[Step]) -> Array:
     """[T, N] 2-norm of z_s - z_{s-1}; NaN at s = 0."""
-    before, rows = None, []
+    before = None
+    rows = []
     for step in steps:
         logits = dense_logits(lab, step)
-        rows.append(torch.full_like(logits[:, 0], torch.nan) if before is None else (logits - before).norm(dim=-1))
+        rows.append(
+            torch.full_like(logits[:, 0], torch.nan)
+            if before is None
+            else (logits - before).norm(dim=-1)
+        )
         before = logits
     return torch.stack(rows).double().numpy(force=True)
 
@@ -156,7 +163,9 @@ _ERRORS = ("kl", "left", "error", "error_alone")
 
 def _bound(lab: Lab, cell: Cell) -> Record:
     """The constants, from the prompts after the cell's own; and every position that its own prompts' runs locked."""
-    others = list(drifts(lab, cell | {"prompts": cell["fit_prompts"], "skip": cell["prompts"]}, jumps=True))
+    others = list(
+        drifts(lab, cell | {"prompts": cell["fit_prompts"], "skip": cell["prompts"]}, jumps=True)
+    )
     rhos, smooth = (np.concatenate([f(run) for run in others]) for f in (position_rhos, smoothness))
     locked = [locked_positions(lab, cell, *numbered) for numbered in enumerate(lab.prompts(cell))]
     return {
@@ -169,13 +178,16 @@ def _bound(lab: Lab, cell: Cell) -> Record:
 
 def locked_positions(lab: Lab, cell: Cell, number: int, prompt: Prompt) -> dict[str, Array]:
     """Of each position that locks: kl (D at the lock), left (steps that follow), and its errors in nats."""
-    size, decoder = lab.lm.config.vocab_size, decoder_of(cell, number)
+    size = lab.lm.config.vocab_size
+    decoder = decoder_of(cell, number)
     steps: list[Step] = []
     at_lock: dict[int, tuple[int, float, Tensor]] = {}
     for step in decode(lab.lm, [prompt.ids], **decoder.keywords(), top_k=size):
         for i in step.newly_locked[0].nonzero()[0].tolist():
             at_lock[i] = (step.index, float(step.kl[0, i]), _log_posterior(step, i))
-        steps.append(replace(step, top_ids=None, top_probs=None))  # two tables of the whole vocabulary
+        steps.append(
+            replace(step, top_ids=None, top_probs=None)
+        )  # two tables of the whole vocabulary
     final = dense_logits(lab, steps[-1]).log_softmax(dim=-1).double().cpu()
     out: dict[str, list[float]] = {name: [] for name in _ERRORS}
     for t in sorted({t for t, _, _ in at_lock.values()}):
@@ -209,8 +221,11 @@ def _bounds(result: Record) -> list[Json]:
     }
     rows = []
     for steps in ("all", "left"):
-        c_tail = tail_constant(result["rho"], result["smooth_max"], left if steps == "left" else None)
-        bound, largest = c_tail * np.sqrt(kl), float(np.max(c_tail))
+        c_tail = tail_constant(
+            result["rho"], result["smooth_max"], left if steps == "left" else None
+        )
+        bound = c_tail * np.sqrt(kl)
+        largest = float(np.max(c_tail))
         line = {"steps": steps, "rho": result["rho"], "L": result["smooth_max"], "C_tail": largest}
         line |= {"holds": float(np.mean(error <= bound)), "loose": float(np.median(bound / error))}
         line |= {"holds_alone": float(np.mean(alone <= bound)), "epsilon_at_1": 1 / largest**2}
@@ -233,11 +248,22 @@ steps that were left, which holds for any rho. epsilon_at_1: the epsilon that pr
 rank_correlation: of D at the lock and the error.""",
     grids={
         "stories": grid(epsilon=EPSILONS, gen_length=64, prompts=16, fit_prompts=16),
-        "paper": grid(source="mt_bench_subset", epsilon=EPSILONS, gen_length=128, prompts=16, fit_prompts=16, **PAPER),
+        "paper": grid(
+            source="mt_bench_subset",
+            epsilon=EPSILONS,
+            gen_length=128,
+            prompts=16,
+            fit_prompts=16,
+            **PAPER,
+        ),
         "quick": grid(epsilon=[5e-2], gen_length=16, prompts=1, fit_prompts=1),
     },
     measure=_bound,
     table=lambda records: pd.DataFrame(
-        [row(record, ("epsilon", "gen_length")) | bound for record in records for bound in _bounds(record["result"])]
+        [
+            row(record, ("epsilon", "gen_length")) | bound
+            for record in records
+            for bound in _bounds(record["result"])
+        ]
     ),
 )

@@ -55,17 +55,27 @@ from surelock.research.corpus import (
 from surelock.research.muon import Muon, direct
 from surelock.values import Json
 
-MODEL, STATE, LOG = "model", "state.pt", "log.jsonl"
+MODEL = "model"
+STATE = "state.pt"
+LOG = "log.jsonl"
 MAX_LENGTH = 1024
-_LOG_EVERY, _MOST_PARAMETERS = 20, 10**9
-_SHARD, _WINDOW = 9 * 2**20, 256  # bytes of a file, tokens of a validation
+_LOG_EVERY = 20
+_MOST_PARAMETERS = 10**9
+_SHARD = 9 * 2**20  # bytes of a file, tokens of a validation
+_WINDOW = 256
 _DECAY = 0.05  # decoupled, of the matrices, per unit of learning rate
 _MOST = 10**6 - 1
 
 #: Name, default, the least and the largest value, meaning.
 _FLAGS = (
     ("steps", 2000, 1, _MOST, "length of the schedule"),
-    ("seconds", 0.0, 0, 10**7, "length of the schedule by the clock, in place of --steps; 0 is none"),
+    (
+        "seconds",
+        0.0,
+        0,
+        10**7,
+        "length of the schedule by the clock, in place of --steps; 0 is none",
+    ),
     ("window", 256, 1, MAX_LENGTH, "tokens of a training window"),
     ("batch-tokens", 12288, 1, _MOST, "tokens per step"),
     ("pieces", 4096, 1, _MOST, "entries of a new tokenizer"),
@@ -73,13 +83,25 @@ _FLAGS = (
     ("layers", 6, 1, _MOST, "blocks of a new network"),
     ("heads", 4, 1, _MOST, "attention heads of a new network"),
     ("ffn", 704, 1, _MOST, "feed-forward width of a new network"),
-    ("renamed", 0, 0, 100, "copies of the stories of --data, with other names for their characters"),
+    (
+        "renamed",
+        0,
+        0,
+        100,
+        "copies of the stories of --data, with other names for their characters",
+    ),
     ("share", 0.3, 0, 0.99, "share of the windows that are from --also"),
     ("until", 0.55, 0, 1, "share of the schedule in which some are"),
     ("evaluate-every", 500, 1, _MOST, "steps between validations"),
     ("evaluate-draws", 8, 2, _MOST, "masks per window in a validation, an even number"),
     ("seed", 0, 0, 2**63 - 1, "of weights, names, order and masks"),
-    ("prompted", 0.0, 0, 1, "share of windows with a beginning, of random length, that is never masked"),
+    (
+        "prompted",
+        0.0,
+        0,
+        1,
+        "share of windows with a beginning, of random length, that is never masked",
+    ),
     ("muon-rate", 0.015, 0, 10, "peak learning rate of the matrices"),
     ("adam-rate", 3e-3, 0, 10, "peak learning rate of embedding and norms"),
     ("warm-up", 0.02, 0, 1, "share of the schedule in which the learning rate rises"),
@@ -89,7 +111,9 @@ _FLAGS = (
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def batch_loss(network: Network, noisy: Tensor, index: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+def batch_loss(
+    network: Network, noisy: Tensor, index: Tensor, target: Tensor, weight: Tensor
+) -> Tensor:
     """The objective, in nats per token; the head runs on the masked positions alone."""
     logits = network.logits(network.hidden(noisy).flatten(0, 1)[index])
     return (F.cross_entropy(logits.float(), target, reduction="none") * weight).sum()
@@ -104,31 +128,59 @@ def evaluate(
     whose difference gives the standard errors `_error`: of the masks, not of the choice of text.
     """
     whole = [np.array([*story, EOS_ID], dtype=np.int64) for story in stories]
-    windows = [part for tokens in whole for part in np.array_split(tokens, -(-len(tokens) // _WINDOW))]
-    total, variance = 0.0, 0.0
+    windows = [
+        part for tokens in whole for part in np.array_split(tokens, -(-len(tokens) // _WINDOW))
+    ]
+    total = 0.0
+    variance = 0.0
     for number, tokens in enumerate(windows):
         rng = np.random.default_rng([seed, number])
-        bounds = conditional_bound(network, tokens, 0, draws=draws, rng=rng, mask_id=MASK_ID).reshape(2, -1)
+        bounds = conditional_bound(
+            network, tokens, 0, draws=draws, rng=rng, mask_id=MASK_ID
+        ).reshape(2, -1)
         total += float(bounds.mean())
         variance += float(((bounds[0] - bounds[1]) ** 2).sum()) / bounds.size**2
-    found: dict[str, float] = {"stories": len(stories), "tokens": sum(map(len, windows)), "draws": draws}
-    for name, unit in (("nats_per_token", found["tokens"]), ("bits_per_character", math.log(2) * characters)):
+    found: dict[str, float] = {
+        "stories": len(stories),
+        "tokens": sum(map(len, windows)),
+        "draws": draws,
+    }
+    for name, unit in (
+        ("nats_per_token", found["tokens"]),
+        ("bits_per_character", math.log(2) * characters),
+    ):
         found |= {name: total / unit, f"{name}_error": math.sqrt(variance) / unit}
     return found
 
 
 def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, extra: Json) -> None:
     """Write weights and tokenizer in the LLaDA layout, in bfloat16 shards of at most 9 MiB. extra: for config.json."""
-    config, tensors = network.config, {}
+    config = network.config
+    tensors = {}
     for name, parameter in network.named_parameters():
         sources = LLADA.tensor_names(name)
         parts = parameter.detach().split(row_counts(config, name, len(parameter)))
-        tensors |= {each: part.to("cpu", torch.bfloat16, copy=True) for each, part in zip(sources, parts, strict=True)}
-    ids = {"mask_token_id": MASK_ID, "eos_token_id": EOS_ID, "pad_token_id": EOS_ID, "torch_dtype": "bfloat16"}
+        tensors |= {
+            each: part.to("cpu", torch.bfloat16, copy=True)
+            for each, part in zip(sources, parts, strict=True)
+        }
+    ids = {
+        "mask_token_id": MASK_ID,
+        "eos_token_id": EOS_ID,
+        "pad_token_id": EOS_ID,
+        "torch_dtype": "bfloat16",
+    }
     directory.mkdir(parents=True, exist_ok=True)
     save_torch_state_dict(tensors, directory, max_shard_size=_SHARD)
-    (directory / "config.json").write_text(json.dumps(llada_config(config) | ids | extra, indent=1) + "\n", "utf-8")
-    special: Json = {"eos_token": EOS, "pad_token": EOS, "mask_token": MASK, "tokenizer_object": tokenizer}
+    (directory / "config.json").write_text(
+        json.dumps(llada_config(config) | ids | extra, indent=1) + "\n", "utf-8"
+    )
+    special: Json = {
+        "eos_token": EOS,
+        "pad_token": EOS,
+        "mask_token": MASK,
+        "tokenizer_object": tokenizer,
+    }
     special |= {"model_max_length": config.max_length, "clean_up_tokenization_spaces": False}
     PreTrainedTokenizerFast(**special).save_pretrained(directory)
 
@@ -142,7 +194,8 @@ def learning_rate(progress: float, warm_up: float, flat: float) -> float:
 
 def build_network(config: NetworkConfig, seed: int) -> Network:
     """A fresh network: normal weights of variance 1 / fan-in, the maps back into the residual stream at zero."""
-    network, generator = Network(config), torch.Generator().manual_seed(seed)
+    network = Network(config)
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if name.endswith(("attn_out.weight", "ff_out.weight")):
@@ -157,7 +210,9 @@ def read_own_tokenizer(directory: Path) -> Tokenizer:
     """Read the tokenizer of a checkpoint. Raises ValueError for one whose EOS and mask have other ids than here."""
     tokenizer = read_tokenizer(directory)
     if [tokenizer.token_to_id(EOS), tokenizer.token_to_id(MASK)] != [EOS_ID, MASK_ID]:
-        raise ValueError(f"the tokenizer of {directory} must have {EOS} as {EOS_ID} and {MASK} as {MASK_ID}")
+        raise ValueError(
+            f"the tokenizer of {directory} must have {EOS} as {EOS_ID} and {MASK} as {MASK_ID}"
+        )
     return tokenizer
 
 
@@ -201,13 +256,26 @@ class Trainer:
             tokenizer = read_own_tokenizer(options.tokenizer)
         else:
             tokenizer = train_tokenizer(stories, options.pieces)
-        shape = {"d_model": options.d_model, "n_layers": options.layers, "d_ff": options.ffn, "tied": True}
-        shape |= {"n_heads": options.heads, "n_kv_heads": options.heads, "head_size": options.d_model // options.heads}
+        shape = {
+            "d_model": options.d_model,
+            "n_layers": options.layers,
+            "d_ff": options.ffn,
+            "tied": True,
+        }
+        shape |= {
+            "n_heads": options.heads,
+            "n_kv_heads": options.heads,
+            "head_size": options.d_model // options.heads,
+        }
         shape |= {"vocab_size": tokenizer.get_vocab_size(), "max_length": MAX_LENGTH}
-        return tokenizer, build_network(NetworkConfig(rope_theta=10000.0, norm_eps=1e-5, **shape), options.seed)
+        return tokenizer, build_network(
+            NetworkConfig(rope_theta=10000.0, norm_eps=1e-5, **shape), options.seed
+        )
 
     def _corpus(self, stories: Sequence[str]) -> Corpus:
-        return Corpus(encode(self.tokenizer, stories), self.options.seed, self.options.window, self.device)
+        return Corpus(
+            encode(self.tokenizer, stories), self.options.seed, self.options.window, self.device
+        )
 
     def _compiled(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         backend = self.options.compile or ("inductor" if self.device.type == "cuda" else "none")
@@ -217,7 +285,8 @@ class Trainer:
 
     def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """Muon for the matrices inside the blocks, AdamW for the embedding, the head and the norms."""
-        stacks, rest = [], []
+        stacks = []
+        rest = []
         for name, parameter in self.network.named_parameters():
             if name.startswith("blocks.") and parameter.dim() == 2:
                 stacks.append((parameter, row_counts(self.network.config, name, len(parameter))))
@@ -247,7 +316,9 @@ class Trainer:
         options = self.options
         total = None if options.seconds else options.steps
         with warnings.catch_warnings(), tqdm(initial=self.step, total=total, unit="step") as bar:
-            warnings.filterwarnings("ignore", "Dynamo detected a call")  # of the rotary table, which is a constant
+            warnings.filterwarnings(
+                "ignore", "Dynamo detected a call"
+            )  # of the rotary table, which is a constant
             while self.progress < 1:
                 self._train_step()
                 bar.update()
@@ -261,7 +332,12 @@ class Trainer:
                     self._validate()
                     self._save()
         tokens = self.step * self.rows * options.window
-        return {"steps": self.step, "tokens": tokens, "seconds": self.seconds, "bits_per_character": self.best}
+        return {
+            "steps": self.step,
+            "tokens": tokens,
+            "seconds": self.seconds,
+            "bits_per_character": self.best,
+        }
 
     def _train_step(self) -> None:
         share = learning_rate(self.progress, self.options.warm_up, self.options.flat)
@@ -279,7 +355,8 @@ class Trainer:
 
     def _batch(self) -> Batch:
         """The windows of the step, masked: a pure function of the seed, the step and what was drawn before it."""
-        rows, length = self.rows, self.options.window
+        rows = self.rows
+        length = self.options.window
         mixed = len(self.corpora) > 1 and self.progress < self.options.until
         others = int(self.options.share * rows) if mixed else 0
         parts = zip(self.corpora, (rows - others, others), strict=False)
@@ -298,8 +375,12 @@ class Trainer:
         """Bound the held-out stories. The best model is kept: at any moment all of it, at first under `model.old`."""
         characters = sum(map(len, self.valid_text))
         with torch.autocast(self.device.type, torch.bfloat16):
-            bound = evaluate(self.network, self.valid, characters, draws=self.options.evaluate_draws)
-        self._log(**{f"valid_{name}": bound[name] for name in ("nats_per_token", "bits_per_character")})
+            bound = evaluate(
+                self.network, self.valid, characters, draws=self.options.evaluate_draws
+            )
+        self._log(
+            **{f"valid_{name}": bound[name] for name in ("nats_per_token", "bits_per_character")}
+        )
         if bound["bits_per_character"] < self.best:
             self.best = bound["bits_per_character"]
             kept = self.options.out / MODEL
@@ -313,7 +394,12 @@ class Trainer:
             shutil.rmtree(former, ignore_errors=True)
 
     def _save(self) -> None:
-        state = {"network": self.network.state_dict(), "step": self.step, "best": self.best, "seconds": self.seconds}
+        state = {
+            "network": self.network.state_dict(),
+            "step": self.step,
+            "best": self.best,
+            "seconds": self.seconds,
+        }
         state["optimizers"] = [optimizer.state_dict() for optimizer in self.optimizers.values()]
         state["drawn"] = [corpus.drawn for corpus in self.corpora]
         fresh = self.options.out / f"{STATE}.new"
@@ -333,23 +419,62 @@ class Trainer:
             self.step = int(state["step"])
             self.best = float(state["best"])
             self.used = float(state["seconds"])
-        except (OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, UnpicklingError) as error:
-            raise ValueError(f"resume: {file} is no state of this run: {first_line(error)}") from error
+        except (
+            OSError,
+            EOFError,
+            RuntimeError,
+            ValueError,
+            LookupError,
+            TypeError,
+            UnpicklingError,
+        ) as error:
+            raise ValueError(
+                f"resume: {file} is no state of this run: {first_line(error)}"
+            ) from error
 
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--data", type=Path, nargs="+", required=True, help="text files of stories, each closed by <|endoftext|>; .xz")
-    add("--also", type=Path, nargs="+", default=[], help="more of them, mixed in for a first part of the schedule")
-    add("--valid", type=Path, required=True, help="held-out stories: validated on, never trained on")
-    add("--out", type=Path, required=True, help="directory for the run's state, its log and the best model so far")
+    add(
+        "--data",
+        type=Path,
+        nargs="+",
+        required=True,
+        help="text files of stories, each closed by <|endoftext|>; .xz",
+    )
+    add(
+        "--also",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="more of them, mixed in for a first part of the schedule",
+    )
+    add(
+        "--valid", type=Path, required=True, help="held-out stories: validated on, never trained on"
+    )
+    add(
+        "--out",
+        type=Path,
+        required=True,
+        help="directory for the run's state, its log and the best model so far",
+    )
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--init", type=Path, help="start from this checkpoint: its weights, shape and tokenizer")
-    source.add_argument("--tokenizer", type=Path, help="start with the tokenizer of this checkpoint, and new weights")
+    source.add_argument(
+        "--init", type=Path, help="start from this checkpoint: its weights, shape and tokenizer"
+    )
+    source.add_argument(
+        "--tokenizer",
+        type=Path,
+        help="start with the tokenizer of this checkpoint, and new weights",
+    )
     add("--resume", action="store_true", help="continue the interrupted run in --out")
     add("--device", help="cpu or cuda (default: CUDA if there is one)")
     add("--threads", type=int, help="CPU threads (default: torch's)")
-    add("--compile", choices=("inductor", "eager", "none"), help="by torch (default: inductor on a GPU, else none)")
+    add(
+        "--compile",
+        choices=("inductor", "eager", "none"),
+        help="by torch (default: inductor on a GPU, else none)",
+    )
     for name, default, _, _, what in _FLAGS:
         add(f"--{name}", type=type(default), default=default, help=f"{what} (default: %(default)s)")
     parser.set_defaults(run=train)
@@ -363,11 +488,16 @@ def train(arguments: argparse.Namespace) -> Json:
             raise ValueError(f"--{name} must be from {least:,} to {most:,}, not {value}")
     if arguments.evaluate_draws % 2:
         raise ValueError(f"--evaluate-draws must be an even number, not {arguments.evaluate_draws}")
-    width, heads = arguments.d_model, arguments.heads
+    width = arguments.d_model
+    heads = arguments.heads
     if width % heads:
         raise ValueError(f"--heads must divide --d-model ({width}), {heads} does not")
-    if (size := width * (arguments.pieces + arguments.layers * (4 * width + 3 * arguments.ffn))) > _MOST_PARAMETERS:
-        raise ValueError(f"--d-model makes a network of {size:.1e} parameters with these layers, ffn and pieces")
+    if (
+        size := width * (arguments.pieces + arguments.layers * (4 * width + 3 * arguments.ffn))
+    ) > _MOST_PARAMETERS:
+        raise ValueError(
+            f"--d-model makes a network of {size:.1e} parameters with these layers, ffn and pieces"
+        )
     if arguments.out.exists() and any(arguments.out.iterdir()) and not arguments.resume:
         raise ValueError(f"--out: {arguments.out} is not empty (--resume continues the run in it)")
     return Trainer(arguments).run()

@@ -81,7 +81,8 @@ class Watched(Iterator[list[Moment]]):
     def __init__(self, lm: LanguageModel, tasks: Sequence[Task]) -> None:
         prompts = [task.tokens for task in tasks]
         decoder = joint_decoder(tasks)
-        self._engine, self._device = lm.engine, lm.device
+        self._engine = lm.engine
+        self._device = lm.device
         self._run = Run(lm.shape, prompts, decoder)
         self._sizes = [len(prompt) + decoder.settings.gen_length for prompt in prompts]
         self._starts = np.cumsum([0, *self._sizes])
@@ -129,7 +130,8 @@ class Watched(Iterator[list[Moment]]):
 
     def close(self) -> None:
         """Give the memory back."""
-        memory, self._memory = self._memory, None
+        memory = self._memory
+        self._memory = None
         if memory is not None:
             self._engine.release(memory)
 
@@ -151,7 +153,8 @@ class Watched(Iterator[list[Moment]]):
 
 def _moment(step: Step, chosen: Whole, score: NDArray, before: Moment | None) -> Moment:
     """The moment of a step of one sequence."""
-    kl, confidence = step.kl[0], step.confidence[0]
+    kl = step.kl[0]
+    confidence = step.confidence[0]
     if before is not None:
         kl = np.where(np.isnan(kl), before.kl, kl)
         confidence = np.where(np.isnan(confidence), before.confidence, confidence)
@@ -181,12 +184,16 @@ class Comparison:
         references: Sequence[Sequence[Moment]],
         lm_alone: LanguageModel | None = None,
     ) -> None:
-        self._lm, self._lm_alone = lm, lm_alone or lm
-        self._tasks, self._references = tasks, references
+        self._lm = lm
+        self._lm_alone = lm_alone or lm
+        self._tasks = tasks
+        self._references = references
         self._watched = Watched(lm, tasks)
         self._steps = 0
         self._before: list[Moment | None] = [None] * len(tasks)
-        self._edges: dict[int, tuple[Place, float]] = {}  # where the rows of a task first differ, and by what
+        self._edges: dict[
+            int, tuple[Place, float]
+        ] = {}  # where the rows of a task first differ, and by what
         self.differences: dict[int, Difference] = {}
 
     def step(self) -> bool:
@@ -238,7 +245,9 @@ class Comparison:
             place = Place(self._steps, int(locked[0]))
             self._edges[b] = place, _furthest(here, there)
 
-    def _decision(self, b: int, here: Moment, there: Moment, differing: NDArray) -> tuple[str, float]:
+    def _decision(
+        self, b: int, here: Moment, there: Moment, differing: NDArray
+    ) -> tuple[str, float]:
         """The cause of differing tokens, and the width of its tie."""
         mask = self._lm.mask_id
         alone = differing[here.tokens[differing] != mask]
@@ -253,7 +262,8 @@ class Comparison:
         if not (len(alone) and len(other)):  # one run committed more: some number passed an edge
             scores = _width(here.score[differing], there.score[differing])
             return "order", max(scores, _furthest(here, there))
-        first, second = alone[0], other[0]
+        first = alone[0]
+        second = other[0]
         gap_here = float(here.score[first] - here.score[second])
         gap_there = float(there.score[first] - there.score[second])
         if np.isnan(gap_here - gap_there):  # a policy took back other tokens
@@ -268,7 +278,9 @@ class Comparison:
         return _width_of_edge(gap_here, gap_there) if is_whole else abs(gap_here - gap_there)
 
 
-def preference_alone(lm: LanguageModel, task: Task, place: Place, tokens: Sequence[int]) -> tuple[float, bool]:
+def preference_alone(
+    lm: LanguageModel, task: Task, place: Place, tokens: Sequence[int]
+) -> tuple[float, bool]:
     """Decode a prompt by itself up to a step, and return `Watched.preference` of a position in it."""
     with closing(Watched(lm, [task])) as watched:
         for _ in range(place.step + 1):

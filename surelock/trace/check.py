@@ -26,7 +26,11 @@ DIFFERENT = 1  # the exit status if a prompt got other tokens
 References = Sequence[Sequence[Moment]]  # for each prompt of a batch, its moments alone
 Differences = Iterator[tuple[int, Difference]]  # with the number of the prompt in its batch
 Way = Callable[[Sequence[Task], References], Differences]
-_CAUSES = {"token": "another token", "order": "another order", "rows": "other rows from step {since} on"}
+_CAUSES = {
+    "token": "another token",
+    "order": "another order",
+    "rows": "other rows from step {since} on",
+}
 _UNITS = {"token": " nats", "order": "", "rows": ""}
 
 
@@ -36,7 +40,9 @@ def check_flags(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) is not None:
             raise ValueError(f"--check writes no file: leave --{name} out, or --check")
     if arguments.batch == 1:
-        raise ValueError("--check compares batches of at least 2 prompts: --batch must be more than 1")
+        raise ValueError(
+            "--check compares batches of at least 2 prompts: --batch must be more than 1"
+        )
 
 
 def run_check(lm: LanguageModel, tasks: Sequence[Task], arguments: argparse.Namespace) -> int:
@@ -56,7 +62,9 @@ def run_check(lm: LanguageModel, tasks: Sequence[Task], arguments: argparse.Name
                 bar.set_postfix_str(name, refresh=False)
                 found[name] += [(batch[number], each) for number, each in way(batch, references)]
                 bar.update(len(batch))
-    print(f"alone: {_count(len(tasks), 'prompt')}, {_count(steps, 'step')}, by {lm.engine.name} in {lm.dtype}")
+    print(
+        f"alone: {_count(len(tasks), 'prompt')}, {_count(steps, 'step')}, by {lm.engine.name} in {lm.dtype}"
+    )
     for name, differences in found.items():
         _print_way(lm, name, differences)
     if why_not:
@@ -66,7 +74,9 @@ def run_check(lm: LanguageModel, tasks: Sequence[Task], arguments: argparse.Name
     return DIFFERENT if any(found.values()) else 0
 
 
-def _other_engine(lm: LanguageModel, arguments: argparse.Namespace) -> tuple[LanguageModel | None, str]:
+def _other_engine(
+    lm: LanguageModel, arguments: argparse.Namespace
+) -> tuple[LanguageModel | None, str]:
     """The model by the engine that `lm` is not computed by; None with the reason if that engine cannot compute it."""
     other = "torch" if lm.engine.name.startswith("onnx") else "onnx"
     device = None if arguments.device_map else str(lm.device)
@@ -100,7 +110,9 @@ def _in_a_batch(lm: LanguageModel, batch: Sequence[Task], references: References
     yield from _differences(comparison, numbers)
 
 
-def _in_another_order(lm: LanguageModel, batch: Sequence[Task], references: References) -> Differences:
+def _in_another_order(
+    lm: LanguageModel, batch: Sequence[Task], references: References
+) -> Differences:
     """Together, the last prompt first."""
     numbers = [*reversed(range(len(batch)))] if len(batch) > 1 else [0, 0]
     comparison = _comparison(lm, batch, references, numbers)
@@ -132,9 +144,13 @@ def _by_another_engine(
         yield from _differences(comparison, [number])
 
 
-def _comparison(lm: LanguageModel, batch: Sequence[Task], references: References, numbers: Sequence[int]) -> Comparison:
+def _comparison(
+    lm: LanguageModel, batch: Sequence[Task], references: References, numbers: Sequence[int]
+) -> Comparison:
     """The comparison of some prompts of a batch. numbers: of them, in their order."""
-    return Comparison(lm, [batch[number] for number in numbers], [references[number] for number in numbers])
+    return Comparison(
+        lm, [batch[number] for number in numbers], [references[number] for number in numbers]
+    )
 
 
 def _drain(comparison: Comparison) -> None:
@@ -143,7 +159,9 @@ def _drain(comparison: Comparison) -> None:
             pass
 
 
-def _differences(comparisons: Comparison | Sequence[Comparison], numbers: Sequence[int]) -> Differences:
+def _differences(
+    comparisons: Comparison | Sequence[Comparison], numbers: Sequence[int]
+) -> Differences:
     """One difference for each prompt. numbers: of the prompts, in their order in the comparisons."""
     several = [comparisons] if isinstance(comparisons, Comparison) else comparisons
     found: dict[int, Difference] = {}
@@ -155,7 +173,9 @@ def _differences(comparisons: Comparison | Sequence[Comparison], numbers: Sequen
 # --- what is said of them ---------------------------------------------------------------------------------------------
 
 
-def _print_way(lm: LanguageModel, name: str, differences: Sequence[tuple[Task, Difference]]) -> None:
+def _print_way(
+    lm: LanguageModel, name: str, differences: Sequence[tuple[Task, Difference]]
+) -> None:
     if not differences:
         print(f"{name}: equal tokens")
         return
@@ -169,7 +189,11 @@ def _sentence(lm: LanguageModel, difference: Difference) -> str:
     alone, here = (_token(lm, token) for token in difference.tokens)
     cause = _CAUSES[difference.cause].format(since=difference.since.step)
     size = f"{difference.width:.1e}{_UNITS[difference.cause]}"
-    tie = f"a tie of {size}" if difference.is_tie else f"no tie: {size}, and rounding is at most {rounding(lm):.1e}"
+    tie = (
+        f"a tie of {size}"
+        if difference.is_tie
+        else f"no tie: {size}, and rounding is at most {rounding(lm):.1e}"
+    )
     place = difference.place
     return f"step {place.step}, position {place.position} is {here}, alone {alone} ({cause}; {tie})"
 
@@ -190,16 +214,42 @@ def _result(
     why_not: str,
 ) -> dict[str, Any]:
     """The object of --json."""
-    setup = {"model": lm.name, "engine": lm.engine.name, "dtype": lm.dtype, "device": device_name(lm.device)}
-    ways = {name: [_plain(task, each) for task, each in differences] for name, differences in found.items()}
-    verdict = {"agree": not any(found.values()), "prompts": prompts, "steps": steps, "rounding": rounding(lm)}
-    return {**verdict, **setup, "differences": ways, "left_out": why_not, "version": surelock.__version__}
+    setup = {
+        "model": lm.name,
+        "engine": lm.engine.name,
+        "dtype": lm.dtype,
+        "device": device_name(lm.device),
+    }
+    ways = {
+        name: [_plain(task, each) for task, each in differences]
+        for name, differences in found.items()
+    }
+    verdict = {
+        "agree": not any(found.values()),
+        "prompts": prompts,
+        "steps": steps,
+        "rounding": rounding(lm),
+    }
+    return {
+        **verdict,
+        **setup,
+        "differences": ways,
+        "left_out": why_not,
+        "version": surelock.__version__,
+    }
 
 
 def _plain(task: Task, difference: Difference) -> dict[str, Any]:
     """A difference as JSON has it."""
     plain = asdict(difference)
-    place, since = plain.pop("place"), plain.pop("since")
+    place = plain.pop("place")
+    since = plain.pop("since")
     alone, here = plain.pop("tokens")
-    where = {"id": task.prompt.id, "step": place[0], "position": place[1], "alone": alone, "here": here}
+    where = {
+        "id": task.prompt.id,
+        "step": place[0],
+        "position": place[1],
+        "alone": alone,
+        "here": here,
+    }
     return where | {"since_step": since[0], "since_position": since[1]} | plain

@@ -39,24 +39,60 @@ from surelock.values import Json
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("prompt", metavar="PROMPT", nargs="*", help="texts to continue; __ in one is a blank of two tokens")
-    add("--prompts", metavar="FILE", help=".txt, one a line, or .jsonl with prompt, id, settings; - is stdin")
-    add("--batch", type=int, metavar="N", help=f"prompts decoded together (default: 1, with --check {BATCH})")
+    add(
+        "prompt",
+        metavar="PROMPT",
+        nargs="*",
+        help="texts to continue; __ in one is a blank of two tokens",
+    )
+    add(
+        "--prompts",
+        metavar="FILE",
+        help=".txt, one a line, or .jsonl with prompt, id, settings; - is stdin",
+    )
+    add(
+        "--batch",
+        type=int,
+        metavar="N",
+        help=f"prompts decoded together (default: 1, with --check {BATCH})",
+    )
     check = "say whether prompts get the same tokens alone, in a batch, in another order, twice at once, by each engine"
     add("--check", action="store_true", help=f"{check}; exit status {DIFFERENT} if one does not")
     results = "a .jsonl, a line a prompt as it ends; prompts that it holds are not decoded again; - is stdout"
     add("--out", metavar="FILE", help=results)
-    add("--table", type=Path, metavar="FILE", help="a .csv or .parquet with a row a step and position")
-    add("--trace", type=Path, metavar="DIR", help="a folder for a trace of each prompt, named by its id")
+    add(
+        "--table",
+        type=Path,
+        metavar="FILE",
+        help="a .csv or .parquet with a row a step and position",
+    )
+    add(
+        "--trace",
+        type=Path,
+        metavar="DIR",
+        help="a folder for a trace of each prompt, named by its id",
+    )
     add_model_flags(parser)
     add_weights_flag(parser)
-    add("--device-map", choices=("auto",), help="spread the model over all devices (default: do not)")
+    add(
+        "--device-map",
+        choices=("auto",),
+        help="spread the model over all devices (default: do not)",
+    )
     add("--chat", action="store_true", help="put each prompt into the model's chat template")
     add("--no-blanks", action="store_true", help="underscores in a prompt are text")
     add_decoder_flags(parser)
     add("--json", action="store_true", help="print a JSON object after each text")
-    add("--watch", action="store_true", help="draw the text as it is written; where nothing can be drawn, count steps")
-    add("--beside", metavar="DECODER", help="with --watch: a preset or a rule that runs beside it, such as everything")
+    add(
+        "--watch",
+        action="store_true",
+        help="draw the text as it is written; where nothing can be drawn, count steps",
+    )
+    add(
+        "--beside",
+        metavar="DECODER",
+        help="with --watch: a preset or a rule that runs beside it, such as everything",
+    )
     parser.set_defaults(run=run_decode)
 
 
@@ -114,7 +150,9 @@ def _check_places(arguments: argparse.Namespace) -> None:
     parts = places.get("--table's parts")
     for flag, place in places.items():
         if parts in place.resolve().parents:
-            raise ValueError(f"{flag} must not lie in {str(parts)!r}, which is for the parts of the table")
+            raise ValueError(
+                f"{flag} must not lie in {str(parts)!r}, which is for the parts of the table"
+            )
 
 
 def _check_watch(arguments: argparse.Namespace) -> None:
@@ -124,14 +162,18 @@ def _check_watch(arguments: argparse.Namespace) -> None:
             raise ValueError("--beside is drawn by --watch: give both")
         preset_of(arguments.beside, "--beside")
     if arguments.watch and arguments.check:
-        raise ValueError("--watch draws one run and --check compares several: leave one of them out")
+        raise ValueError(
+            "--watch draws one run and --check compares several: leave one of them out"
+        )
     if arguments.watch and (arguments.batch or 1) > 1:
         raise ValueError(f"--watch draws one prompt at a time: leave out --batch {arguments.batch}")
     if arguments.watch and arguments.out == "-":
         raise ValueError("--watch draws where --out - writes: give --out a file")
 
 
-def _outputs(arguments: argparse.Namespace, prompts: Sequence[Prompt], done: Iterable[str]) -> list[Output]:
+def _outputs(
+    arguments: argparse.Namespace, prompts: Sequence[Prompt], done: Iterable[str]
+) -> list[Output]:
     """The outputs beside the results. Raises what they raise."""
     outputs: list[Output] = []
     if arguments.table is not None:
@@ -150,10 +192,14 @@ def _keep(results: Results | None, outputs: Sequence[Output], tasks: Sequence[Ta
     for output, holding in zip(outputs, holdings, strict=True):
         lacks = lacking(holding, tasks, lines)
         if results and lacks.never:
-            said = f"{names_of(lacks.never)} that {results.file} held before {output.place} was begun"
+            said = (
+                f"{names_of(lacks.never)} that {results.file} held before {output.place} was begun"
+            )
             _say(f"{output.place} will lack {said}: another --out decodes them for it")
         if results and lacks.lost:
-            _say(f"{output.place} lacks {names_of(lacks.lost)} that {results.file} holds: decoded again")
+            _say(
+                f"{output.place} lacks {names_of(lacks.lost)} that {results.file} holds: decoded again"
+            )
         done -= set(lacks.lost)
     if results and lines:
         number = sum(task.id in done for task in tasks)
@@ -173,11 +219,18 @@ class _Run:
     """A run over many prompts."""
 
     def __init__(
-        self, lm: LanguageModel, outputs: Sequence[Output], results: Results | None, arguments: argparse.Namespace
+        self,
+        lm: LanguageModel,
+        outputs: Sequence[Output],
+        results: Results | None,
+        arguments: argparse.Namespace,
     ) -> None:
-        self._lm, self._outputs, self._results = lm, outputs, results
+        self._lm = lm
+        self._outputs = outputs
+        self._results = results
         self._size = arguments.batch or 1
-        self._watches, self._beside = arguments.watch, arguments.beside
+        self._watches = arguments.watch
+        self._beside = arguments.beside
         self._as_lines = arguments.out is not None or arguments.json
         self._as_text = arguments.out is None
         self._lines: list[Json] = []  # of the prompts that were decoded
@@ -188,7 +241,11 @@ class _Run:
         A batch of which a part is done is decoded as a whole, as without an interruption: what rounding makes of a run
         depends on its batch.
         """
-        due = [batch for batch in batches(tasks, self._size) if any(task.id not in done for task in batch)]
+        due = [
+            batch
+            for batch in batches(tasks, self._size)
+            if any(task.id not in done for task in batch)
+        ]
         with ExitStack() as stack:
             if self._results:
                 stack.callback(self._results.close)
@@ -196,7 +253,9 @@ class _Run:
                 stack.callback(output.close)
             total = sum(self._tokens_of(task) for batch in due for task in batch)
             hidden = True if self._watches else None  # None: where standard error is no terminal
-            bar = stack.enter_context(tqdm(total=total, unit=" tokens", leave=False, disable=hidden))
+            bar = stack.enter_context(
+                tqdm(total=total, unit=" tokens", leave=False, disable=hidden)
+            )
             left = sum(len(batch) for batch in due)
             try:
                 for batch in due:
@@ -225,7 +284,9 @@ class _Run:
             other = preset.decoder(self._lm.generation, to_plain(task.decoder.settings))
             beside = decode(self._lm, [task.tokens], **other.keywords())
         with Watch(self._lm, names, Console()) as watch:
-            return _decoded(self._lm, batch, bar, left, observe, lambda steps: watch.follow(steps, beside))
+            return _decoded(
+                self._lm, batch, bar, left, observe, lambda steps: watch.follow(steps, beside)
+            )
 
     def _tokens_of(self, task: Task) -> int:
         return task.decoder.settings.gen_length + task.tokens.count(self._lm.mask_id)
@@ -293,7 +354,11 @@ def _line(lm: LanguageModel, decoded: Decoded) -> Json:
 def _summary(lines: list[Json]) -> str:
     names = ("tokens", "seconds", "flops", "baseline_flops", "spared")
     sums = {name: sum(line[name] for line in lines) for name in names}
-    what = f"{len(lines)} prompts, {sums['tokens']} tokens" if len(lines) > 1 else f"{lines[0]['steps']} steps"
+    what = (
+        f"{len(lines)} prompts, {sums['tokens']} tokens"
+        if len(lines) > 1
+        else f"{lines[0]['steps']} steps"
+    )
     locked = f", {lines[0]['locked']:.0%} of the positions locked" if len(lines) == 1 else ""
     share = f"{sums['flops'] / sums['baseline_flops']:.0%} of the baseline's FLOPs"
     spared = f", {sums['spared']} steps spared by the end" if sums["spared"] else ""

@@ -19,7 +19,8 @@ from surelock.trace.table import table
 from surelock.trace.tasks import Decoded, Task
 
 _HEAD = f"{','.join(COLUMNS)}\n".encode()
-_QUOTED, _PLAIN = rb'"[^"]*(?:""[^"]*)*"', rb'[^",\r\n]*'
+_QUOTED = rb'"[^"]*(?:""[^"]*)*"'
+_PLAIN = rb'[^",\r\n]*'
 _ID = re.compile(rb"(%b|%b)," % (_QUOTED, _PLAIN))
 #: A row: the id, the step, the position, the token, its text in quotation marks, four flags and two numbers.
 _ROW = re.compile(
@@ -69,7 +70,8 @@ class CsvTable:
         """Return which of the done prompts the table holds. Damaged rows do not count."""
         counts = RowCounts()
         for record in self._records():
-            name, row = _id_of(record), _ROW.fullmatch(record)
+            name = _id_of(record)
+            row = _ROW.fullmatch(record)
             self._names.add(name if row else None)
             if row is not None and name is not None:
                 counts.add(name, 1, int(row["position"]), int(row["computed"] == b"True"))
@@ -83,7 +85,11 @@ class CsvTable:
         if ids and not self._names <= set(ids):
             with replaced(self.place) as part, part.open("wb") as opened:
                 opened.write(_HEAD)
-                kept = (record for record in self._records() if _ROW.fullmatch(record) and _id_of(record) in ids)
+                kept = (
+                    record
+                    for record in self._records()
+                    if _ROW.fullmatch(record) and _id_of(record) in ids
+                )
                 opened.writelines(kept)
 
     def _records(self) -> Iterator[bytes]:
@@ -99,13 +105,16 @@ class CsvTable:
                 marks += line.count(b'"')
                 if marks % 2 == 0:
                     yield b"".join(parts)
-                    parts, marks = [], 0
+                    parts = []
+                    marks = 0
             if parts:
                 yield b"".join(parts)
 
     def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
         """Append the rows of prompts."""
-        rows = "".join(_rows(decoded.task.id, table(decoded.steps, lm)) for decoded in batch).encode()
+        rows = "".join(
+            _rows(decoded.task.id, table(decoded.steps, lm)) for decoded in batch
+        ).encode()
         if self._new:
             with replaced(self.place) as part:
                 part.write_bytes(_HEAD + rows)

@@ -21,9 +21,30 @@ from surelock.trace.timing import paces
 from surelock.values import Flags, Floats, Json
 
 # The page's colours (assets/css/base.css): of STATES, then of up to four lanes.
-_LIGHT = ["#e4e8ee", "#f0a24a", "#1f4e86", "#b6d2ee", "#f7f8fa", "#6b7280", "#1668c7", "#0f766e", "#a3360c"]
-_DARK = ["#232c3d", "#d98a2b", "#7db4f0", "#34567c", "#131a27", "#9aa5b8", "#62a8ff", "#45cdbd", "#f3946a"]
-_ROW, _EDGE = 270, 90  # pixels: of a lane; above the first, and below the curves
+_LIGHT = [
+    "#e4e8ee",
+    "#f0a24a",
+    "#1f4e86",
+    "#b6d2ee",
+    "#f7f8fa",
+    "#6b7280",
+    "#1668c7",
+    "#0f766e",
+    "#a3360c",
+]
+_DARK = [
+    "#232c3d",
+    "#d98a2b",
+    "#7db4f0",
+    "#34567c",
+    "#131a27",
+    "#9aa5b8",
+    "#62a8ff",
+    "#45cdbd",
+    "#f3946a",
+]
+_ROW = 270  # pixels: of a lane; above the first, and below the curves
+_EDGE = 90
 
 
 class _Lane(NamedTuple):
@@ -54,7 +75,9 @@ class _Lane(NamedTuple):
         return "".join(up_to_end(tokens, prompt_end - self.start, self.ends, self.stop, self._read))
 
     def _read(self, tokens: Sequence[int]) -> str:
-        return running_text(self.cells.pieces, [token for token in tokens if token not in self.ends])
+        return running_text(
+            self.cells.pieces, [token for token in tokens if token not in self.ends]
+        )
 
 
 def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> go.Figure:
@@ -78,27 +101,60 @@ def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> 
     columns = {"column_widths": [0.6, 0.4], "horizontal_spacing": 0.08}
     titles = [_title(lane) for lane in lanes]
     titles += ["Step-wise KL, median (nats)", "FLOPs saved so far"]
-    drawn = make_subplots(last, 2, specs=specs, subplot_titles=titles, vertical_spacing=0.22 / last, **columns)
+    drawn = make_subplots(
+        last, 2, specs=specs, subplot_titles=titles, vertical_spacing=0.22 / last, **columns
+    )
     for row, lane in enumerate(lanes, 1):
         steps = np.arange(1, len(lane.cells.steps) + 1)
         drawn.add_trace(_raster(lane, steps), row, 1)
         drawn.add_hline(lane.start - 0.5, line={"width": 1, "dash": "dot"}, row=row, col=1)  # pyright: ignore
         drawn.update_yaxes(type="category", nticks=14, autorange="reversed", row=row, col=1)
         lines = wrap(escape(lane.text, quote=False).strip(), 54, max_lines=12, placeholder=" …")
-        place = {"xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "top", "row": row, "col": 1}
-        drawn.add_annotation(text="<br>".join(lines), x=1.05, y=1, showarrow=False, align="left", **place)
-        line = {"name": escape(lane.name), "legendgroup": row, "x": steps, "line_color": colours[5 + (row - 1) % 4]}
-        medians = [np.median(kl[np.isfinite(kl)]) if np.isfinite(kl).any() else None for kl in lane.cells.kl]
+        place = {
+            "xref": "x domain",
+            "yref": "y domain",
+            "xanchor": "left",
+            "yanchor": "top",
+            "row": row,
+            "col": 1,
+        }
+        drawn.add_annotation(
+            text="<br>".join(lines), x=1.05, y=1, showarrow=False, align="left", **place
+        )
+        line = {
+            "name": escape(lane.name),
+            "legendgroup": row,
+            "x": steps,
+            "line_color": colours[5 + (row - 1) % 4],
+        }
+        medians = [
+            np.median(kl[np.isfinite(kl)]) if np.isfinite(kl).any() else None
+            for kl in lane.cells.kl
+        ]
         drawn.add_trace(go.Scatter(y=medians, **line), last, 1)
         drawn.add_trace(go.Scatter(y=lane.saved, showlegend=False, **line), last, 2)
     drawn.update_xaxes(title="step", row=last)
     drawn.update_yaxes(type="log", exponentformat="power", dtick=1, row=last, col=1)
     drawn.update_yaxes(tickformat=".0%", row=last, col=2)
     scale = [(edge / 5, colours[state]) for state in range(5) for edge in (state, state + 1)]
-    bar = {"orientation": "h", "x": 0.3, "y": 1 + 30 / height, "yanchor": "bottom", "len": 0.6, "thickness": 12}
+    bar = {
+        "orientation": "h",
+        "x": 0.3,
+        "y": 1 + 30 / height,
+        "yanchor": "bottom",
+        "len": 0.6,
+        "thickness": 12,
+    }
     bar |= {"tickvals": [*range(5)], "ticktext": STATES, "outlinewidth": 1}
-    layout = {"template": "plotly_dark" if dark else "plotly_white", "width": 1100, "height": height + 2 * _EDGE}
-    layout |= {"margin": {"l": 110, "r": 20, "t": _EDGE, "b": _EDGE}, "legend": {"orientation": "h", "y": -55 / height}}
+    layout = {
+        "template": "plotly_dark" if dark else "plotly_white",
+        "width": 1100,
+        "height": height + 2 * _EDGE,
+    }
+    layout |= {
+        "margin": {"l": 110, "r": 20, "t": _EDGE, "b": _EDGE},
+        "legend": {"orientation": "h", "y": -55 / height},
+    }
     layout |= {"coloraxis": {"colorscale": scale, "cmin": -0.5, "cmax": 4.5, "colorbar": bar}}
     return drawn.update_layout(layout)
 
@@ -111,21 +167,39 @@ def _title(lane: _Lane) -> str:
 
 
 def _raster(lane: _Lane, steps: NDArray) -> go.Heatmap:
-    words = [escape(running_text(lane.cells.pieces, [token]).strip()[:16], quote=False) for token in lane.tokens]
+    words = [
+        escape(running_text(lane.cells.pieces, [token]).strip()[:16], quote=False)
+        for token in lane.tokens
+    ]
     hover = "step %{x}, position %{y}<br>KL %{customdata:.2e} nats<extra></extra>"
-    more = {"customdata": lane.cells.kl.T.astype(np.float32), "hovertemplate": hover, "coloraxis": "coloraxis"}
-    return go.Heatmap(x=steps, y=[f"{i} “{word}”" for i, word in enumerate(words)], z=lane.cells.states.T, **more)
+    more = {
+        "customdata": lane.cells.kl.T.astype(np.float32),
+        "hovertemplate": hover,
+        "coloraxis": "coloraxis",
+    }
+    return go.Heatmap(
+        x=steps, y=[f"{i} “{word}”" for i, word in enumerate(words)], z=lane.cells.states.T, **more
+    )
 
 
 def _of_trace(source: str | Path | Json) -> Iterator[_Lane]:
     document = load_document(source)
-    header, pace = document["header"], paces(document)
+    header = document["header"]
+    pace = paces(document)
     ends = header.get("ends", [header.get("eos_id")])
     for cells, lane in zip(cells_of(document), header["lanes"], strict=True):
         records = [record for record in document["records"] if record["lane"] == lane["id"]]
         flops = np.cumsum([record["flops"] for record in records])
         saved = 1 - flops / np.cumsum([record["baseline_flops"] for record in records])
-        yield _Lane(lane["name"], cells, saved, opening(header) >= 0, ends, header.get("stop", ""), pace[lane["id"]])
+        yield _Lane(
+            lane["name"],
+            cells,
+            saved,
+            opening(header) >= 0,
+            ends,
+            header.get("stop", ""),
+            pace[lane["id"]],
+        )
 
 
 def _of_steps(steps: list[Step], lm: LanguageModel | None) -> Iterator[_Lane]:

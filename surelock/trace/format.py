@@ -19,7 +19,8 @@ FORMAT = "surelock-trace"
 VERSION = 4
 TOP_K = 5
 
-KL_LOW, KL_HIGH = 1e-12, 1e2  # nats, the values of bytes 1 and 254
+KL_LOW = 1e-12  # nats, the values of bytes 1 and 254
+KL_HIGH = 1e2
 KL_INFINITE = 255  # the row had no earlier posterior
 _DECADES = float(np.log10(KL_HIGH / KL_LOW))
 
@@ -80,13 +81,16 @@ def decode_tokens(text: str, count: int) -> np.ndarray:
     levels = decode_bytes(text)
     width = 3 if len(levels) == 3 * count else 2
     if len(levels) != width * count:
-        raise TraceError("The trace is damaged: a step has another number of guesses than computed masks.")
+        raise TraceError(
+            "The trace is damaged: a step has another number of guesses than computed masks."
+        )
     return levels.reshape(count, width).astype(np.int64) @ 256 ** np.arange(width)
 
 
 def opening(header: Json) -> np.ndarray:
     """Return the tokens before the first step, [N] int64, -1 where masked."""
-    tokens, prompt = np.full(header["length"], -1), np.array(header["prompt_tokens"], dtype=np.int64)
+    tokens = np.full(header["length"], -1)
+    prompt = np.array(header["prompt_tokens"], dtype=np.int64)
     tokens[: len(prompt)] = np.where(prompt == header["mask_id"], -1, prompt)
     return tokens
 
@@ -98,7 +102,9 @@ def masked_before(header: Json, records: Iterable[Json]) -> Iterator[np.ndarray]
         masked[[*record.get("masked", ()), *record.get("taken_back", ())]] = True
         masked[[position for position, _ in record.get("written", ())]] = False
         yield masked.copy()
-        masked[[position for position, _ in (*record["unmasked"], *record.get("filled", ()))]] = False
+        masked[[position for position, _ in (*record["unmasked"], *record.get("filled", ()))]] = (
+            False
+        )
 
 
 def to_runs(mask: np.ndarray) -> list[int]:
@@ -116,7 +122,9 @@ def from_runs(runs: list[int], length: int) -> np.ndarray:
     ends = pairs.sum(axis=1)
     if len(pairs) and (pairs.min() < 0 or ends.max() > length or np.any(pairs[1:, 0] < ends[:-1])):
         raise TraceError("The trace is damaged: a record names a position outside the sequence.")
-    return np.concatenate([np.arange(a, b) for a, b in zip(pairs[:, 0], ends, strict=True)] or [np.empty(0, np.int64)])
+    return np.concatenate(
+        [np.arange(a, b) for a, b in zip(pairs[:, 0], ends, strict=True)] or [np.empty(0, np.int64)]
+    )
 
 
 def load_document(source: str | Path | Json) -> Json:
@@ -147,7 +155,9 @@ def check_document(document: Json) -> None:
     try:
         errors = list(_validator().iter_errors(document))
     except UnicodeEncodeError:
-        raise TraceError("The trace is damaged: it holds half of a character (a lone surrogate).") from None
+        raise TraceError(
+            "The trace is damaged: it holds half of a character (a lone surrogate)."
+        ) from None
     except ValueError:  # the remaining case: lists nested too deeply
         raise TraceError("The trace is damaged: its values are nested too deeply.") from None
     for error in errors:
@@ -157,12 +167,19 @@ def check_document(document: Json) -> None:
     ids = [lane["id"] for lane in header["lanes"]]
     if len(set(ids)) < len(ids):
         raise TraceError("The trace is damaged: two lanes have the same id.")
-    for named in (header.get("reference", ids[0]), *(c.get("parent") or ids[0] for c in header["lanes"])):
+    for named in (
+        header.get("reference", ids[0]),
+        *(c.get("parent") or ids[0] for c in header["lanes"]),
+    ):
         if named not in ids:
-            raise TraceError(f"The trace is damaged: it speaks of a lane {named!r} that is not there.")
+            raise TraceError(
+                f"The trace is damaged: it speaks of a lane {named!r} that is not there."
+            )
     timed = [lane for group in header.get("timed_together", ()) for lane in group["lanes"]]
     if unknown := set(timed) - set(ids):
-        raise TraceError(f"The trace is damaged: it timed a lane {min(unknown)!r} that is not there.")
+        raise TraceError(
+            f"The trace is damaged: it timed a lane {min(unknown)!r} that is not there."
+        )
     if len(set(timed)) < len(timed):
         raise TraceError("The trace is damaged: a lane stands in two of its timing groups.")
     if len(header["prompt_tokens"]) > header["length"]:
@@ -170,15 +187,24 @@ def check_document(document: Json) -> None:
     following = dict.fromkeys(ids, 0)
     for record in document["records"]:
         lane = record["lane"]
-        if lane not in following or record["step"] != following[lane] or following[lane] >= header["steps"]:
-            raise TraceError("The trace is damaged: its records are not one per step and lane, in order.")
+        if (
+            lane not in following
+            or record["step"] != following[lane]
+            or following[lane] >= header["steps"]
+        ):
+            raise TraceError(
+                "The trace is damaged: its records are not one per step and lane, in order."
+            )
         following[lane] += 1
         _check_record(record, header["length"])
     for lane in ids:
         records = [record for record in document["records"] if record["lane"] == lane]
         for record, masked in zip(records, masked_before(header, records), strict=True):
             if "guess" in record:
-                decode_tokens(record["guess"], int(masked[from_runs(record["computed"], header["length"])].sum()))
+                decode_tokens(
+                    record["guess"],
+                    int(masked[from_runs(record["computed"], header["length"])].sum()),
+                )
 
 
 def _check_record(record: Json, length: int) -> None:
@@ -195,8 +221,12 @@ def _check_record(record: Json, length: int) -> None:
             many = f"another number of {key} values than computed positions"
             raise TraceError(f"The trace is damaged: {where} has {many}.")
     if len(record.get("commit_error", record["unmasked"])) != len(record["unmasked"]):
-        raise TraceError(f"The trace is damaged: {where} has another number of commit errors than commits.")
+        raise TraceError(
+            f"The trace is damaged: {where} has another number of commit errors than commits."
+        )
     if "top" in record:
         listed = TOP_K * len(from_runs(record["top"]["at"], length))
         if len(record["top"]["ids"]) != listed or len(decode_bytes(record["top"]["p"])) != listed:
-            raise TraceError(f"The trace is damaged: {where} lists another number of likely tokens than it says.")
+            raise TraceError(
+                f"The trace is damaged: {where} lists another number of likely tokens than it says."
+            )

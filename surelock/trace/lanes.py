@@ -38,17 +38,27 @@ class Lane:
         """
         if not isinstance(plain, Mapping):
             raise ValueError(f"a lane must be an object, not {shown(plain)}")
-        values = {key: value for key, value in plain.items() if key != "engine"}  # of the header, not of the lane
-        name, lane_id, parent = values.pop("name", None), values.pop("id", None), values.pop("parent", None)
+        values = {
+            key: value for key, value in plain.items() if key != "engine"
+        }  # of the header, not of the lane
+        name = values.pop("name", None)
+        lane_id = values.pop("id", None)
+        parent = values.pop("parent", None)
         for what, value in (("name", name), ("id", lane_id)):
             if not isinstance(value, str) or not value.strip() or len(value) > 80:
-                raise ValueError(f"a lane needs {what}: a text of at most 80 characters, not {shown(value)}")
+                raise ValueError(
+                    f"a lane needs {what}: a text of at most 80 characters, not {shown(value)}"
+                )
         if parent is not None and (not isinstance(parent, str) or len(parent) > 80):
-            raise ValueError(f"parent must be the id of a lane, at most 80 characters, or None, not {shown(parent)}")
+            raise ValueError(
+                f"parent must be the id of a lane, at most 80 characters, or None, not {shown(parent)}"
+            )
         try:
             decoder = Decoder.from_plain(values)
         except ValueError as error:
-            unknown = _kinds_in(values) - (COMPUTE.keys() | TYPED.keys() | UNMASK.keys() | {Replay.kind})
+            unknown = _kinds_in(values) - (
+                COMPUTE.keys() | TYPED.keys() | UNMASK.keys() | {Replay.kind}
+            )
             if not unknown:
                 raise
             raise ValueError(f"{error}; {_how(min(unknown))}") from error
@@ -91,7 +101,11 @@ def check_field(lanes: Sequence[Lane]) -> None:
 
 def alone(decoder: Decoder) -> Lane:
     """Return a lane for a run by itself, named after its rule and its policy."""
-    return Lane(id="decode", name=f"{decoder.compute.label}; {decoder.unmask.label.lower()}", decoder=decoder)
+    return Lane(
+        id="decode",
+        name=f"{decoder.compute.label}; {decoder.unmask.label.lower()}",
+        decoder=decoder,
+    )
 
 
 def beside_every_position(name: str, decoder: Decoder) -> list[Lane]:

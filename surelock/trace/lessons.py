@@ -22,7 +22,9 @@ class LessonError(ValueError):
 
 @cache
 def _validator() -> Any:
-    return jsonschema_rs.validator_for(json.loads((LESSONS / "schema.json").read_bytes()), mask="this")
+    return jsonschema_rs.validator_for(
+        json.loads((LESSONS / "schema.json").read_bytes()), mask="this"
+    )
 
 
 def read_lesson(path: Path) -> Json:
@@ -40,7 +42,11 @@ def read_lesson(path: Path) -> Json:
     needs = [*run["needs"], run["own"]] if "own" in run else run["needs"]
     known = {"reference", "subject", *(need["lane"] for need in needs)}
     for name in sorted(_lanes(lesson) - known):
-        raise _damaged(path, "run/needs", f"a page is about {name}, a lane that no run of this lesson needs to have")
+        raise _damaged(
+            path,
+            "run/needs",
+            f"a page is about {name}, a lane that no run of this lesson needs to have",
+        )
     return lesson
 
 
@@ -49,7 +55,9 @@ def _json(path: Path) -> Any:
         raise LessonError(f"The lesson {path.name} is no file of at most {MOST_BYTES:,} bytes.")
     try:
         lesson = json.loads(path.read_bytes())
-        json.dumps(lesson, ensure_ascii=False, allow_nan=False).encode()  # Python reads JSON that browsers do not
+        json.dumps(
+            lesson, ensure_ascii=False, allow_nan=False
+        ).encode()  # Python reads JSON that browsers do not
     except (ValueError, RecursionError) as error:
         raise LessonError(f"The lesson {path.name} is not JSON.") from error
     return lesson
@@ -64,8 +72,12 @@ def _lanes(lesson: Json) -> set[str]:
     answers = [page["pins"] for page in lesson["pages"] if "pins" in page]
     answers += [page["question"]["answer"] for page in lesson["pages"] if "question" in page]
     answers += [lesson["claim"]["answer"]] if "claim" in lesson else []
-    named = [[answer.get("lane"), answer.get("beside"), *answer.get("lanes", ())] for answer in answers]
-    named += [[part[5:] for part in page["shows"] if part.startswith("lane:")] for page in lesson["pages"]]
+    named = [
+        [answer.get("lane"), answer.get("beside"), *answer.get("lanes", ())] for answer in answers
+    ]
+    named += [
+        [part[5:] for part in page["shows"] if part.startswith("lane:")] for page in lesson["pages"]
+    ]
     return {name for names in named for name in names if name}
 
 

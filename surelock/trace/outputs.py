@@ -32,7 +32,9 @@ class Holding:
     """The ids of the prompts that an output holds."""
 
     whole: set[str] = field(default_factory=set)  # that it holds completely
-    begun: set[str] = field(default_factory=set)  # of which it holds anything, the whole ones included
+    begun: set[str] = field(
+        default_factory=set
+    )  # of which it holds anything, the whole ones included
 
 
 class Output(Protocol):
@@ -65,7 +67,9 @@ class Output(Protocol):
 class Lacking:
     """The done prompts that an output lacks."""
 
-    never: list[str]  # done before the output was begun, or no prompts of this command: it does without them
+    never: list[
+        str
+    ]  # done before the output was begun, or no prompts of this command: it does without them
     lost: list[str]  # it should hold them: they are decoded again
 
 
@@ -100,7 +104,9 @@ class RowCounts:
     """Counts the rows of the prompts in a table, to tell whether they are complete."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, list[int]] = {}  # by prompt: rows, last position, computed positions
+        self._counts: dict[
+            str, list[int]
+        ] = {}  # by prompt: rows, last position, computed positions
 
     def add(self, name: str, rows: int, last: int, computed: int) -> None:
         """Count rows of a prompt. last: their largest position. computed: how many are of computed positions."""
@@ -133,7 +139,9 @@ def target_file(flag: str, path: Path, suffixes: Sequence[str] = ()) -> Path:
     Raises ValueError for another suffix, for a folder, and for a file in a folder that does not exist.
     """
     if suffixes and path.suffix.lower() not in suffixes:
-        raise ValueError(f"{flag} must be a file that ends in {' or '.join(suffixes)}, not {str(path)!r}")
+        raise ValueError(
+            f"{flag} must be a file that ends in {' or '.join(suffixes)}, not {str(path)!r}"
+        )
     if path.is_dir():
         raise ValueError(f"{flag} must be a file, and {str(path)!r} is a folder")
     if not path.parent.is_dir():

@@ -36,18 +36,25 @@ class ParquetTable:
     def __init__(self, file: Path) -> None:
         """Raises ValueError for a file that is no table, a strange folder of parts or without pyarrow, and OSError."""
         if find_spec("pyarrow") is None:
-            raise ValueError("--table: a .parquet file needs pyarrow (pip install pyarrow); name a .csv file")
+            raise ValueError(
+                "--table: a .parquet file needs pyarrow (pip install pyarrow); name a .csv file"
+            )
         check_table_place(file)
-        self.place, self.parts = file, parts_of(file)
+        self.place = file
+        self.parts = parts_of(file)
         self._kept: Collection[str] = ()
         if self._is_table():
             _open(file).close()
         if self.parts.exists() and not self.parts.is_dir():
-            raise ValueError(f"--table: {self.parts} must be a folder for the parts of the table, and is a file")
+            raise ValueError(
+                f"--table: {self.parts} must be a folder for the parts of the table, and is a file"
+            )
         parts = self.parts.iterdir() if self.parts.exists() else ()
         for part in parts:
             if not _PART.fullmatch(part.name.removeprefix(PART)):
-                raise ValueError(f"--table: {part} is no part of the table: move it out of this folder")
+                raise ValueError(
+                    f"--table: {part} is no part of the table: move it out of this folder"
+                )
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
         """Return which of the done prompts the table holds."""
@@ -55,7 +62,9 @@ class ParquetTable:
         for file in self._files():
             for name, rows in _prompts(file):
                 computed = rows.column("computed").to_pandas().sum()
-                counts.add(name, len(rows), rows.column("position").to_pandas().max(), int(computed))
+                counts.add(
+                    name, len(rows), rows.column("position").to_pandas().max(), int(computed)
+                )
         return counts.holding(done)
 
     def keep(self, ids: Collection[str]) -> None:
@@ -175,7 +184,9 @@ def _write_tables(file: Path, tables: Iterable[Any]) -> None:
     from pyarrow import Schema
     from pyarrow.parquet import ParquetWriter
 
-    schema = Schema.from_pandas(pd.DataFrame(columns=list(COLUMNS)).astype(_TYPES), preserve_index=False)
+    schema = Schema.from_pandas(
+        pd.DataFrame(columns=list(COLUMNS)).astype(_TYPES), preserve_index=False
+    )
     with replaced(file) as part, ParquetWriter(part, schema) as writer:
         for rows in tables:
             writer.write_table(rows.select(schema.names).cast(schema))

@@ -78,7 +78,8 @@ class Pieces:
         return text
 
     def _decode(self, tokens: list[int]) -> str:
-        return self._tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)  # type: ignore[union-attr]
+        decode = self._tokenizer.decode  # type: ignore[union-attr]
+        return decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
 def _begins_small(word: str) -> bool:
@@ -98,4 +99,8 @@ def _characters(run: list[Any]) -> Iterable[str]:
     if run[0] is None:
         return GAP
     parts = chain.from_iterable(run)
-    return parts if isinstance(run[0], str) else bytes(islice(parts, MOST_CHARACTERS)).decode("utf-8", "replace")
+    return (
+        parts
+        if isinstance(run[0], str)
+        else bytes(islice(parts, MOST_CHARACTERS)).decode("utf-8", "replace")
+    )

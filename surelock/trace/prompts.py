@@ -21,7 +21,9 @@ _LONGEST_LABEL = 60  # characters of an id, in a sentence
 class Prompt:
     """A prompt of the command line or of a file."""
 
-    id: int | str  # unique; the number of the line or of the argument, from 1, unless the file gives one
+    id: (
+        int | str
+    )  # unique; the number of the line or of the argument, from 1, unless the file gives one
     text: str
     given: Json  # settings of this prompt alone, a short spelling
     where: str = ""  # its file and line, as a sentence begins with them; empty for an argument
@@ -45,7 +47,10 @@ def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
         raise ValueError("give prompts as arguments, or a file of them by --prompts FILE")
     if source is None:
         for text in filter(os.path.isfile, texts):
-            print(f"surelock: {text!r} is a file, continued as a text; --prompts {text} reads it", file=sys.stderr)
+            print(
+                f"surelock: {text!r} is a file, continued as a text; --prompts {text} reads it",
+                file=sys.stderr,
+            )
         return [Prompt(number, text, {}) for number, text in enumerate(texts, 1)]
     name = "the standard input" if source == "-" else source
     content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
@@ -55,7 +60,9 @@ def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
         byte = f"byte {content[error.start]:#x} at {error.start}"
         raise ValueError(f"{name} is no UTF-8 text ({byte}): save it as UTF-8") from None
     numbered = [(number, line.rstrip("\r")) for number, line in enumerate(lines, 1) if line.strip()]
-    objects = source.lower().endswith(".jsonl") or (source == "-" and numbered and numbered[0][1].startswith('{"'))
+    objects = source.lower().endswith(".jsonl") or (
+        source == "-" and numbered and numbered[0][1].startswith('{"')
+    )
     if objects:
         prompts = [_read(f"{name}, line {number}", number, line) for number, line in numbered]
     else:
@@ -72,7 +79,10 @@ def say_underscores(prompts: Sequence[Prompt]) -> None:
     if not named:
         return
     more = f" (and {len(named) - 1} more)" if len(named) > 1 else ""
-    print(f"surelock: {named[0]}{more}: one underscore is text, a blank has two or more: __", file=sys.stderr)
+    print(
+        f"surelock: {named[0]}{more}: one underscore is text, a blank has two or more: __",
+        file=sys.stderr,
+    )
 
 
 def _check_ids(source: str, prompts: list[Prompt]) -> None:
@@ -90,13 +100,18 @@ def _read(where: str, number: int, line: str) -> Prompt:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where} is not JSON: {error}") from error
     if not isinstance(values, dict) or not isinstance(values.get("prompt"), str):
-        hint = nearest("prompt", values) if isinstance(values, dict) and "prompt" not in values else ""
+        hint = (
+            nearest("prompt", values) if isinstance(values, dict) and "prompt" not in values else ""
+        )
         raise ValueError(f"{where} must be an object with a text `prompt`{hint}")
-    text, name = values.pop("prompt"), values.pop("id", number)
+    text = values.pop("prompt")
+    name = values.pop("id", number)
     if not isinstance(name, int | str) or isinstance(name, bool) or name == "":
         raise ValueError(f"{where}: id must be a text or a whole number, not {shown(name)}")
     if _SURROGATE.search(str(name)):
-        raise ValueError(f"{where}: id is no UTF-8 text: it holds half of a character (a lone surrogate)")
+        raise ValueError(
+            f"{where}: id is no UTF-8 text: it holds half of a character (a lone surrogate)"
+        )
     known = flat_settings().keys() | DECODER_PARTS.keys()
     if unknown := [key for key in values if key not in known]:
         raise ValueError(f"{where}: {unknown[0]!r} is no setting{nearest(unknown[0], known)}")

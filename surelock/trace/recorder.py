@@ -32,10 +32,16 @@ from surelock.trace.pieces import Pieces
 from surelock.trace.race import Errors, LaneStep, Round
 from surelock.values import Json
 
-_LATER = ("commit_error", "changed", "regret")  # keys of a record that are added when the steps are over
+_LATER = (
+    "commit_error",
+    "changed",
+    "regret",
+)  # keys of a record that are added when the steps are over
 _SHOWN = ("vocab_size", "n_layers", "d_model")  # of the network, in a header
 Recorded = tuple[Json, np.ndarray, np.ndarray]  # a record, with KLs and confidences as measured
-_TOP_TOLERANCE = 2  # of 255: likely tokens are stored again if one changes, or its probability by more than this
+_TOP_TOLERANCE = (
+    2  # of 255: likely tokens are stored again if one changes, or its probability by more than this
+)
 
 
 def make_header(
@@ -58,14 +64,24 @@ def make_header(
     check_field(lanes)
     lengths = {lane.decoder.settings.gen_length for lane in lanes}
     if len(lengths) > 1:
-        raise ValueError(f"gen_length must be the same for all lanes, not {' and '.join(map(str, sorted(lengths)))}")
+        raise ValueError(
+            f"gen_length must be the same for all lanes, not {' and '.join(map(str, sorted(lengths)))}"
+        )
     weights = {"weights": lm.weights} if lm.weights else {}
     return {
-        "model": {"name": name or lm.name, **{key: getattr(lm.config, key) for key in _SHOWN}, **weights},
+        "model": {
+            "name": name or lm.name,
+            **{key: getattr(lm.config, key) for key in _SHOWN},
+            **weights,
+        },
         "prompt": prompt,
         **({} if chat is None else {"chat": chat}),
         "prompt_tokens": [int(token) for token in prompt_tokens],
-        **({"lists": [plain_list(each) for each in lists]} if (lists := lists_of(prompt_tokens)) else {}),
+        **(
+            {"lists": [plain_list(each) for each in lists]}
+            if (lists := lists_of(prompt_tokens))
+            else {}
+        ),
         "mask_id": lm.mask_id,
         "eos_id": lm.eos_id,
         **({"ends": list(lm.ends)} if len(lm.ends) > 1 else {}),
@@ -74,7 +90,9 @@ def make_header(
         "steps": max(lane.decoder.steps_of(prompt_tokens.count(lm.mask_id)) for lane in lanes),
         "lanes": [lane.to_plain() for lane in lanes],
         "engine": lm.engine.name,
-        "timed_together": [{"lanes": [lane.id for lane in lanes], "machine": machine(lm.device)}],  # as `race` does
+        "timed_together": [
+            {"lanes": [lane.id for lane in lanes], "machine": machine(lm.device)}
+        ],  # as `race` does
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
@@ -91,14 +109,25 @@ class Recorder:
 
     def __init__(self, header: Json, tokenizer: Any | None) -> None:
         self.header = header
-        self._pieces, self._width = Pieces(tokenizer), token_width(header["model"]["vocab_size"])
-        words = [token for each in header.get("lists", ()) for word in each["words"] for token in word]
-        self._opening = {*header["prompt_tokens"], header["mask_id"], *words}  # tokens whose pieces come first
+        self._pieces = Pieces(tokenizer)
+        self._width = token_width(header["model"]["vocab_size"])
+        words = [
+            token for each in header.get("lists", ()) for word in each["words"] for token in word
+        ]
+        self._opening = {
+            *header["prompt_tokens"],
+            header["mask_id"],
+            *words,
+        }  # tokens whose pieces come first
         self._sent = self._opening.copy()  # tokens whose pieces the stream has
         self._records: list[Recorded] = []
         ids = [lane["id"] for lane in header["lanes"]]
-        self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {lane: [] for lane in ids}
-        self._last = {lane: np.full((header["length"], 2 * TOP_K), -1, dtype=np.int32) for lane in ids}
+        self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {
+            lane: [] for lane in ids
+        }
+        self._last = {
+            lane: np.full((header["length"], 2 * TOP_K), -1, dtype=np.int32) for lane in ids
+        }
 
     def start(self) -> Json:
         """Return the first message of the stream: format, version, header and the pieces of the prompt."""
@@ -127,7 +156,9 @@ class Recorder:
         """Add a round of a race, and return the message of the stream: {"records", "pieces"} or {"errors"}."""
         if errors := [self._add_errors(each) for each in items if isinstance(each, Errors)]:
             return {"errors": errors}
-        records = [self.record(each.lane, each.step) for each in items if isinstance(each, LaneStep)]
+        records = [
+            self.record(each.lane, each.step) for each in items if isinstance(each, LaneStep)
+        ]
         fresh = {token for record in records for token in self._tokens_of(record)} - self._sent
         self._sent |= fresh
         return {"records": records, "pieces": self._pieces.look_up(fresh)}
@@ -135,7 +166,9 @@ class Recorder:
     def record(self, lane: str, step: Step) -> Json:
         """Add a step of a lane, and return its record: KLs and confidences as bytes, without likely tokens."""
         computed = step.computed[0]
-        kl, confidence = (values[0][computed].astype(np.float32) for values in (step.kl, step.confidence))
+        kl, confidence = (
+            values[0][computed].astype(np.float32) for values in (step.kl, step.confidence)
+        )
         record: Json = {
             "lane": lane,
             "step": step.index,
@@ -150,21 +183,33 @@ class Recorder:
         }
         rare = {"masked": step.newly_masked, "unlocked": step.newly_unlocked, "probed": step.probed}
         rare["taken_back"] = step.taken_back
-        record |= {name: np.flatnonzero(flags[0]).tolist() for name, flags in rare.items() if flags.any()}
+        record |= {
+            name: np.flatnonzero(flags[0]).tolist() for name, flags in rare.items() if flags.any()
+        }
         if step.shares:
             record["shares"] = [[each.position, *_rounded(each.shares)] for each in step.shares]
         if step.written.any():
             record["written"] = _commits(step, step.written)
         masks = computed & (step.masked | step.newly_unmasked)[0]
         if step.ended is not None:
-            record |= {"filled": _commits(step, step.ended.filled), "spared": int(step.ended.steps[0])}
+            record |= {
+                "filled": _commits(step, step.ended.filled),
+                "spared": int(step.ended.steps[0]),
+            }
             masks |= computed & step.ended.filled[0]
         if step.top_ids is not None:
             record["guess"] = encode_tokens(step.top_ids[0][masks, 0], self._width)
-        if step.top_ids is not None and step.top_probs is not None and step.top_ids.shape[-1] == TOP_K:
-            ids, probs = step.top_ids[0][computed].astype(np.int32), unit_to_bytes(step.top_probs[0][computed])
+        if (
+            step.top_ids is not None
+            and step.top_probs is not None
+            and step.top_ids.shape[-1] == TOP_K
+        ):
+            ids = step.top_ids[0][computed].astype(np.int32)
+            probs = unit_to_bytes(step.top_probs[0][computed])
             self._keep_top(lane, np.flatnonzero(computed), ids, probs)
-        self._records.append((record, kl, confidence))  # last: another thread may be making a document
+        self._records.append(
+            (record, kl, confidence)
+        )  # last: another thread may be making a document
         return record
 
     def _add_errors(self, errors: Errors) -> Json:
@@ -176,10 +221,13 @@ class Recorder:
             record["commit_error"] = short_numbers(found.error[now])
             record["changed"] = found.position[now & found.changed].tolist()
             (record["regret"],) = short_numbers(found.regret[now].sum(keepdims=True))
-        return {"lane": errors.lane} | {name: [record[name] for record in records] for name in _LATER}
+        return {"lane": errors.lane} | {
+            name: [record[name] for record in records] for name in _LATER
+        }
 
     def _keep_top(self, lane: str, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> None:
-        now, last = np.concatenate([ids, probs], axis=1), self._last[lane][rows]
+        now = np.concatenate([ids, probs], axis=1)
+        last = self._last[lane][rows]
         other = (now != last)[:, :TOP_K] | (np.abs(now - last)[:, TOP_K:] > _TOP_TOLERANCE)
         changed = other.any(axis=1)
         self._last[lane][rows[changed]] = now[changed]
@@ -191,7 +239,8 @@ class Recorder:
             at = int(np.searchsorted(rows, position))
             if at < len(rows) and rows[at] == position:
                 tokens = ids[at].tolist()
-                pieces, likely = self._pieces.look_up(tokens), zip(tokens, probs[at].tolist(), strict=True)
+                pieces = self._pieces.look_up(tokens)
+                likely = zip(tokens, probs[at].tolist(), strict=True)
                 return [[token, pieces.get(str(token)), round(p / 255, 4)] for token, p in likely]
         return []
 
@@ -202,7 +251,10 @@ class Recorder:
         steps: the first steps alone, without commit errors; None is all.
         """
         records = self._recorded(steps)
-        return {**self._beginning(records), "records": list(self._entries(records, exact, steps is None))}
+        return {
+            **self._beginning(records),
+            "records": list(self._entries(records, exact, steps is None)),
+        }
 
     def written(self, steps: int | None = None) -> Iterator[str]:
         """Yield the text of `document` in parts, a record each, so that the whole is never in memory."""
@@ -231,9 +283,12 @@ class Recorder:
 
     def _entries(self, records: list[Recorded], exact: bool, errors: bool) -> Iterator[Json]:
         """The records of `document`, without a lane's commit errors if another thread has not added all of them."""
-        measured = {record["lane"]: errors and _LATER[-1] in record for record, *_ in records}  # by the last of a lane
+        measured = {
+            record["lane"]: errors and _LATER[-1] in record for record, *_ in records
+        }  # by the last of a lane
         for record, kl, confidence in records:
-            entry, tops = dict(record), self._tops[record["lane"]]
+            entry = dict(record)
+            tops = self._tops[record["lane"]]
             for name in _LATER if not measured[record["lane"]] else ():
                 entry.pop(name, None)
             if exact:

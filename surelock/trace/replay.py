@@ -39,7 +39,8 @@ def data_scripts() -> str:
     """Return the script elements with the settings (assets/js/trace/described.js) and the lessons."""
     data = {"sl-settings": describe(), "sl-lessons": read_lessons()}
     scripts = [
-        f'<script id="{name}" type="application/json">{embedded_json(value)}</script>' for name, value in data.items()
+        f'<script id="{name}" type="application/json">{embedded_json(value)}</script>'
+        for name, value in data.items()
     ]
     return "".join(scripts)
 
@@ -62,7 +63,9 @@ def replay_shell() -> str:
         "__SURELOCK_CSS__": with_fonts((ASSETS / "scripts" / "stage.css").read_text("utf-8")),
         "__SURELOCK_SETTINGS__": data_scripts(),
         "__SURELOCK_PLOTLY__": plotly_script().read_text("utf-8").replace("</script", "<\\/script"),
-        "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text("utf-8"),  # contains TRACE_HOLE, too
+        "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text(
+            "utf-8"
+        ),  # contains TRACE_HOLE, too
     }
     return filled(page, parts)
 
@@ -88,7 +91,9 @@ class Shown:
 
     def _repr_html_(self) -> str:
         # A notebook keeps what it shows: packed, the page takes a third of its 6 MB.
-        packed = base64.b64encode(gzip.compress(replay_html(self.document).encode(), mtime=0)).decode()
+        packed = base64.b64encode(
+            gzip.compress(replay_html(self.document).encode(), mtime=0)
+        ).decode()
         page = PACKED.read_text("utf-8").replace("__SURELOCK_PAGE__", packed)
         # In a sandbox without allow-same-origin nothing in the trace can reach the notebook.
         return (

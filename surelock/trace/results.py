@@ -28,7 +28,9 @@ class Results:
         *self._whole, self._half = content.split(b"\n")
         for number, line in enumerate((*self._whole, self._half), 1):
             if not line.startswith(_START[: len(line)]):
-                raise ValueError(f"--out: {file}, line {number} is no result of this command: choose another file")
+                raise ValueError(
+                    f"--out: {file}, line {number} is no result of this command: choose another file"
+                )
         try:
             lines = [json.loads(line or b"null") for line in self._whole]
         except (ValueError, RecursionError) as error:
@@ -50,21 +52,31 @@ class Results:
             if name == "id":
                 continue
             old = line.get(name)
-            if name == "settings" and isinstance(old, dict) and "compute" in old and "settings" not in old:
+            if (
+                name == "settings"
+                and isinstance(old, dict)
+                and "compute" in old
+                and "settings" not in old
+            ):
                 old = read_decoder(old).to_plain()  # a short spelling, as before version 5
             if old == new:
                 continue
             while isinstance(old, dict) and isinstance(new, dict):
                 names = ("kind", *new, *old)  # another rule is named before its settings
                 name = next(key for key in names if old.get(key) != new.get(key))
-                old, new = old.get(name), new.get(name)
+                old = old.get(name)
+                new = new.get(name)
             change = f"{name} {shown(old)}, and now it is {shown(new)}"
             raise ValueError(f"--out: {self.file} has {where} with {change}: choose another file")
 
     def keep(self, ids: Collection[str]) -> None:
         """Drop half a line, and the lines of all prompts but `ids`. Open the file for more. Raises OSError."""
         if not self.done.keys() <= set(ids):
-            kept = [line + b"\n" for line, name in zip(self._whole, self._ids, strict=True) if name in ids]
+            kept = [
+                line + b"\n"
+                for line, name in zip(self._whole, self._ids, strict=True)
+                if name in ids
+            ]
             with replaced(self.file) as part:
                 part.write_bytes(b"".join(kept))
         elif self._half:

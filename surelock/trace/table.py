@@ -54,14 +54,21 @@ class Cells:
         """The states of the positions, as indices of STATES: one that locks in the step that computes it is active."""
         masked, active, locked, resting, waiting = range(len(STATES))
         written = np.where(self.computed, active, np.where(self.locked, locked, resting))
-        return np.where(self.tokens < 0, np.where(self.computed, masked, waiting), written).astype(np.uint8)
+        return np.where(self.tokens < 0, np.where(self.computed, masked, waiting), written).astype(
+            np.uint8
+        )
 
     def frame(self) -> pd.DataFrame:
         """Return the cells as a table, see `table`, with the guesses, <NA> where unknown."""
         count, size = self.tokens.shape
         place = "lane" if isinstance(self.sequence, str) else "sequence"
-        token, guess = self.tokens.ravel(), self.guess.ravel()
-        texts = {each: text_of_piece(self.pieces.get(str(each))) for each in np.unique(token).tolist() if each >= 0}
+        token = self.tokens.ravel()
+        guess = self.guess.ravel()
+        texts = {
+            each: text_of_piece(self.pieces.get(str(each)))
+            for each in np.unique(token).tolist()
+            if each >= 0
+        }
         return pd.DataFrame(
             {
                 "step": np.repeat(self.steps, size),
@@ -105,25 +112,37 @@ def cells_of(run: Run, lm: LanguageModel | None = None) -> list[Cells]:
         document = load_document(run)
         return [lane_cells(document, lane["id"]) for lane in document["header"]["lanes"]]
     steps = list(run)
-    sizes = (steps[0].computed | steps[0].resting).sum(axis=1).tolist() if steps else []  # without pads
+    sizes = (
+        (steps[0].computed | steps[0].resting).sum(axis=1).tolist() if steps else []
+    )  # without pads
     runs = zip(*(split_step(step, sizes) for step in steps), strict=True)
     return [_step_cells(b, run, lm) for b, run in enumerate(runs)]
 
 
 def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
     """Yield the step of each sequence by itself, without pads and logits. sizes: [B], its positions."""
-    batch, step = len(step.tokens), replace(step, commit_logits=None)
+    batch = len(step.tokens)
+    step = replace(step, commit_logits=None)
     for b, size in enumerate(sizes):
         ended = None if step.ended is None else _alone(step.ended, b, size)
         shares = [each._replace(sequence=0) for each in step.shares if each.sequence == b]
-        yield replace(_alone(step, b, size), seconds=step.seconds / batch, ended=ended, shares=shares)
+        yield replace(
+            _alone(step, b, size), seconds=step.seconds / batch, ended=ended, shares=shares
+        )
 
 
 def _alone(step: T, b: int, size: int) -> T:
     """A step, or what it says of ended sequences, with the arrays of one sequence alone."""
-    arrays = {each.name: value for each in fields(step) if isinstance(value := getattr(step, each.name), np.ndarray)}
+    arrays = {
+        each.name: value
+        for each in fields(step)
+        if isinstance(value := getattr(step, each.name), np.ndarray)
+    }
     rows = {name: value[b : b + 1] for name, value in arrays.items()}
-    return replace(step, **{name: value[:, -size:] if value.ndim > 1 else value for name, value in rows.items()})
+    return replace(
+        step,
+        **{name: value[:, -size:] if value.ndim > 1 else value for name, value in rows.items()},
+    )
 
 
 def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Cells:
@@ -132,25 +151,38 @@ def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Ce
     tokens = np.where(parts.pop("masked"), -1, parts.pop("tokens"))
     unknown = np.full_like(tokens, -1)
     pieces = Pieces(lm and lm.tokenizer).look_up(np.unique(tokens[tokens >= 0]).tolist())
-    return Cells(b, np.array([step.index for step in steps]), tokens, **parts, guess=unknown, pieces=pieces)
+    return Cells(
+        b, np.array([step.index for step in steps]), tokens, **parts, guess=unknown, pieces=pieces
+    )
 
 
 def lane_cells(document: Json, lane: str) -> Cells:
-    header, size = document["header"], document["header"]["length"]
+    header = document["header"]
+    size = document["header"]["length"]
     records = [each for each in document["records"] if each["lane"] == lane]
     shape = len(records), size
-    token, lock = opening(header), np.zeros(size, dtype=bool)
-    tokens, guess = np.empty(shape, dtype=np.int64), np.full(shape, -1)
+    token = opening(header)
+    lock = np.zeros(size, dtype=bool)
+    tokens = np.empty(shape, dtype=np.int64)
+    guess = np.full(shape, -1)
     computed, locked, taken_back = np.zeros((3, *shape), dtype=bool)
-    kl, confidence = np.full(shape, np.nan), np.full(shape, np.nan)
-    for row, (record, masked) in enumerate(zip(records, masked_before(header, records), strict=True)):
+    kl = np.full(shape, np.nan)
+    confidence = np.full(shape, np.nan)
+    for row, (record, masked) in enumerate(
+        zip(records, masked_before(header, records), strict=True)
+    ):
         token[masked] = -1
-        for position, identity in (*record.get("written", ()), *record["unmasked"], *record.get("filled", ())):
+        for position, identity in (
+            *record.get("written", ()),
+            *record["unmasked"],
+            *record.get("filled", ()),
+        ):
             token[position] = identity
         taken_back[row, record.get("taken_back", [])] = True
         lock[record.get("unlocked", [])] = False
         lock[record["locked"]] = True
-        tokens[row], locked[row] = token, lock
+        tokens[row] = token
+        locked[row] = lock
         where = from_runs(record["computed"], size)
         computed[row, where] = True
         if "guess" in record:
@@ -158,14 +190,23 @@ def lane_cells(document: Json, lane: str) -> Cells:
             guess[row, masks] = decode_tokens(record["guess"], len(masks))
         kl[row, where], confidence[row, where] = _values(record)
     steps = np.array([record["step"] for record in records], dtype=np.int64)
-    return Cells(lane, steps, tokens, computed, locked, taken_back, kl, confidence, guess, document["pieces"])
+    return Cells(
+        lane, steps, tokens, computed, locked, taken_back, kl, confidence, guess, document["pieces"]
+    )
 
 
 def _values(record: Json) -> tuple[NDArray, NDArray]:
-    kl, confidence = record["kl"], record["confidence"]
-    kls = bytes_to_kl(decode_bytes(kl)) if isinstance(kl, str) else [np.inf if v is None else v for v in kl]
+    kl = record["kl"]
+    confidence = record["confidence"]
+    kls = (
+        bytes_to_kl(decode_bytes(kl))
+        if isinstance(kl, str)
+        else [np.inf if v is None else v for v in kl]
+    )
     coded = isinstance(confidence, str)
-    return np.asarray(kls, float), decode_bytes(confidence) / 255 if coded else np.asarray(confidence, float)
+    return np.asarray(kls, float), decode_bytes(confidence) / 255 if coded else np.asarray(
+        confidence, float
+    )
 
 
 def text_of_piece(piece: str | list[int] | None) -> str | None:
@@ -209,7 +250,9 @@ def read_trace(source: str | Path | Json) -> Trace:
     Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read.
     """
     document = load_document(source)
-    header, pieces, records = document["header"], document["pieces"], document["records"]
+    header = document["header"]
+    pieces = document["pieces"]
+    records = document["records"]
     field = header["lanes"]
     decoders = [_decoder(lane) for lane in field]
     ids = [lane["id"] for lane in field]
@@ -225,7 +268,9 @@ def read_trace(source: str | Path | Json) -> Trace:
             "parent": [lane.get("parent") for lane in field],
             "decoder": pd.Series(decoders, dtype=object),
             "engine": [lane.get("engine", header.get("engine")) for lane in field],
-            "exact": [not any(isinstance(r[key], str) for r in of[lane] for key in coded) for lane in ids],
+            "exact": [
+                not any(isinstance(r[key], str) for r in of[lane] for key in coded) for lane in ids
+            ],
         }
     )
     cells = [lane_cells(document, lane).frame().query("computed") for lane in ids]
@@ -254,18 +299,23 @@ def _kinds(compute: Json) -> str:
 
 def steps_of(records: list[Json]) -> pd.DataFrame:
     columns = ["lane", "step", "seconds", "flops", "baseline_flops"]
-    frame = pd.DataFrame([{key: record[key] for key in columns} for record in records], columns=columns)
+    frame = pd.DataFrame(
+        [{key: record[key] for key in columns} for record in records], columns=columns
+    )
     frame["computed"] = [sum(record["computed"][1::2]) for record in records]
     frame["unmasked"] = [len(record["unmasked"]) for record in records]
     frame["taken_back"] = [len(record.get("taken_back", ())) for record in records]
-    change = pd.Series([len(r["locked"]) - len(r.get("unlocked", ())) for r in records], dtype="int64")
+    change = pd.Series(
+        [len(r["locked"]) - len(r.get("unlocked", ())) for r in records], dtype="int64"
+    )
     frame["locked"] = change.groupby(frame["lane"]).cumsum()
     frame["regret"] = pd.array([record.get("regret") for record in records], dtype="Float64")
     return frame
 
 
 def positions_of(header: Json, pieces: Json, records: list[Json], lane: str) -> pd.DataFrame:
-    n, given = header["length"], opening(header)
+    n = header["length"]
+    given = opening(header)
     token: list[Any] = [pd.NA if each < 0 else each for each in given.tolist()]
     unmasked: list[Any] = [pd.NA] * n
     locked: list[Any] = [pd.NA] * n
@@ -273,10 +323,17 @@ def positions_of(header: Json, pieces: Json, records: list[Json], lane: str) -> 
     for record in records:  # events come before the step's own commits
         for position in (*record.get("masked", ()), *record.get("taken_back", ())):
             token[position] = unmasked[position] = error[position] = pd.NA
-        for position, identity in (*record.get("written", ()), *record["unmasked"], *record.get("filled", ())):
+        for position, identity in (
+            *record.get("written", ()),
+            *record["unmasked"],
+            *record.get("filled", ()),
+        ):
             unmasked[position] = record["step"] if token[position] is pd.NA else unmasked[position]
-            token[position], error[position] = identity, pd.NA
-        for (position, _), nats in zip(record["unmasked"], record.get("commit_error", ()), strict=False):
+            token[position] = identity
+            error[position] = pd.NA
+        for (position, _), nats in zip(
+            record["unmasked"], record.get("commit_error", ()), strict=False
+        ):
             error[position] = pd.NA if nats is None else nats
         for position in record.get("unlocked", ()):
             locked[position] = pd.NA

@@ -39,7 +39,9 @@ class Decoded:
     steps: list[Step] = field(default_factory=list)  # of one sequence
 
 
-def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: Json, how: dict[str, bool]) -> Task:
+def task_of(
+    lm: LanguageModel, prompt: Prompt, number: int, given: Json, how: dict[str, bool]
+) -> Task:
     """Return the task of a prompt.
 
     number: of the prompt, from 0, which is added to the seed.
@@ -60,7 +62,13 @@ def task_of(lm: LanguageModel, prompt: Prompt, number: int, given: Json, how: di
         if prompt.where and said != str(error):
             said = f"{prompt.where}: {said}"
         raise ValueError(said) from error
-    head = {"id": prompt.id, "model": lm.name, "prompt": prompt.text, **how, "settings": decoder.to_plain()}
+    head = {
+        "id": prompt.id,
+        "model": lm.name,
+        "prompt": prompt.text,
+        **how,
+        "settings": decoder.to_plain(),
+    }
     return Task(prompt, tokens, decoder, head)
 
 

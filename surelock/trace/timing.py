@@ -27,14 +27,17 @@ def clocked(header: Json) -> list[str]:
 
 def paces(document: Json) -> dict[str, str]:
     """Return by lane how its time compares with the reference's, in words; "" if the two are not comparable."""
-    header, timed = document["header"], clocked(document["header"])
+    header = document["header"]
+    timed = clocked(document["header"])
     names = {lane["id"]: lane["name"] for lane in header["lanes"]}
     seconds: dict[str, list[float]] = {lane: [] for lane in names}
     for record in document["records"]:
         if record["lane"] in seconds:
             seconds[record["lane"]].append(record["seconds"])
     reference = header.get("reference", next(iter(names)))
-    compared = {lane for lane in timed if lane != reference and reference in timed and seconds[lane]}
+    compared = {
+        lane for lane in timed if lane != reference and reference in timed and seconds[lane]
+    }
     words = dict.fromkeys(names, "")
     for lane in compared:
         words[lane] = _words(seconds[lane], seconds[reference], names[reference])
@@ -45,7 +48,11 @@ def _words(seconds: list[float], reference: list[float], name: str) -> str:
     speed = speed_of(seconds, reference)
     if speed is None:
         return f"too close to tell which was faster, it or “{name}”"
-    return f"{speed:.1f} times as fast as “{name}”" if speed > 1 else f"{1 / speed:.1f} times as long as “{name}”"
+    return (
+        f"{speed:.1f} times as fast as “{name}”"
+        if speed > 1
+        else f"{1 / speed:.1f} times as long as “{name}”"
+    )
 
 
 def speed_of(seconds: Sequence[float], reference: Sequence[float]) -> float | None:
@@ -58,7 +65,8 @@ def speed_of(seconds: Sequence[float], reference: Sequence[float]) -> float | No
     """
     if min(len(seconds), len(reference)) < BLOCKS:
         return None
-    mine, theirs = _without_a_block(seconds), _without_a_block(reference)
+    mine = _without_a_block(seconds)
+    theirs = _without_a_block(reference)
     if not (np.all(mine > 0) and np.all(theirs > 0)):
         return None
     logs = np.log(theirs / mine)

@@ -126,7 +126,9 @@ def _document(lm: LanguageModel, decoded: Decoded) -> Json:
     task = decoded.task
     lane = alone(task.decoder)
     about = {"name": label_of(lm.name), "chat": task.head["chat"] or None}
-    recorder = Recorder(make_header(lm, task.prompt.text, task.tokens, [lane], **about), lm.tokenizer)
+    recorder = Recorder(
+        make_header(lm, task.prompt.text, task.tokens, [lane], **about), lm.tokenizer
+    )
     for step in decoded.steps:
         recorder.record(lane.id, step)
     return recorder.document()

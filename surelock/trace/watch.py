@@ -18,8 +18,11 @@ from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.trace.pieces import Piece, Pieces
 
-MASK, END = "·", "■"
-FRESH, LOCKED, PROMPT = "bold", "dim", "italic"
+MASK = "·"
+END = "■"
+FRESH = "bold"
+LOCKED = "dim"
+PROMPT = "italic"
 FRAME_SECONDS = 1 / 20  # from one frame to the next, at least
 LEAST_WIDTH = 36  # columns of a lane that stands beside another
 PLAIN_LINES = 10  # of a run, where nothing can be drawn
@@ -68,20 +71,27 @@ class Watch(AbstractContextManager):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lanes = [Lane(name) for name in names]
-        self._pieces, self._ends = Pieces(lm.tokenizer), frozenset(lm.ends)
+        self._pieces = Pieces(lm.tokenizer)
+        self._ends = frozenset(lm.ends)
         self._console = console
-        self._sleep, self._clock = sleep, clock
+        self._sleep = sleep
+        self._clock = clock
         self._drawn_at = -FRAME_SECONDS
         self._live: Live | None = None
 
     def __enter__(self) -> "Watch":
         if self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
+            self._live = Live(
+                console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop"
+            )
             self._live.start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Leave the terminal as it was: the drawing goes, also after an interruption."""
         if self._live is not None:

@@ -15,7 +15,8 @@ def most_attended(models: Models, fields: Fields, longest: int) -> list[list[flo
     The position itself and masked positions are left out. None if the model is not loaded or too large, and for any
     other values.
     """
-    tokens, position = fields.get("tokens"), fields.get("position")
+    tokens = fields.get("tokens")
+    position = fields.get("position")
     if not isinstance(tokens, list) or not 0 < len(tokens) <= longest:
         return None
     try:
@@ -34,5 +35,7 @@ def most_attended(models: Models, fields: Fields, longest: int) -> list[list[flo
     ids = [lm.mask_id if token < 0 else token for token in tokens]
     with torch.inference_mode():
         shares = lm.network.attention(torch.tensor([ids], device=lm.device), position)
-    order = [at for at in shares.argsort(descending=True).tolist() if at != position and tokens[at] >= 0]
+    order = [
+        at for at in shares.argsort(descending=True).tolist() if at != position and tokens[at] >= 0
+    ]
     return [[at, round(float(shares[at]), 4)] for at in order[:MOST]]

@@ -22,7 +22,13 @@ from starlette.types import Scope
 
 from surelock.decoding.decoder import Decoder, read_decoder
 from surelock.decoding.ends import written
-from surelock.decoding.spelling import check_owners, flat_settings, kinds_of, unfolded, without_nones
+from surelock.decoding.spelling import (
+    check_owners,
+    flat_settings,
+    kinds_of,
+    unfolded,
+    without_nones,
+)
 from surelock.errors import reason_of, shown
 from surelock.trace.lanes import alone
 from surelock.ui.addresses import client_of
@@ -53,15 +59,25 @@ class Calls:
     most: the most positions of a run.
     """
 
-    def __init__(self, models: Models, decoder: Runner, queue: Queue, limits: Limits, most: int) -> None:
-        self._models, self._decoder, self._queue, self._limits, self._most = models, decoder, queue, limits, most
-        self._streams: Counter[str] = Counter()  # that are open, by the call or the session that they are of
+    def __init__(
+        self, models: Models, decoder: Runner, queue: Queue, limits: Limits, most: int
+    ) -> None:
+        self._models = models
+        self._decoder = decoder
+        self._queue = queue
+        self._limits = limits
+        self._most = most
+        self._streams: Counter[str] = (
+            Counter()
+        )  # that are open, by the call or the session that they are of
 
     @contextmanager
     def streamed(self, scope: Scope) -> Iterator[None]:
         """Count the stream of answers that a request opens, if it opens one, until the block ends."""
         found = _STREAM.fullmatch(scope["path"])
-        name = (found[1] or QueryParams(scope["query_string"]).get("session_hash")) if found else None
+        name = (
+            (found[1] or QueryParams(scope["query_string"]).get("session_hash")) if found else None
+        )
         opened = Counter([name] if name else [])
         self._streams += opened
         try:
@@ -85,7 +101,8 @@ class Calls:
         Raises ValueError, one sentence, for a refusal and for a run that fails.
         """
         steps = await asyncio.to_thread(self._read, given, request)
-        loop, seconds = asyncio.get_running_loop(), 0.0
+        loop = asyncio.get_running_loop()
+        seconds = 0.0
         try:
             with self._queue.place(steps, client_of(request.scope), script=True) as place:
                 async with aclosing(place.waits()) as reports:
@@ -101,7 +118,11 @@ class Calls:
                         raise ValueError(too_long(self._limits.run_seconds))
                     seconds += time.monotonic() - begun
                     yield answer
-        except (ArithmeticError, MemoryError, RuntimeError) as error:  # torch's, out of memory on a GPU among them
+        except (
+            ArithmeticError,
+            MemoryError,
+            RuntimeError,
+        ) as error:  # torch's, out of memory on a GPU among them
             raise ValueError(f"The run stopped: {reason_of(error)}.") from error
         finally:
             DEVICE.submit(steps.close)  # behind the present step
@@ -110,18 +131,24 @@ class Calls:
         """The steps of a call, none of which is computed yet. Raises ValueError, one sentence."""
         check_names(named)
         given: Json = {each.name: each.default for each in parameters()} | {"prompt": None, **named}
-        lm = self._models.get(label := self._models.labels[0] if given["model"] == "" else given["model"])
+        lm = self._models.get(
+            label := self._models.labels[0] if given["model"] == "" else given["model"]
+        )
         for name in FLAGS:
             if given[name] not in (None, True, False):
                 raise ValueError(f"{name} must be true or false, not {shown(given[name])}")
-        lane, longest = alone(decoder_of(given)), min(self._most, lm.config.max_length)
+        lane = alone(decoder_of(given))
+        longest = min(self._most, lm.config.max_length)
         blanks = given["blanks"] in (None, True)
         job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest, blanks)
         if given["trace"]:
             steps = lane.decoder.steps_of(job.tokens.count(lm.mask_id))
             check_size("trace", len(job.tokens) + job.gen_length, steps)
-        errors, headers = bool(given["commit_error"]), request.headers
-        return self._steps(lm, job, bool(given["trace"]), lambda own: self._decoder(own, False, errors, headers))
+        errors = bool(given["commit_error"])
+        headers = request.headers
+        return self._steps(
+            lm, job, bool(given["trace"]), lambda own: self._decoder(own, False, errors, headers)
+        )
 
     def _steps(
         self, lm: LanguageModel, job: Job, trace: bool, decode: Callable[[Job], Iterator[Any]]
@@ -143,7 +170,8 @@ def _check_call(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> None:
 
     Gradio prints the traceback of what it cannot read, with all data.
     """
-    called, path = _CALL.fullmatch(scope["path"]), scope["path"].rstrip("/")
+    called = _CALL.fullmatch(scope["path"])
+    path = scope["path"].rstrip("/")
     queued = path == f"{API}/queue/join"
     if scope["method"] != "POST" or not (called or queued or path == f"{API}/run/predict"):
         return
@@ -157,7 +185,8 @@ def _check_call(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> None:
         if "prompt" not in body:
             raise Refused(400, "prompt is missing: the text to continue.")
     elif not called:
-        number, data = body.get("fn_index"), body.get("data")
+        number = body.get("fn_index")
+        data = body.get("data")
         function = page.fns.get(number) if type(number) is int else None
         if function is None or not function.fn or function.queue != queued:
             raise Refused(400, "fn_index must be the number of one of the page's functions.")
@@ -184,7 +213,9 @@ def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[Json]]:
                     if calls.is_read(LocalContext.event_id.get(None), request.session_hash):
                         read = time.monotonic()
                     elif time.monotonic() - read > UNREAD_SECONDS:
-                        raise ValueError(f"The call was ended: nobody read it for {UNREAD_SECONDS:g} seconds.")
+                        raise ValueError(
+                            f"The call was ended: nobody read it for {UNREAD_SECONDS:g} seconds."
+                        )
                     yield answer
         except ValueError as error:
             raise gr.Error(str(error), print_exception=False) from error
@@ -201,7 +232,11 @@ def decoder_of(given: Fields) -> Decoder:
     Raises ValueError, which begins with the setting's name.
     """
     known = flat_settings()
-    values = {name: value for name, value in given.items() if value is not None or name not in known or name in SHARED}
+    values = {
+        name: value
+        for name, value in given.items()
+        if value is not None or name not in known or name in SHARED
+    }
     values = unfolded(without_nones(values))
     values |= {name: None for name in NONE_IS_ZERO if values.get(name) == 0}
     events = values.get("events")
@@ -220,8 +255,16 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[J
         header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
         recorder = Recorder(header, lm.tokenizer)
     length = len(job.tokens) + job.gen_length
-    total: Json = {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0, "spared": 0}
-    last, canvas = {}, []
+    total: Json = {
+        "seconds": 0.0,
+        "flops": 0.0,
+        "baseline_flops": 0.0,
+        "rows": 0,
+        "steps": 0,
+        "spared": 0,
+    }
+    last = {}
+    canvas = []
     for item in chain.from_iterable(rounds):
         if recorder is not None:
             recorder.take([item])
@@ -231,13 +274,19 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[J
         assert isinstance(item, LaneStep)
         step, canvas = item.step, item.step.tokens[0].tolist()
         rows = int(step.computed.sum())
-        costs = {name: float(np.sum(getattr(step, name))) for name in ("seconds", "flops", "baseline_flops")}
+        costs = {
+            name: float(np.sum(getattr(step, name)))
+            for name in ("seconds", "flops", "baseline_flops")
+        }
         spared = 0 if step.ended is None else int(step.ended.steps[0])
         for name, value in (*costs.items(), ("rows", rows), ("steps", 1), ("spared", spared)):
             total[name] += value
         yield {
             "step": step.index,
-            "unmasked": [{"position": p, "token": canvas[p]} for p in np.flatnonzero(step.newly_unmasked[0]).tolist()],
+            "unmasked": [
+                {"position": p, "token": canvas[p]}
+                for p in np.flatnonzero(step.newly_unmasked[0]).tolist()
+            ],
             "taken_back": np.flatnonzero(step.taken_back[0]).tolist(),
             "newly_locked": np.flatnonzero(step.newly_locked[0]).tolist(),
             "locked": int(step.locked.sum()),
@@ -264,7 +313,9 @@ def _plain_errors(commits: CommitError) -> Json:
     """Commit errors as JSON: mean (nats), mean regret, number of commits and of changed likely tokens, and for each
     commit step, position, error, changed and regret. An undefined regret is None.
     """
-    columns = {name: getattr(commits, name).tolist() for name in ("step", "position", "error", "changed")}
+    columns = {
+        name: getattr(commits, name).tolist() for name in ("step", "position", "error", "changed")
+    }
     regret = [value if math.isfinite(value) else None for value in commits.regret.tolist()]
     columns["regret"] = regret
     return {
@@ -272,5 +323,8 @@ def _plain_errors(commits: CommitError) -> Json:
         "regret": None if None in regret else float(commits.regret.mean()),
         "commits": len(commits.error),
         "changed": int(commits.changed.sum()),
-        "each": [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)],
+        "each": [
+            dict(zip(columns, values, strict=True))
+            for values in zip(*columns.values(), strict=True)
+        ],
     }

@@ -47,7 +47,9 @@ FIRST_LENGTH = 64
 OPENING = {"stories": {"seed": 4, "gen_length": FIRST_LENGTH, "steps": FIRST_LENGTH}}
 FIRST_LANES = ("everything", "surelock")
 MAIN = ("gen_length", "steps")  # the other fields are folded away
-MOST_OFFERED: dict[str, float] = {name: setting.offered[1] for name, setting in SHARED.items() if setting.offered}
+MOST_OFFERED: dict[str, float] = {
+    name: setting.offered[1] for name, setting in SHARED.items() if setting.offered
+}
 _NUMBERED = re.compile(r"( \(\d+\))+$")  # the number of a repeated name
 CHAT_TOKENS = 64  # more than any chat template adds, for a model that is not loaded yet
 
@@ -75,7 +77,14 @@ def readable(function: Callable[..., Any]) -> Callable[..., Any]:
     def reads(*values: Any) -> Any:
         try:
             return function(*values)
-        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
+        except (
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             call: Any = LocalContext.request.get(None)
             if call is not None:
                 call.request.state.status = 422  # Gradio answers 500, as if the server had failed
@@ -92,11 +101,14 @@ class Form:
     """
 
     def __init__(self, models: Models, most: int) -> None:
-        self.models, self.most = models, most
+        self.models = models
+        self.most = most
         first = models.labels[0]
         prompt = examples_for(first)[0]
         start, wants = self._fitted(self.suits(first), self.longest(first, prompt, True))
-        self.model = gr.Dropdown(models.labels, value=first, label="Model", interactive=len(models.labels) > 1)
+        self.model = gr.Dropdown(
+            models.labels, value=first, label="Model", interactive=len(models.labels) > 1
+        )
         self.badge = gr.HTML(self.about(first), apply_default_css=False, elem_id="sl-badge")
         self.prompt = gr.Textbox(prompt, label="Prompt", lines=3, max_lines=8, elem_id="sl-prompt")
         self.run = gr.Button("Run", variant="primary", elem_id="sl-run", size="lg")
@@ -107,7 +119,9 @@ class Form:
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
         self.wants = gr.Textbox(wants.text, visible="hidden")
-        self.warned = gr.Textbox(visible="hidden")  # JSON of the page's warnings, see `refit_to_prompt`
+        self.warned = gr.Textbox(
+            visible="hidden"
+        )  # JSON of the page's warnings, see `refit_to_prompt`
         self._connect()
 
     def about(self, label: str) -> str:
@@ -119,8 +133,13 @@ class Form:
 
     def _field(self, name: str, start: Fields) -> Any:
         """The component of a shared setting, made from its description."""
-        setting, value = SHARED[name], start[name]
-        args: Json = {"label": setting.label, "info": setting.help, "elem_id": f"sl-{name.replace('_', '-')}"}
+        setting = SHARED[name]
+        value = start[name]
+        args: Json = {
+            "label": setting.label,
+            "info": setting.help,
+            "elem_id": f"sl-{name.replace('_', '-')}",
+        }
         if setting.kind == "flag":
             return gr.Checkbox(value, **args)
         if setting.offered is not None:
@@ -148,14 +167,17 @@ class Form:
         names: set[str] = set()
         for number, lane in enumerate(lanes, 1):
             plain = _NUMBERED.sub("", lane["name"])[:70]
-            name, times = lane["name"][:80], 1
+            name = lane["name"][:80]
+            times = 1
             while name in names:
                 times += 1
                 name = f"{plain} ({times})"
             names.add(name)
             lane |= {"id": f"lane-{number}", "name": name}
         about = {"examples": examples_for(label), "knows": KNOWS.get(label, "")}
-        return json.dumps({"lanes": lanes, "presets": presets, "arrived": arrived} | about, ensure_ascii=False)
+        return json.dumps(
+            {"lanes": lanes, "presets": presets, "arrived": arrived} | about, ensure_ascii=False
+        )
 
     def lanes_lost(self, label: str, wanted: list[Any] | None) -> int:
         """Return the number of wanted lanes that cannot be read."""
@@ -166,22 +188,34 @@ class Form:
         schedule = [self.fields[name] for name in NAMES]
         inputs = [self.model, self.prompt, self.chat, self.wants, *schedule]
         for name in NAMES:
-            self.fields[name].input(readable(partial(self.refit, name)), inputs, [*schedule, self.wants], **quiet)
+            self.fields[name].input(
+                readable(partial(self.refit, name)), inputs, [*schedule, self.wants], **quiet
+            )
         changed = [self.prompt.change, self.chat.change]
-        gr.on(changed, readable(self.refit_to_prompt), inputs, [self.prompt, *schedule, self.warned], **quiet)
+        gr.on(
+            changed,
+            readable(self.refit_to_prompt),
+            inputs,
+            [self.prompt, *schedule, self.warned],
+            **quiet,
+        )
         warns = "(warned) => { window.surelock?.page.set(JSON.parse(warned)); }"
         self.warned.change(None, self.warned, None, js=warns, api_visibility="private")
         seed = self.fields["seed"]
         seed.change(readable(check_seed), seed, [seed, self.run], **quiet)
         changed = [self.prompt, self.lanes, *self.settled]
-        self.model.input(readable(self._change_model), [self.model, self.lanes, self.chat], changed, **quiet)
+        self.model.input(
+            readable(self._change_model), [self.model, self.lanes, self.chat], changed, **quiet
+        )
 
     @property
     def settled(self) -> list[Any]:
         """The components that `settle` updates."""
         return [*self.fields.values(), self.wants]
 
-    def refit(self, name: str, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any) -> list[Any]:
+    def refit(
+        self, name: str, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any
+    ) -> list[Any]:
         """Return the updates after the visitor has changed length, steps or blocks, and the new wants."""
         shown = dict(zip(NAMES, schedule, strict=True))
         wants = Wants.read(wanted)
@@ -192,7 +226,9 @@ class Form:
             updates[NAMES.index(name)]["info"] = sentence
         return [*updates, wants.text]
 
-    def refit_to_prompt(self, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any) -> list[Any]:
+    def refit_to_prompt(
+        self, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any
+    ) -> list[Any]:
         """Return the updates after the prompt has changed: of its note, of the schedule, and of the warnings, as JSON.
 
         Warnings: foreign, whether the model cannot know the prompt; rare, whether its words take many tokens; tooLong,
@@ -207,14 +243,18 @@ class Form:
         if lm and tokens:
             pieces = Pieces(lm.tokenizer)
             foreign = pieces.is_foreign(tokens)
-            rare = pieces.is_rare([token for token in tokens if token != lm.mask_id])  # a blank is no part of a word
+            rare = pieces.is_rare(
+                [token for token in tokens if token != lm.mask_id]
+            )  # a blank is no part of a word
         return [
             gr.update(info=fits),
             *self._schedule(label, prompt, chat, Wants.read(wanted), shown),
             json.dumps({"foreign": foreign, "rare": rare, "tooLong": too_long}),
         ]
 
-    def _schedule(self, label: str, prompt: str, chat: bool, wants: Wants, shown: Fields | None = None) -> list[Any]:
+    def _schedule(
+        self, label: str, prompt: str, chat: bool, wants: Wants, shown: Fields | None = None
+    ) -> list[Any]:
         """The updates of length, steps and blocks to values that fit.
 
         shown: the present values. A field that shows the right value is not written: the visitor may be changing it.
@@ -224,7 +264,9 @@ class Form:
         fits = f"{SHARED['gen_length'].help} At most {longest} beside this prompt."
         updates: dict[str, Json] = {
             "gen_length": {"maximum": longest, "info": fitted.said.get("gen_length", "") or fits},
-            "steps": {"maximum": max(2, fitted.values["gen_length"])},  # a slider of one place cannot be made
+            "steps": {
+                "maximum": max(2, fitted.values["gen_length"])
+            },  # a slider of one place cannot be made
             "block_length": {"choices": fitted.blocks},
         }
         for name, more in updates.items():
@@ -241,7 +283,9 @@ class Form:
         if tokens is not None:
             count = len(tokens)
         else:
-            count = len(prompt.encode("utf-8", "replace")) + (CHAT_TOKENS if label not in EXAMPLES else 0)
+            count = len(prompt.encode("utf-8", "replace")) + (
+                CHAT_TOKENS if label not in EXAMPLES else 0
+            )
         room = min(most - count, int(MOST_OFFERED["gen_length"]))
         return max(2 * LEAST, room - room % GRAIN)
 
@@ -277,7 +321,9 @@ class Form:
         """The wanted settings over the defaults, changed to fit together, and the wants."""
         length = wanted.get("gen_length")
         values = defaults() | dict.fromkeys(NAMES, FIRST_LENGTH if length is None else length)
-        values |= {name: value for name, value in wanted.items() if name in SHARED and value is not None}
+        values |= {
+            name: value for name, value in wanted.items() if name in SHARED and value is not None
+        }
         wants = Wants.from_values(values)
         return values | fit(wants, longest).values, wants
 
@@ -296,12 +342,18 @@ def _component(name: str, value: str | None = None) -> Any:
 def _measured(prompt: str, tokens: Sequence[int] | None, most: int) -> tuple[str, str]:
     """The note on a prompt's length if an answer fits beside it in `most` positions, and the warning if none does."""
     if len(prompt) > MOST_CHARACTERS:
-        return "", f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
+        return (
+            "",
+            f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here.",
+        )
     if tokens is None:
         return "", ""
     if len(tokens) + 2 * LEAST <= most:
         return f"{len(tokens)} tokens of the {most} that fit here.", ""
-    return "", f"Too long: {len(tokens)} tokens; at most {most} fit here, {2 * LEAST} of them for the answer."
+    return (
+        "",
+        f"Too long: {len(tokens)} tokens; at most {most} fit here, {2 * LEAST} of them for the answer.",
+    )
 
 
 def _lanes(wanted: Any, presets: Sequence[Fields]) -> list[Json]:
@@ -319,16 +371,25 @@ def _lane(wanted: Any, presets: Mapping[str, Fields]) -> Json | None:
     """
     preset = wanted.get("preset") if isinstance(wanted, Mapping) else wanted
     if isinstance(preset, str) and preset in presets:
-        return {"preset": preset, **{key: presets[preset][key] for key in ("name", "compute", "unmask")}}
+        return {
+            "preset": preset,
+            **{key: presets[preset][key] for key in ("name", "compute", "unmask")},
+        }
     if not isinstance(wanted, Mapping) or not wanted.keys() & {"compute", "unmask"}:
         return None
     try:
-        decoder = Decoder.from_plain({name: wanted[name] for name in ("compute", "unmask") if name in wanted})
+        decoder = Decoder.from_plain(
+            {name: wanted[name] for name in ("compute", "unmask") if name in wanted}
+        )
     except ValueError:
         return None
     name = wanted.get("name")
     choices = {"compute": plain_choice(decoder.compute), "unmask": plain_choice(decoder.unmask)}
-    return {"name": name if isinstance(name, str) and name.strip() else "Your own", "preset": None, **choices}
+    return {
+        "name": name if isinstance(name, str) and name.strip() else "Your own",
+        "preset": None,
+        **choices,
+    }
 
 
 def examples_for(label: str) -> list[str]:

@@ -44,19 +44,29 @@ STOP = re.compile(rf"/surelock/runs/{PLAIN}/stop")  # its body is not read: to s
 
 MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a tenth
 #: Bytes of bodies whose requests are not answered yet: of all clients, and of one client.
-MOST_BODIES, MOST_BODIES_OF_ONE = 2**26, 2**24
-MOST_VALUES = 2**15  # in a body: a value takes sixty bytes of memory; the longest prompt has 8,192 tokens
+MOST_BODIES = 2**26
+MOST_BODIES_OF_ONE = 2**24
+MOST_VALUES = (
+    2**15
+)  # in a body: a value takes sixty bytes of memory; the longest prompt has 8,192 tokens
 BODY_SECONDS = 30.0  # for a body to arrive
 UNREAD_SECONDS = 10.0  # for the connection to take a piece of an answer
-PIECE = 2**16  # bytes of an answer that are sent at once: the rest waits until the connection has taken them
+PIECE = (
+    2**16
+)  # bytes of an answer that are sent at once: the rest waits until the connection has taken them
 PUBLIC_NAMES = ("*.hf.space", "*.gradio.live")
 BODY = "surelock.body"  # the key of the body, as JSON, in the scope of a request
-MOST_REQUESTS = 400  # open requests of one client, streams included; a class behind one address is one client
+MOST_REQUESTS = (
+    400  # open requests of one client, streams included; a class behind one address is one client
+)
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,]*)', re.IGNORECASE)
 _DROPPED = (b"range", b"accept-encoding", b"x-gradio-server")
-_READABLE = {"access-control-allow-credentials": "true", "vary": "Origin"}  # as Gradio's other answers
+_READABLE = {
+    "access-control-allow-credentials": "true",
+    "vary": "Origin",
+}  # as Gradio's other answers
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",  # an address holds a prompt
@@ -76,7 +86,8 @@ class Refused(Exception):
 
     def __init__(self, status: int, message: str, seconds: float = 0.0) -> None:
         super().__init__(message)
-        self.status, self.seconds = status, seconds
+        self.status = status
+        self.seconds = seconds
 
     def response(self, origin: str | None) -> Response:
         """Return the answer. origin: the other site whose scripts may read it; None if there is none."""
@@ -99,10 +110,14 @@ class Gate:
         self,
         app: ASGIApp,
         allow_hosts: Collection[str] = (),
-        admit: Callable[[Scope, Any], AbstractContextManager[None]] = lambda scope, body: nullcontext(),
+        admit: Callable[[Scope, Any], AbstractContextManager[None]] = lambda scope, body: (
+            nullcontext()
+        ),
         agents: bool = False,
     ) -> None:
-        self.app, self.admit, self.agents = app, admit, agents
+        self.app = app
+        self.admit = admit
+        self.agents = agents
         self.names = own_names(allow_hosts)
         self._bodies: Counter[str] = Counter()  # bytes of bodies of open requests, by client
         self._open: Counter[str] = Counter()  # open requests, by client
@@ -143,7 +158,9 @@ class Gate:
         except RuntimeError as error:
             if not isinstance(error.__cause__, HTTPException):
                 raise
-            await answer({"type": "http.response.body"})  # Gradio's stream has sent the error already
+            await answer(
+                {"type": "http.response.body"}
+            )  # Gradio's stream has sent the error already
         finally:
             self._bodies -= Counter({client: len(content)})
             self._open -= Counter([client])
@@ -151,20 +168,26 @@ class Gate:
     def _check_names(self, scope: Scope) -> str | None:
         """Return the site whose script sends the request, or None. Raises Refused for a foreign name or site."""
         headers = Headers(scope=scope)
-        host, origin = _host(headers.get("host", "")), headers.get("origin")
+        host = _host(headers.get("host", ""))
+        origin = headers.get("origin")
         names = {*self.names, *PUBLIC_NAMES}
         hosts = host, *_forwarded(headers)
         if not all(is_address(name) or _goes_by(name, names) for name in hosts):
             raise Refused(421, "This server does not go by that name; --allow-host adds one.")
-        if origin is not None and is_local(host):  # any site may call a public server: requests carry no rights
+        if origin is not None and is_local(
+            host
+        ):  # any site may call a public server: requests carry no rights
             site = _name(origin)
             if site != host and not _goes_by(site, self.names):
                 raise Refused(403, "Pages of other sites may not call a server on this machine.")
         return origin
 
     def _check_route(self, scope: Scope) -> None:
-        path, method = scope["path"], _method(scope)
-        if "transfer-encoding" in Headers(scope=scope):  # pieces of one byte would keep the server busy for a minute
+        path = scope["path"]
+        method = _method(scope)
+        if "transfer-encoding" in Headers(
+            scope=scope
+        ):  # pieces of one byte would keep the server busy for a minute
             raise Refused(411, "A body comes whole, with its length (content-length).")
         if method == "POST" and UPLOAD.fullmatch(path):
             raise Refused(403, "This page takes no uploads: traces are opened in the browser.")
@@ -172,7 +195,9 @@ class Gate:
             if method != "POST":
                 raise Refused(405, "Agents call by POST; no stream is open for them.")
         elif method not in TAKEN or not TAKEN[method].fullmatch(path):
-            raise Refused(404, "There is nothing here: this server has the page, its files and /decode.")
+            raise Refused(
+                404, "There is nothing here: this server has the page, its files and /decode."
+            )
 
     async def _read(self, scope: Scope, receive: Receive, content: bytearray) -> Any:
         """Read the body into `content` and return its JSON. Raises Refused."""
@@ -196,7 +221,8 @@ class Gate:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Refused(400, "The connection ended within the body.")
-            piece, more = message.get("body", b""), message.get("more_body")
+            piece = message.get("body", b"")
+            more = message.get("more_body")
             content += piece
             self._bodies[client] += len(piece)
             if len(content) > MOST_BODY:
@@ -294,7 +320,9 @@ def _in_pieces(send: Send) -> Send:
         body = message.get("body", b"")
         starts = range(0, len(body), PIECE)
         for start in starts[:-1]:
-            await send({"type": message["type"], "body": body[start : start + PIECE], "more_body": True})
+            await send(
+                {"type": message["type"], "body": body[start : start + PIECE], "more_body": True}
+            )
         await send({**message, "body": body[starts[-1] :]} if starts else message)
 
     return answer
@@ -311,7 +339,8 @@ def _parsed(content: bytearray) -> Any:
         json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise Refused(
-            400, f"The body holds half a character (a lone surrogate) after {error.object[: error.start][-40:]!r}."
+            400,
+            f"The body holds half a character (a lone surrogate) after {error.object[: error.start][-40:]!r}.",
         ) from None
     except (ValueError, RecursionError):
         raise Refused(400, "The body is no JSON that can be read.") from None
@@ -326,7 +355,8 @@ def _check_body(body: Any) -> None:
     session = body.get("session_hash") if isinstance(body, dict) else None
     if session is not None and not (isinstance(session, str) and re.fullmatch(PLAIN, session)):
         raise Refused(400, "session_hash must be 1 to 64 letters and digits.")
-    rest, count = [body], 1
+    rest = [body]
+    count = 1
     while rest:
         value = rest.pop()
         if isinstance(value, dict):
@@ -337,7 +367,9 @@ def _check_body(body: Any) -> None:
             parts = value if isinstance(value, list) else []
         count += len(parts)
         if count > MOST_VALUES:
-            raise Refused(413, f"The body holds too much: at most {MOST_VALUES:,} values are taken.")
+            raise Refused(
+                413, f"The body holds too much: at most {MOST_VALUES:,} values are taken."
+            )
         rest.extend(parts)
 
 

@@ -55,7 +55,8 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
 
     Defaults come from the environment: the variables of `read_environment`, then Gradio's (`surelock.environment`).
     """
-    limits, flags = Limits(), list[argparse.Action]()
+    limits = Limits()
+    flags = list[argparse.Action]()
 
     def add(*names: str, **more: Any) -> None:
         flags.append(parser.add_argument(*names, **more))
@@ -71,7 +72,11 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--device-map", choices=("auto",), help="spread each model over all GPUs")
     flags += [add_engine_flag(parser), add_weights_flag(parser)]
-    add("--tokenizer", metavar="ID_OR_PATH", help="of models that have none (default: their family's)")
+    add(
+        "--tokenizer",
+        metavar="ID_OR_PATH",
+        help="of models that have none (default: their family's)",
+    )
     add("--host", help="address to listen on (default: this machine only)")
     add("--port", type=int, help="port (default: the first free one from 7860)")
     add("--share", action="store_true", help="also open a public link through Gradio")
@@ -109,16 +114,24 @@ def serve(args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     hosts = {"--host": args.host, SERVER_NAME: value_of(SERVER_NAME)}
     for setting, host in hosts.items():
         if host and not is_here(host):
-            refuse(f"{setting} must be a name or an address of this machine, as 0.0.0.0 is, not {host[:60]!r}")
+            refuse(
+                f"{setting} must be a name or an address of this machine, as 0.0.0.0 is, not {host[:60]!r}"
+            )
     if ":" in value_of(SERVER_NAME):
         refuse(f"{SERVER_NAME} must be no address of IPv6: give that by --host")
     in_browsers = args.decode_in == "browser"
     if in_browsers and args.model != [EMBEDDED]:
-        refuse("--decode-in browser is for the embedded model: a browser computes no other, so leave out --model")
+        refuse(
+            "--decode-in browser is for the embedded model: a browser computes no other, so leave out --model"
+        )
     if in_browsers and args.mcp:
-        refuse("--decode-in browser leaves no runs to this server, and --mcp needs them: leave it out")
+        refuse(
+            "--decode-in browser leaves no runs to this server, and --mcp needs them: leave it out"
+        )
     if args.weights and on_zero_gpu():
-        refuse("--weights int8 is not for ZeroGPU, which has room for the weights as they are: leave it out")
+        refuse(
+            "--weights int8 is not for ZeroGPU, which has room for the weights as they are: leave it out"
+        )
     if args.mcp and find_spec("mcp") is None:
         refuse("--mcp needs the package mcp (pip install mcp)")
     try:
@@ -127,20 +140,28 @@ def serve(args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
                 raise ValueError(f"--rules must be package.module:Class, not {name!r}")
             import_rules(name)
         limits = Limits(args.keep_mb, args.run_seconds)
-        models = Models(args.model, args.device_map, args.engine, args.weights, not in_browsers, args.tokenizer)
+        models = Models(
+            args.model, args.device_map, args.engine, args.weights, not in_browsers, args.tokenizer
+        )
     except ValueError as error:
         refuse(str(error))
     if on_zero_gpu():
         import_module("spaces")  # before CUDA starts
         models.load_all()  # workers get only what is on the GPU when the page opens
-    queue, runner = Queue(args.queue_size), make_runner(models)
+    queue = Queue(args.queue_size)
+    runner = make_runner(models)
     calls = Calls(models, runner, queue, limits, args.max_length)
-    run_routes = RunRoutes(models, runner, queue, Runs(limits, shared=not on_zero_gpu()), args.max_length)
+    run_routes = RunRoutes(
+        models, runner, queue, Runs(limits, shared=not on_zero_gpu()), args.max_length
+    )
     offered = sources(args.decode_in, models.labels, is_public(args))
     page = build(models, calls, most=args.max_length, sources=offered)
     names = (*args.allow_host, args.host or "")
     gate = partial(Gate, allow_hosts=names, admit=partial(admit, page, calls), agents=args.mcp)
-    served: Json = {"routes": [*run_routes.routes, *routes()], "middleware": [Middleware(KeptAnswers)]}
+    served: Json = {
+        "routes": [*run_routes.routes, *routes()],
+        "middleware": [Middleware(KeptAnswers)],
+    }
     running: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     if args.mcp:
         from surelock.ui.agents import Agents  # the package mcp is optional
@@ -160,7 +181,9 @@ def serve(args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             share=args.share or None,
             prevent_thread_lock=True,
             enable_monitoring=False,
-            max_threads=max(MOST_THREADS, args.queue_size + 8),  # waiting calls of /decode hold no thread
+            max_threads=max(
+                MOST_THREADS, args.queue_size + 8
+            ),  # waiting calls of /decode hold no thread
             **look(served, api=models.decodes),
         )
     except OSError as error:  # the port is taken
@@ -187,13 +210,17 @@ def close_unread(sockets: Iterable[Any]) -> None:
     """
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         for listening in sockets:
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * UNTAKEN_SECONDS))
+            listening.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * UNTAKEN_SECONDS)
+            )
 
 
 def is_here(host: str) -> bool:
     """Return whether this machine can listen on an address or a name."""
     try:
-        for family, kind, _, _, address in socket.getaddrinfo(host.strip("[]"), 0, type=socket.SOCK_STREAM):
+        for family, kind, _, _, address in socket.getaddrinfo(
+            host.strip("[]"), 0, type=socket.SOCK_STREAM
+        ):
             with socket.socket(family, kind) as probe:
                 probe.bind(address)
     except OSError:
@@ -203,7 +230,9 @@ def is_here(host: str) -> bool:
 
 @asynccontextmanager
 async def behind(
-    gate: Callable[[ASGIApp], Gate], running: Callable[[], AbstractAsyncContextManager[None]], app: Any
+    gate: Callable[[ASGIApp], Gate],
+    running: Callable[[], AbstractAsyncContextManager[None]],
+    app: Any,
 ) -> AsyncGenerator[None]:
     """The lifespan of Gradio's application: put the application behind the gate before the server listens.
 
@@ -247,7 +276,9 @@ def look(served: Json, api: bool) -> Json:
     served: arguments of Gradio's application: routes that come before its own, middleware, lifespan.
     api: whether the page links to the description of its API.
     """
-    theme = Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=["ui-monospace", "monospace"]).set(
+    theme = Default(
+        primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=["ui-monospace", "monospace"]
+    ).set(
         body_text_color_subdued="*neutral_600",
         body_text_color_subdued_dark="*neutral_300",
         block_info_text_color="*neutral_600",

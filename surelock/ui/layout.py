@@ -22,7 +22,9 @@ TITLE = (
 )
 
 
-def build(models: Models, calls: Calls, *, most: int, sources: Sequence[str] = ("server",)) -> gr.Blocks:
+def build(
+    models: Models, calls: Calls, *, most: int, sources: Sequence[str] = ("server",)
+) -> gr.Blocks:
     """Build the page.
 
     calls: answers /decode.
@@ -89,7 +91,8 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> Non
     page.load(arrive, None, filled, **QUIET)
     stage.select(use, None, filled, **QUIET)
     names = ["model", "prompt", "chat", "lanes", *form.fields]
-    press, edit = _handed_to("live.press", names), _handed_to("addressing.edit", names)
+    press = _handed_to("live.press", names)
+    edit = _handed_to("addressing.edit", names)
     form.run.click(None, form.inputs, None, js=press, api_visibility="private")
     gr.on([field.change for field in form.inputs], None, form.inputs, None, js=edit, **QUIET)
 

@@ -25,14 +25,18 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("keep_mb", "run_seconds"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"--{name.replace('_', '-')} must be a number above 0, not {getattr(self, name)}")
+                raise ValueError(
+                    f"--{name.replace('_', '-')} must be a number above 0, not {getattr(self, name)}"
+                )
 
 
 def check_size(what: str, positions: int, steps: int) -> None:
     """Raise ValueError unless a trace of this size can be read (`surelock/trace/schema.json`) and shown."""
     if max(positions, steps) > MOST_SIDE or positions * steps > MOST_CELLS:
         most = f"{MOST_CELLS:,} positions times steps, {MOST_SIDE:,} of each"
-        raise ValueError(f"{what} is of at most {most}; this run has {positions:,} times {steps:,}: ask without it")
+        raise ValueError(
+            f"{what} is of at most {most}; this run has {positions:,} times {steps:,}: ask without it"
+        )
 
 
 def too_long(seconds: float) -> str:
@@ -47,4 +51,6 @@ def room() -> int:
     except ImportError:  # Windows counts no sockets
         return MOST_CONNECTIONS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, files // 2)
+    return (
+        MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, files // 2)
+    )

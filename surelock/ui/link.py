@@ -76,11 +76,15 @@ def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
     if wanted in labels:
         link.model = wanted
     elif wanted:
-        link.problems.append(f"the model {_quoted(wanted)} is not on this server ({labels[0]} taken instead)")
+        link.problems.append(
+            f"the model {_quoted(wanted)} is not on this server ({labels[0]} taken instead)"
+        )
     taken = suits(link.model or labels[0])
     link.prompt = query.get("prompt", "")[:MOST_CHARACTERS] or None
     if len(query.get("prompt", "")) > MOST_CHARACTERS:
-        link.problems.append(f"its prompt is too long (the first {MOST_CHARACTERS:,} characters taken)")
+        link.problems.append(
+            f"its prompt is too long (the first {MOST_CHARACTERS:,} characters taken)"
+        )
     link.chat = query.get("chat") != "false"
     _read_settings(link, query, taken)
     _read_lanes(link, query)
@@ -95,7 +99,9 @@ def _read_settings(link: Link, query: Mapping[str, str], taken: Fields) -> None:
                 link.settings[name] = read_text(name, text)
             except ValueError:
                 instead = _written(taken.get(name, getattr(DecodeSettings(), name)))
-                problem = f"{SHARED[name].label} cannot be {_quoted(text)} ({instead} taken instead)"
+                problem = (
+                    f"{SHARED[name].label} cannot be {_quoted(text)} ({instead} taken instead)"
+                )
                 link.problems.append(problem)
         elif name not in _OTHERS | BROWSERS and not name.startswith(("_", "utm")):
             link.problems.append(f"{_quoted(name)} is no setting (left out)")

@@ -17,7 +17,8 @@ from pathlib import Path
 SECONDS = 1.0  # between two lines of a kind
 TRACE_SECONDS = 600.0  # between two tracebacks of a kind; other errors take one line
 MOST_LINES = 5  # a second, of all kinds
-LONGEST, LONGEST_TRACE = 300, 4000  # characters
+LONGEST = 300  # characters
+LONGEST_TRACE = 4000
 MOST_ERRORS = 4  # in a chain of causes
 MOST_KINDS = 200  # that are remembered; the one seen longest ago makes room
 OWN = ("surelock", "uvicorn.error")  # loggers whose messages hold no text of a caller
@@ -31,10 +32,13 @@ class Calm(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._seen: OrderedDict[tuple[str, ...], _Kind] = OrderedDict()
-        self._lines: deque[float] = deque([-SECONDS] * MOST_LINES, maxlen=MOST_LINES)  # the times of the last lines
+        self._lines: deque[float] = deque(
+            [-SECONDS] * MOST_LINES, maxlen=MOST_LINES
+        )  # the times of the last lines
 
     def filter(self, record: logging.LogRecord) -> bool:
-        now, text = time.monotonic(), _text(record)
+        now = time.monotonic()
+        text = _text(record)
         error = record.exc_info[1] if record.exc_info else None
         if ADVICE in text:
             return False
@@ -108,7 +112,9 @@ def _origin(error: BaseException | None) -> tuple[str, ...]:
     return type(error).__name__, place
 
 
-def _rewrite(record: logging.LogRecord, text: str, error: BaseException | None, traced: bool, left_out: int) -> None:
+def _rewrite(
+    record: logging.LogRecord, text: str, error: BaseException | None, traced: bool, left_out: int
+) -> None:
     """Let a record say `text`, and its error as a traceback (`traced`) or by its type."""
     if error is not None and traced:
         record.exc_text = _trace(error)
@@ -137,4 +143,6 @@ def _trace(error: BaseException | None) -> str:
 def _reason(error: BaseException) -> str:
     """The type of an error and, of an OSError, the system's reason. Its message may quote a caller."""
     number = error.errno if isinstance(error, OSError) else None
-    return type(error).__name__ if number is None else f"{type(error).__name__}: {os.strerror(number)}"
+    return (
+        type(error).__name__ if number is None else f"{type(error).__name__}: {os.strerror(number)}"
+    )

@@ -59,16 +59,25 @@ class Models:
         decodes: bool = True,
         tokenizer: str | None = None,
     ) -> None:
-        self._options = {"device_map": device_map, "engine": engine, "weights": weights, "tokenizer": tokenizer}
+        self._options = {
+            "device_map": device_map,
+            "engine": engine,
+            "weights": weights,
+            "tokenizer": tokenizer,
+        }
         self.decodes = decodes
         self._names: dict[str, str] = {}
         for name in dict.fromkeys(names):
             label = label_of(name)
             hint = nearest(name, [EMBEDDED])
             if name != EMBEDDED and not Path(name).is_dir() and not is_hub_id(name):
-                raise ValueError(f"--model {name}: no directory, and no hub id of the form owner/model either{hint}")
+                raise ValueError(
+                    f"--model {name}: no directory, and no hub id of the form owner/model either{hint}"
+                )
             if label in self._names:
-                raise ValueError(f"--model {name}: the page offers another model as {label!r}; rename one of the two")
+                raise ValueError(
+                    f"--model {name}: the page offers another model as {label!r}; rename one of the two"
+                )
             self._names[label] = name
         self._loaded: dict[str, LanguageModel] = {}
         self._failed: dict[str, str] = {}  # the reason
@@ -88,7 +97,9 @@ class Models:
             if not self.decodes or label in self._started or label not in self._names:
                 return
             self._started[label] = time.monotonic()
-        threading.Thread(target=self._load, args=(label,), name=f"load {label}", daemon=True).start()
+        threading.Thread(
+            target=self._load, args=(label,), name=f"load {label}", daemon=True
+        ).start()
 
     def load_all(self) -> None:
         """Load every model, if the server computes runs. Return when that is done."""
@@ -155,7 +166,9 @@ class Models:
     def _load(self, label: str) -> None:
         try:
             from surelock.loading import find_device, find_directory, load
-            from surelock.model.footprint import check_room  # torch: not before the page can be served
+            from surelock.model.footprint import (
+                check_room,
+            )  # torch: not before the page can be served
 
             name = self._names[label]
             if name != EMBEDDED:
@@ -167,5 +180,9 @@ class Models:
             self._failed[label] = without_paths(error).replace(self._names[label], label)
             _LOG.error("The model %s could not be loaded: %s", label, error)
         finally:
-            if label not in self._loaded:  # after any error: no request may wait for a thread that has ended
-                self._failed.setdefault(label, "something in its files is damaged; the server's log says more.")
+            if (
+                label not in self._loaded
+            ):  # after any error: no request may wait for a thread that has ended
+                self._failed.setdefault(
+                    label, "something in its files is damaged; the server's log says more."
+                )

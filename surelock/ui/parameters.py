@@ -78,7 +78,9 @@ def check_names(given: Iterable[str]) -> None:
     known = [each.name for each in parameters()]
     for name in given:
         if name not in known:
-            raise ValueError(f"{shown(name)} is no parameter of {ENDPOINT}; there are {', '.join(known)}.")
+            raise ValueError(
+                f"{shown(name)} is no parameter of {ENDPOINT}; there are {', '.join(known)}."
+            )
 
 
 def descriptions() -> dict[str, str]:
@@ -101,21 +103,30 @@ def schemas(models: Sequence[str]) -> dict[str, Json]:
     found["model"]["enum"] = ["", *models]
     found["unmask"]["enum"] = ["", *UNMASK]
     whole = {"type": "integer", "minimum": 0}
-    parts = {"step": whole, "kind": {"enum": list(KINDS)}, "position": whole, "token": whole, "compute": {}}
+    parts = {
+        "step": whole,
+        "kind": {"enum": list(KINDS)},
+        "position": whole,
+        "token": whole,
+        "compute": {},
+    }
     found["events"]["items"] = {"type": "object", "properties": parts, "required": ["step", "kind"]}
     return found
 
 
 def _schema(parameter: inspect.Parameter) -> Json:
     """The JSON schema of a parameter's type and range."""
-    each, name = flat_settings().get(parameter.name), parameter.name
+    each = flat_settings().get(parameter.name)
+    name = parameter.name
     made: Json = {"type": _JSON.get(parameter.annotation, "array")}
     if each is None:
         return made
     setting = each.setting
     if isinstance(setting, Number):
         if setting.low > -math.inf:
-            made["exclusiveMinimum" if setting.above else "minimum"] = 0 if name in NONE_IS_ZERO else setting.low
+            made["exclusiveMinimum" if setting.above else "minimum"] = (
+                0 if name in NONE_IS_ZERO else setting.low
+            )
         if setting.high < math.inf:
             made["maximum"] = setting.high
     if not each.kind:
@@ -130,8 +141,12 @@ def _parameter(name: str) -> inspect.Parameter:
         kind, default, _ = _OTHERS[name]
     else:
         kind = _TYPES[each.setting.kind]
-        default = None if each.kind else DEFAULTS.get(name, 0 if name in NONE_IS_ZERO else each.default)
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
+        default = (
+            None if each.kind else DEFAULTS.get(name, 0 if name in NONE_IS_ZERO else each.default)
+        )
+    return inspect.Parameter(
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind
+    )
 
 
 def _described(name: str, each: FlatSetting) -> str:

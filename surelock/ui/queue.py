@@ -59,7 +59,11 @@ class Queue:
 
     @contextmanager
     def place(
-        self, job: object, client: str, script: bool = False, left: Callable[[], float | None] = lambda: None
+        self,
+        job: object,
+        client: str,
+        script: bool = False,
+        left: Callable[[], float | None] = lambda: None,
     ) -> Iterator[Place]:
         """Give a reader of a job a place until the block ends. Raises QueueFull.
 
@@ -80,7 +84,9 @@ class Queue:
 
     def check(self, client: str, script: bool, job: object = None) -> None:
         """Raise QueueFull if there is no place for a client's job. job: None for one that nobody waits for yet."""
-        readers = Counter(place.client for entry in self._entries.values() for place in entry.readers)
+        readers = Counter(
+            place.client for entry in self._entries.values() for place in entry.readers
+        )
         if readers.total() >= MOST_READERS:
             raise QueueFull(MOST_READERS, client=False)
         if readers[client] >= 3 * MOST_READERS // 4:

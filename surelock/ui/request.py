@@ -80,7 +80,9 @@ def read_request(models: Models, asked: Any, most: int) -> Job:
     else:
         shared = read_shared({name: asked.get(name) for name, _ in described(DecodeSettings)})
         lanes = read_lanes(lanes_in(asked.get("lanes")), shared)
-        job = read_job(lm, label, asked.get("prompt"), bool(asked.get("chat", True)), lanes, longest)
+        job = read_job(
+            lm, label, asked.get("prompt"), bool(asked.get("chat", True)), lanes, longest
+        )
     return replace(job, key=sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest())
 
 
@@ -131,7 +133,9 @@ def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
         decoder = found[-1].decoder
         rules = [decoder.compute, *(event.compute for event in decoder.events if event.compute)]
         if any(not TYPED.keys().isdisjoint(rule.kinds.split("+")) for rule in rules):
-            raise ValueError(f"lanes: {found[-1].name!r} has a rule of its own, which only a visitor's browser runs.")
+            raise ValueError(
+                f"lanes: {found[-1].name!r} has a rule of its own, which only a visitor's browser runs."
+            )
         if len(found[-1].decoder.events) > MOST_EVENTS:
             raise ValueError(f"lanes: {found[-1].name!r} has more than {MOST_EVENTS} events.")
     check_field(found)
@@ -139,7 +143,13 @@ def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
 
 
 def read_job(
-    lm: LanguageModel, label: str, prompt: Any, chat: bool, lanes: Sequence[Lane], most: int, blanks: bool = True
+    lm: LanguageModel,
+    label: str,
+    prompt: Any,
+    chat: bool,
+    lanes: Sequence[Lane],
+    most: int,
+    blanks: bool = True,
 ) -> Job:
     """Return the job of a new run.
 
@@ -160,7 +170,9 @@ def read_job(
 def check_characters(prompt: str) -> None:
     """Raise ValueError for a prompt of more than MOST_CHARACTERS."""
     if len(prompt) > MOST_CHARACTERS:
-        raise ValueError(f"prompt is too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here.")
+        raise ValueError(
+            f"prompt is too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
+        )
 
 
 def read_branch(lm: LanguageModel, label: str, asked: Fields, most: int) -> Job:
@@ -171,8 +183,13 @@ def read_branch(lm: LanguageModel, label: str, asked: Fields, most: int) -> Job:
 
     Raises ValueError, one sentence.
     """
-    tokens, prompt = asked.get("prompt_tokens"), asked.get("prompt")
-    if not isinstance(tokens, list) or not tokens or not all(type(token) is int and token >= 0 for token in tokens):
+    tokens = asked.get("prompt_tokens")
+    prompt = asked.get("prompt")
+    if (
+        not isinstance(tokens, list)
+        or not tokens
+        or not all(type(token) is int and token >= 0 for token in tokens)
+    ):
         raise ValueError("prompt_tokens must be a list of token ids.")
     if any(token >= lm.config.vocab_size for token in tokens):
         raise ValueError(f"prompt_tokens do not belong to the model {label}: it has fewer tokens.")
@@ -224,7 +241,9 @@ def _in_time(lm: LanguageModel, encode: Callable[[], Encoded]) -> Encoded:
     try:
         return found.result(ENCODING_SECONDS)
     except TimeoutError:
-        raise ValueError(f"prompt takes the tokenizer more than {ENCODING_SECONDS:g} s; try another one.") from None
+        raise ValueError(
+            f"prompt takes the tokenizer more than {ENCODING_SECONDS:g} s; try another one."
+        ) from None
 
 
 def check_job(lm: LanguageModel, job: Job, most: int) -> None:
@@ -236,7 +255,9 @@ def check_job(lm: LanguageModel, job: Job, most: int) -> None:
         sizes = f"{len(job.tokens)} tokens and {job.gen_length} to generate make {total}"
         raise ValueError(f"prompt is too long: {sizes}; at most {most} positions fit here.")
     if not job.gen_length and lm.mask_id not in job.tokens:
-        raise ValueError("prompt has no blank and gen_length is 0: leave a blank (__), or set a length.")
+        raise ValueError(
+            "prompt has no blank and gen_length is 0: leave a blank (__), or set a length."
+        )
     for lane in job.lanes:
         Run(lm.shape, [job.tokens if is_settled(job.tokens) else list(job.tokens)], lane.decoder)
 
@@ -261,13 +282,23 @@ def one_token(lm: LanguageModel, text: Any) -> Json:
         ids = _in_time(lm, lambda: [lm.encoder.encode(form, special=False) for form in forms])
     usable = [found[0] for found in ids if len(found) == 1 and found[0] != lm.mask_id]
     if not usable or usable[-1] >= lm.config.vocab_size:
-        raise ValueError(f"{shown(text)} is not one token of this model; try a shorter or a more common word.")
-    return {"id": usable[-1], "piece": Pieces(lm.tokenizer).look_up([usable[-1]]).get(str(usable[-1]))}
+        raise ValueError(
+            f"{shown(text)} is not one token of this model; try a shorter or a more common word."
+        )
+    return {
+        "id": usable[-1],
+        "piece": Pieces(lm.tokenizer).look_up([usable[-1]]).get(str(usable[-1])),
+    }
 
 
 def tokens_of(lm: LanguageModel, text: Any) -> list[list[Any]]:
     """Return [[id, piece], ...] of the tokens of a text inside a sentence; none if it cannot be written by them."""
-    if lm.tokenizer is None or not isinstance(text, str) or not text.strip() or len(text) > MOST_WORD:
+    if (
+        lm.tokenizer is None
+        or not isinstance(text, str)
+        or not text.strip()
+        or len(text) > MOST_WORD
+    ):
         return []
     ids = _in_time(lm, lambda: lm.encode(f" {text.strip()}"))
     if lm.mask_id in ids or max(ids, default=0) >= lm.config.vocab_size:

@@ -41,9 +41,17 @@ class RunRoutes:
     most: the most positions of a run.
     """
 
-    def __init__(self, models: Models, decoder: Runner, queue: Queue, runs: Runs, most: int) -> None:
-        self._models, self._decoder, self._queue, self._runs, self._most = models, decoder, queue, runs, most
-        self._exports: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # are made, by client
+    def __init__(
+        self, models: Models, decoder: Runner, queue: Queue, runs: Runs, most: int
+    ) -> None:
+        self._models = models
+        self._decoder = decoder
+        self._queue = queue
+        self._runs = runs
+        self._most = most
+        self._exports: WeakValueDictionary[str, asyncio.Lock] = (
+            WeakValueDictionary()
+        )  # are made, by client
         self._looking = False
 
     @property
@@ -65,9 +73,13 @@ class RunRoutes:
         if not _VISITOR.fullmatch(visitor):
             visitor = secrets.token_urlsafe(18)
         try:
-            job = await asyncio.to_thread(read_request, self._models, request.scope[BODY], self._most)
+            job = await asyncio.to_thread(
+                read_request, self._models, request.scope[BODY], self._most
+            )
             if not is_settled(job.tokens):
-                job = await asyncio.get_running_loop().run_in_executor(DEVICE, settled_job, self._models, job)
+                job = await asyncio.get_running_loop().run_in_executor(
+                    DEVICE, settled_job, self._models, job
+                )
             origin = self._runs.find(job.origin.run) if job.origin else None
             begin = await asyncio.to_thread(self._race, job, origin, request.headers)
             run = self._runs.open(visitor, client_of(request.scope), job.key, begin, origin)
@@ -79,14 +91,21 @@ class RunRoutes:
             raise HTTPException(422, in_words(str(error))) from error
         return JSONResponse({"id": run.id}, 201)
 
-    def _race(self, job: Job, origin: VisitorRun | None, headers: Mapping[str, str]) -> Callable[[], SharedRace]:
+    def _race(
+        self, job: Job, origin: VisitorRun | None, headers: Mapping[str, str]
+    ) -> Callable[[], SharedRace]:
         """What makes the race of a job. origin: the run that it names."""
-        from surelock.trace.recorder import Recorder, make_header  # torch: only once a model is loaded
+        from surelock.trace.recorder import (
+            Recorder,
+            make_header,
+        )  # torch: only once a model is loaded
         from surelock.ui.snapshots import snapshots_of
 
         lm = self._models.get(job.label)
         header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
-        recorder, snapshots, kept = Recorder(header, lm.tokenizer), None, {}
+        recorder = Recorder(header, lm.tokenizer)
+        snapshots = None
+        kept = {}
         if self._runs.shared:  # not on ZeroGPU, whose worker is another process
             snapshots = snapshots_of(lm, job, recorder, origin and origin.race)
             kept = {"begins": snapshots.begins, "snapshots": snapshots.taken}
@@ -105,7 +124,8 @@ class RunRoutes:
     async def events(self, request: Request) -> ASGIApp:
         """Stream the events of a run: its places in the queue, then its messages behind Last-Event-ID."""
         run = self._run(request)
-        last, steps = request.headers.get("last-event-id"), request.query_params.get("steps")
+        last = request.headers.get("last-event-id")
+        steps = request.query_params.get("steps")
         if not (last is None or _WHOLE.fullmatch(last)):
             raise HTTPException(422, "Last-Event-ID must be the number of a message.")
         if not (steps is None or (_WHOLE.fullmatch(steps) and int(steps))):
@@ -115,11 +135,15 @@ class RunRoutes:
             place = None
             if not run.ended:
                 client = client_of(request.scope)
-                place = stream.enter_context(self._queue.place(run.race, client, left=run.race.left))
+                place = stream.enter_context(
+                    self._queue.place(run.race, client, left=run.race.left)
+                )
         except QueueFull as error:
             raise HTTPException(429 if error.client else 503, str(error)) from error
         goes_on = stream.enter_context(run.streaming())
-        messages = run.messages(-1 if last is None else int(last), None if steps is None else int(steps), goes_on)
+        messages = run.messages(
+            -1 if last is None else int(last), None if steps is None else int(steps), goes_on
+        )
 
         async def streamed(scope: Scope, receive: Receive, send: Send) -> None:
             async with stream, aclosing(_placed(run, place, messages, goes_on)) as events:
@@ -143,18 +167,28 @@ class RunRoutes:
 
     async def top(self, request: Request) -> Response:
         """Answer with the likely tokens of a position at a step, by lane."""
-        recorder, query = self._run(request).race.recorder, request.query_params
+        recorder = self._run(request).race.recorder
+        query = request.query_params
         header = recorder.header
-        step, position = _whole(query.get("step"), header["steps"]), _whole(query.get("position"), header["length"])
+        step = _whole(query.get("step"), header["steps"])
+        position = _whole(query.get("position"), header["length"])
         if step is None or position is None:
             raise HTTPException(422, "step and position must be whole numbers of the run's.")
-        return JSONResponse({lane["id"]: recorder.top(lane["id"], step, position) for lane in header["lanes"]})
+        return JSONResponse(
+            {lane["id"]: recorder.top(lane["id"], step, position) for lane in header["lanes"]}
+        )
 
     async def state(self, request: Request) -> Response:
         """Answer with the state of a model: ready, loading, or why it cannot be used."""
         label = request.path_params["label"]
         offered = label in self._models.labels
-        return JSONResponse({"state": self._models.state(label) if offered else "This page does not offer that model."})
+        return JSONResponse(
+            {
+                "state": self._models.state(label)
+                if offered
+                else "This page does not offer that model."
+            }
+        )
 
     async def token(self, request: Request) -> Response:
         """Answer with the single token of a text for a model; or a problem, and the tokens that it is."""
@@ -195,7 +229,10 @@ def _given(request: Request) -> Fields:
 
 
 async def _placed(
-    run: VisitorRun, place: Place | None, messages: AsyncGenerator[bytes], goes_on: Callable[[], bool]
+    run: VisitorRun,
+    place: Place | None,
+    messages: AsyncGenerator[bytes],
+    goes_on: Callable[[], bool],
 ) -> AsyncGenerator[bytes]:
     """The reports of a place in the queue, then the messages of the run."""
     if place is not None:
@@ -216,7 +253,8 @@ async def _exported(parts: Iterator[str], making: asyncio.Lock) -> AsyncGenerato
     """
 
     def some() -> bytes:
-        texts, size = list[str](), 0
+        texts = list[str]()
+        size = 0
         for part in parts:
             texts.append(part)
             size += len(part)

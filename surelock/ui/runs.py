@@ -40,11 +40,15 @@ class VisitorRun:
 
     def __init__(self, owner: str, client: str, race: SharedRace) -> None:
         self.id = secrets.token_urlsafe(18)
-        self.owner, self.client, self.race = owner, client, race
+        self.owner = owner
+        self.client = client
+        self.race = race
         self.touched = time.monotonic()
         self._stream: object = None  # the newest stream, None if none is open
         self._sent = 0  # messages
-        self._stopped: int | None = None  # the number of the last message, if the visitor stopped the run
+        self._stopped: int | None = (
+            None  # the number of the last message, if the visitor stopped the run
+        )
         race.followers.add(self)
 
     @property
@@ -146,7 +150,8 @@ class Runs:
     """
 
     def __init__(self, limits: Limits | None = None, shared: bool = True) -> None:
-        self.limits, self.shared = limits or Limits(), shared
+        self.limits = limits or Limits()
+        self.shared = shared
         self._runs: dict[str, VisitorRun] = {}
         self._sweeping = False
 
@@ -154,7 +159,12 @@ class Runs:
         return len(self._runs)
 
     def open(
-        self, owner: str, client: str, key: str, begin: Callable[[], SharedRace], origin: VisitorRun | None = None
+        self,
+        owner: str,
+        client: str,
+        key: str,
+        begin: Callable[[], SharedRace],
+        origin: VisitorRun | None = None,
     ) -> VisitorRun:
         """Return a new run for a visitor. Stop the visitor's older runs, and keep the latest KEPT_RUNS.
 
@@ -170,7 +180,9 @@ class Runs:
                 raise TooMany("Too many runs of one address are open here; close some pages.")
             self._drop(min(idle, key=_touched))
         run = VisitorRun(owner, client, self._to_follow(owner, key) or begin())
-        older = [other for other in self._runs.values() if other.owner == owner and other is not origin]
+        older = [
+            other for other in self._runs.values() if other.owner == owner and other is not origin
+        ]
         self._runs[run.id] = run
         for other in older:
             other.stop()

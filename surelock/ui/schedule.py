@@ -17,7 +17,8 @@ from surelock.values import Fields, frozen
 
 SHARED: dict[str, Setting] = dict(described(DecodeSettings))
 NAMES: tuple[str, ...] = ("gen_length", "steps", "block_length")
-LEAST, GRAIN = 8, 8  # the shortest length that is offered, and the step between lengths
+LEAST = 8  # the shortest length that is offered, and the step between lengths
+GRAIN = 8
 
 
 @frozen

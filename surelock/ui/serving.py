@@ -37,12 +37,19 @@ ICON = (
 PART = "part-"  # the prefix of the files that page.js is split into; their names hold a hash of the content
 SHELL = "replay.txt"  # the replay without its trace, as text, so that a browser does not open it
 _ASK_AGAIN = "no-cache"  # after an update a browser must not mix old and new modules
-_FOR_GOOD = "public, max-age=31536000, immutable"  # for files whose address changes with their content
+_FOR_GOOD = (
+    "public, max-age=31536000, immutable"  # for files whose address changes with their content
+)
 #: The policy of the worker's script, which runs WebAssembly and fetches from this server.
 WORKER_POLICY = "default-src 'none'; script-src 'wasm-unsafe-eval'; connect-src 'self'"
-_MAKING_PLOTLY, _MAKING_SHELL = Lock(), Lock()
+_MAKING_PLOTLY = Lock()
+_MAKING_SHELL = Lock()
 PLACE = b"surelock-host.invalid"  # the placeholder of the server's name in kept answers
-_FORWARDED = (b"host", b"x-forwarded-host", b"x-forwarded-proto")  # Gradio makes addresses of these headers
+_FORWARDED = (
+    b"host",
+    b"x-forwarded-host",
+    b"x-forwarded-proto",
+)  # Gradio makes addresses of these headers
 _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
@@ -67,11 +74,17 @@ class KeptAnswers:
         self._making = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or scope["path"] not in ("/", "/config"):
+        if (
+            scope["type"] != "http"
+            or scope["method"] not in ("GET", "HEAD")
+            or scope["path"] not in ("/", "/config")
+        ):
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
         forwarded = _first(headers, "x-forwarded-host")
-        secure = _first(headers, "x-forwarded-proto") == "https" or (not forwarded and scope["scheme"] == "https")
+        secure = _first(headers, "x-forwarded-proto") == "https" or (
+            not forwarded and scope["scheme"] == "https"
+        )
         key = scope["path"], "https" if secure else "http", scope.get("root_path", "")
         messages = self._kept.get(key)
         if messages is None:
@@ -80,7 +93,9 @@ class KeptAnswers:
         for message in _named(messages, forwarded or headers.get("host", "")):
             await send(message)
 
-    async def _make(self, key: tuple[str, str, str], scope: Scope, receive: Receive) -> list[Message]:
+    async def _make(
+        self, key: tuple[str, str, str], scope: Scope, receive: Receive
+    ) -> list[Message]:
         messages: list[Message] = []
 
         async def keep(message: Message) -> None:
@@ -89,7 +104,13 @@ class KeptAnswers:
         _, scheme, _ = key
         headers = [(name, value) for name, value in scope["headers"] if name not in _FORWARDED]
         headers.insert(0, (b"host", PLACE))
-        plain = {"method": "GET", "query_string": b"", "scheme": scheme, "headers": headers, "extensions": {}}
+        plain = {
+            "method": "GET",
+            "query_string": b"",
+            "scheme": scheme,
+            "headers": headers,
+            "extensions": {},
+        }
         await self._app({**scope, **plain}, receive, keep)
         if messages[0]["status"] == 200:
             self._kept[key] = messages
@@ -128,7 +149,8 @@ class _Files(StaticFiles):
 
     def __init__(self, directory: Path, caching: str, only: Collection[str] | None = None) -> None:
         super().__init__(directory=directory)
-        self._caching, self._only = caching, only
+        self._caching = caching
+        self._only = only
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
         if self._only is not None and path not in self._only:
@@ -136,14 +158,20 @@ class _Files(StaticFiles):
         return super().lookup_path(path)
 
     def file_response(
-        self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
+        self,
+        full_path: str | os.PathLike[str],
+        stat_result: os.stat_result,
+        scope: Scope,
+        status_code: int = 200,
     ) -> Response:
         response = super().file_response(full_path, stat_result, scope, status_code)
         kind = response.media_type or ""
         text = kind.startswith("text/") or kind.endswith(("javascript", "json", "xml"))
         if isinstance(response, FileResponse) and text and _takes_gzip(Headers(scope=scope)):
             headers = {name: response.headers[name] for name in ("etag", "last-modified")} | _PACKED
-            response = Response(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
+            response = Response(
+                _packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind
+            )
         for_good = b"sha256=" in scope["query_string"] or Path(full_path).name.startswith(PART)
         response.headers["Cache-Control"] = _FOR_GOOD if for_good else self._caching
         return response
@@ -156,10 +184,14 @@ def _worker(request: Request) -> Response:
     return response
 
 
-def _plotly(request: Request) -> Response:  # in a thread: the first call compresses for a third of a second
+def _plotly(
+    request: Request,
+) -> Response:  # in a thread: the first call compresses for a third of a second
     script = plotly_script()
     with _MAKING_PLOTLY:
-        return _Files(script.parent, "max-age=86400").file_response(script, script.stat(), request.scope)
+        return _Files(script.parent, "max-age=86400").file_response(
+            script, script.stat(), request.scope
+        )
 
 
 @cache
@@ -188,8 +220,12 @@ def model_files() -> tuple[str, ...]:
 
 def routes() -> list[BaseRoute]:
     """Return the routes that come before Gradio's: files under /surelock/, and Gradio's modules."""
-    mounts: list[BaseRoute] = [Mount(f"/{PREFIX}/{folder}", _Files(ASSETS / folder, _ASK_AGAIN)) for folder in SERVED]
-    mounts.append(Mount(f"/{PREFIX}/{EMBEDDED}", _Files(ASSETS / EMBEDDED, _ASK_AGAIN, model_files())))
+    mounts: list[BaseRoute] = [
+        Mount(f"/{PREFIX}/{folder}", _Files(ASSETS / folder, _ASK_AGAIN)) for folder in SERVED
+    ]
+    mounts.append(
+        Mount(f"/{PREFIX}/{EMBEDDED}", _Files(ASSETS / EMBEDDED, _ASK_AGAIN, model_files()))
+    )
     mounts.append(Mount("/assets", _Files(Path(BUILD_PATH_LIB), _FOR_GOOD)))
     answers = {"plotly.min.js": _plotly, SHELL: _shell, "scripts/worker.js": _worker}
     return [*(Route(f"/{PREFIX}/{name}", answer) for name, answer in answers.items()), *mounts]
@@ -203,10 +239,14 @@ def first_parts() -> list[str]:
 
 def page_head() -> str:
     """Return the head of the page. It lets the browser fetch the recorded run and the stage while Gradio starts."""
-    styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/scripts/{name}.css">' for name in ("stage", "page"))
+    styles = "".join(
+        f'<link rel="stylesheet" href="{PREFIX}/scripts/{name}.css">' for name in ("stage", "page")
+    )
     icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # browsers request an icon file again and again
     run = f'<link rel="preload" href="{PREFIX}/runs/stories.json" as="fetch" crossorigin>'
-    parts = "".join(f'<link rel="modulepreload" href="{PREFIX}/scripts/{name}">' for name in first_parts())
+    parts = "".join(
+        f'<link rel="modulepreload" href="{PREFIX}/scripts/{name}">' for name in first_parts()
+    )
     return f'{data_scripts()}{icon}{styles}{run}{parts}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
 
 

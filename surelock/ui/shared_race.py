@@ -38,7 +38,9 @@ FLOAT = 4  # bytes; the halves of another precision are not counted on
 HELD_BYTES = 2**26  # of logits that wait for their comparison, see `surelock.quality.commit_error`
 CELL_BYTES = 64  # of one position in one step in a recorder, as measured
 HELD_BESIDE = 1.15  # memory that the allocator holds for one byte of runs, as measured
-FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"  # the ends of a race
+FINISHED = "finished"  # the ends of a race
+FAILED = "failed"
+STOPPED = "stopped"
 
 
 def make_runner(models: Models) -> Runner:
@@ -49,7 +51,9 @@ def make_runner(models: Models) -> Runner:
         from surelock.quality.commit_error import Shadow
         from surelock.trace.race import race
 
-        yield from race(lm, job.tokens, job.lanes, top=top, shadow=Shadow if errors else None, **kept)
+        yield from race(
+            lm, job.tokens, job.lanes, top=top, shadow=Shadow if errors else None, **kept
+        )
 
     if on_zero_gpu():
         return on_gpu(decode_lanes, models)
@@ -65,8 +69,12 @@ def settled_job(models: Models, job: Job) -> Job:
     if is_settled(job.tokens):
         return job
     if on_zero_gpu():
-        raise ValueError("prompt: on this server the words of a blank's list must have one number of tokens.")
-    passes = sum(len(word_list.sizes) for word_list in lists_of(job.tokens) if not word_list.is_settled)
+        raise ValueError(
+            "prompt: on this server the words of a blank's list must have one number of tokens."
+        )
+    passes = sum(
+        len(word_list.sizes) for word_list in lists_of(job.tokens) if not word_list.is_settled
+    )
     if passes > MOST_PASSES:
         numbers = f"{passes} numbers of tokens in all, and {MOST_PASSES} is the most"
         raise ValueError(f"prompt has lists whose words have {numbers}: leave out a few words.")
@@ -86,11 +94,15 @@ def weigh(header: Fields) -> Weight:
     header: of its trace. Each decoder holds the keys and values of all layers, the logits of two steps, and the logits
     of commits until they are compared.
     """
-    model, positions, lanes = header["model"], header["length"], len(header["lanes"])
+    model = header["model"]
+    positions = header["length"]
+    lanes = len(header["lanes"])
     numbers = 2 * model["n_layers"] * model["d_model"] + 2 * model["vocab_size"]  # of a position
     commits = min(HELD_BYTES, positions * model["vocab_size"] * FLOAT)
     kept = positions * header["steps"] * CELL_BYTES
-    return Weight(*(HELD_BESIDE * lanes * each for each in (positions * FLOAT * numbers + commits, kept)))
+    return Weight(
+        *(HELD_BESIDE * lanes * each for each in (positions * FLOAT * numbers + commits, kept))
+    )
 
 
 class SharedRace:
@@ -115,14 +127,21 @@ class SharedRace:
         ends: Callable[[SharedRace], None] = lambda race: None,
         snapshots: RaceSnapshots | None = None,
     ) -> None:
-        self.key, self.recorder, self.snapshots = job.key, recorder, snapshots
-        self._weight, self._most_seconds = weigh(recorder.header), limits.run_seconds
-        self.log = [event("open", {"open": recorder.start(), "label": job.label, "pausable": pausable}, 0)]
+        self.key = job.key
+        self.recorder = recorder
+        self.snapshots = snapshots
+        self._weight = weigh(recorder.header)
+        self._most_seconds = limits.run_seconds
+        self.log = [
+            event("open", {"open": recorder.start(), "label": job.label, "pausable": pausable}, 0)
+        ]
         self.over: int | None = None  # the number of the first message behind the steps
         self.ended: str | None = None
         self.followers: set[object] = set()  # visitors' runs
         self.readers = 0  # open streams of its followers
-        self._rounds, self._begins, self._ends = rounds, begins, ends
+        self._rounds = rounds
+        self._begins = begins
+        self._ends = ends
         self._coming: asyncio.Task[None] | None = None
         self._seconds = 0.0  # of computation
         self._since: float | None = None  # when the step that is on its way began
@@ -163,11 +182,13 @@ class SharedRace:
         if self.ended:
             return
         self._since = time.monotonic()
-        message, problem = None, "The run stopped: the server failed; its log says more."
+        message = None
+        problem = "The run stopped: the server failed; its log says more."
         try:
             message, problem = await asyncio.get_running_loop().run_in_executor(DEVICE, self._step)
         finally:
-            self._seconds, self._since = self._seconds + time.monotonic() - self._since, None
+            self._seconds = self._seconds + time.monotonic() - self._since
+            self._since = None
             if not self.ended and message is None:
                 self._end(FAILED if problem else FINISHED, problem)
         if self.ended or message is None:
@@ -175,7 +196,9 @@ class SharedRace:
         if not message:
             self.over = len(self.log)
             return
-        self.log.append(event("errors" if "errors" in message else "records", message, len(self.log)))
+        self.log.append(
+            event("errors" if "errors" in message else "records", message, len(self.log))
+        )
         if self._seconds > self._most_seconds:
             self._end(FAILED, too_long(self._most_seconds))
 
@@ -183,7 +206,12 @@ class SharedRace:
         """The next message: empty behind the last step, None at the end; and a sentence if the race has failed."""
         try:
             items = next(self._rounds, None)
-        except (ArithmeticError, ValueError, MemoryError, RuntimeError) as error:  # torch's, out of memory among them
+        except (
+            ArithmeticError,
+            ValueError,
+            MemoryError,
+            RuntimeError,
+        ) as error:  # torch's, out of memory among them
             return None, f"The run stopped: {reason_of(error)}."
         if not items:  # an empty round, or none
             return (None if items is None else {}), None
@@ -196,7 +224,8 @@ class SharedRace:
             self.over = len(self.log)
         if how != STOPPED:
             self.log.append(event("end", {"end": how, "problem": problem}, len(self.log)))
-        rounds, self._rounds = self._rounds, iter(())
+        rounds = self._rounds
+        self._rounds = iter(())
         DEVICE.submit(_free, rounds)  # behind the present step
         self._ends(self)
 

@@ -13,7 +13,14 @@ import gradio as gr
 from surelock.files import PART, write_files, write_text
 from surelock.places import ASSETS
 from surelock.trace.outputs import target_file
-from surelock.trace.replay import data_scripts, embedded_json, filled, plotly_script, replay_shell, with_fonts
+from surelock.trace.replay import (
+    data_scripts,
+    embedded_json,
+    filled,
+    plotly_script,
+    replay_shell,
+    with_fonts,
+)
 from surelock.ui.form import Form
 from surelock.ui.layout import TITLE
 from surelock.ui.models import EMBEDDED, Models
@@ -73,7 +80,9 @@ def write_site(directory: Path) -> dict[str, int]:
     index = directory / "index.html"
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"DIR must be a folder, and {str(directory)!r} is a file")
-    is_used = directory.is_dir() and any(not path.name.startswith(PART) for path in directory.iterdir())
+    is_used = directory.is_dir() and any(
+        not path.name.startswith(PART) for path in directory.iterdir()
+    )
     if is_used and not (index.is_file() and MARK in index.read_text("utf-8")):
         raise ValueError(
             f"DIR must be new, empty or a site that this command wrote, and {str(directory)!r} holds something else"
@@ -103,7 +112,12 @@ def one_file() -> str:
     )
     digest = sha256(script.encode()).digest()
     policy = FILE_POLICY.format(b64encode(digest).decode())
-    return _page(policy, f"<style>{style}</style>", _data() + files, f'<script type="module">{script}</script>')
+    return _page(
+        policy,
+        f"<style>{style}</style>",
+        _data() + files,
+        f'<script type="module">{script}</script>',
+    )
 
 
 def _packed(content: bytes) -> str:
@@ -112,8 +126,17 @@ def _packed(content: bytes) -> str:
 
 def _page(policy: str, style: str, data: str, script: str) -> str:
     icon = f"data:image/svg+xml,{quote(ICON)}"
-    holes = {"POLICY": policy, "ICON": icon, "STYLE": style, "TITLE": TITLE, "DATA": data, "SCRIPT": script}
-    return filled(TEMPLATE.read_text("utf-8"), {f"__{hole}__": text for hole, text in holes.items()})
+    holes = {
+        "POLICY": policy,
+        "ICON": icon,
+        "STYLE": style,
+        "TITLE": TITLE,
+        "DATA": data,
+        "SCRIPT": script,
+    }
+    return filled(
+        TEMPLATE.read_text("utf-8"), {f"__{hole}__": text for hole, text in holes.items()}
+    )
 
 
 def _data() -> str:
@@ -146,7 +169,9 @@ def run_site(arguments: argparse.Namespace) -> None:
         target = target_file("--one-file", arguments.one_file, (".html", ".htm"))
         write_text(target, one_file())
         size = _megabytes(target.stat().st_size)
-        return _say(f"{target}: {size}", "Open it in a browser, or pass it on: it needs no network.")
+        return _say(
+            f"{target}: {size}", "Open it in a browser, or pass it on: it needs no network."
+        )
     directory = arguments.directory
     files = write_site(directory)
     return _say(

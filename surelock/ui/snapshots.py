@@ -22,7 +22,9 @@ class RaceSnapshots(NamedTuple):
     taken: dict[str, Snapshots]
 
 
-def snapshots_of(lm: LanguageModel, job: Job, recorder: Recorder, origin: SharedRace | None) -> RaceSnapshots:
+def snapshots_of(
+    lm: LanguageModel, job: Job, recorder: Recorder, origin: SharedRace | None
+) -> RaceSnapshots:
     """Return what a new race takes its snapshots into, and where its lanes begin.
 
     recorder: of the new race. It adopts the steps that are not computed again.
@@ -35,7 +37,9 @@ def snapshots_of(lm: LanguageModel, job: Job, recorder: Recorder, origin: Shared
             continue
         known = origin.snapshots.taken.get(job.origin.lane)
         header = origin.recorder.header
-        same = header["prompt_tokens"] == job.tokens and header.get("lists") == recorder.header.get("lists")
+        same = header["prompt_tokens"] == job.tokens and header.get("lists") == recorder.header.get(
+            "lists"
+        )
         if known is None or not same:
             continue
         step = known.before(lane.decoder, job.origin.steps[number])

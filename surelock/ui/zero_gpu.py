@@ -32,9 +32,13 @@ Item = TypeVar("Item")
 MOST_SECONDS = 120  # the daily quota of a visitor without an account
 # Rough figures of an RTX Pro 6000 Blackwell, not measured there.
 #: Seconds: to start a worker, and to launch the kernels of a step and of one of its layers.
-START, STEP, LAYER = 5.0, 0.005, 0.0002
+START = 5.0
+STEP = 0.005
+LAYER = 0.0002
 #: A second: bytes of weights copied to the GPU, bytes read from its memory, FLOPs.
-TO_GPU, IN_GPU, FLOPS = 4e9, 1.2e12, 1.5e14
+TO_GPU = 4e9
+IN_GPU = 1.2e12
+FLOPS = 1.5e14
 ROOM = 1.5  # the margin, as a factor
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)|<[^>]*>|\s+-\s+https?://\S+")
 _SENTENCES = re.compile(r"(?<!vs)\.\s+")
@@ -92,7 +96,9 @@ def on_gpu(
 
     def run(job: Job, top: bool, errors: bool, headers: Mapping[str, str]) -> Generator[Item]:
         context = copy_context()
-        context.run(LocalContext.request.set, cast(Any, SimpleNamespace(headers=headers)))  # where `spaces` looks
+        context.run(
+            LocalContext.request.set, cast(Any, SimpleNamespace(headers=headers))
+        )  # where `spaces` looks
         items = context.run(worker, job, top, errors)
         try:
             while (item := context.run(next, items, None)) is not None:

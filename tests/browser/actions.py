@@ -17,7 +17,11 @@ SIZES = {"1280": (1280, 800), "1440": (1440, 900), "1920": (1920, 1080), "phone"
 SHORT = {"gen_length": 24, "steps": 24}
 PAIR = [
     {"name": "Every token", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}},
-    {"name": "SureLock", "compute": {"kind": "lock", "epsilon": 0.05, "percentile": 60}, "unmask": {"kind": "entropy"}},
+    {
+        "name": "SureLock",
+        "compute": {"kind": "lock", "epsilon": 0.05, "percentile": 60},
+        "unmask": {"kind": "entropy"},
+    },
 ]
 
 
@@ -30,13 +34,19 @@ def visit(page: Page, url: str, **settings: Any) -> None:
     shown = json.dumps(json.dumps({"query": query}))
     page.add_init_script(f"try {{ sessionStorage['surelock:shown'] ??= {shown}; }} catch {{}}")
     page.goto(f"{url}/?{query}")
-    page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
+    page.wait_for_function(
+        "window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1"
+    )
     page.wait_for_function(
         "(length) => document.querySelector('#sl-gen-length input[type=number]')?.value == length",
         arg=str(wanted["gen_length"]),
     )
-    page.evaluate("innerWidth > 768 && document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
-    until(page, "document.querySelector('.sidebar.open') ? document.querySelector('.sl-lane') : true")
+    page.evaluate(
+        "innerWidth > 768 && document.querySelector('.sidebar:not(.open) .toggle-button')?.click()"
+    )
+    until(
+        page, "document.querySelector('.sidebar.open') ? document.querySelector('.sl-lane') : true"
+    )
 
 
 def arrive(page: Page, address: str) -> None:
@@ -75,8 +85,13 @@ def imported(page: Page, document: dict[str, Any]) -> None:
     page.click("role=tab[name='Export']")
     page.evaluate("window.before = surelock.stage.trace")
     data = json.dumps(document).encode()
-    page.set_input_files("#sl-import", {"name": "trace.json", "mimeType": "application/json", "buffer": data})
-    until(page, "surelock.stage.trace !== before && surelock.stage.label.textContent.startsWith('Imported')")
+    page.set_input_files(
+        "#sl-import", {"name": "trace.json", "mimeType": "application/json", "buffer": data}
+    )
+    until(
+        page,
+        "surelock.stage.trace !== before && surelock.stage.label.textContent.startsWith('Imported')",
+    )
 
 
 def run_to_end(page: Page) -> None:
@@ -165,7 +180,8 @@ def true_states(document: dict[str, Any], lane: int, step: int) -> list[int]:
     own = header["lanes"][lane]["id"]
     prompt = [token == header["mask_id"] for token in header["prompt_tokens"]]
     masked = prompt + [True] * (header["length"] - len(prompt))
-    locked, computed = [False] * header["length"], [True] * header["length"]
+    locked = [False] * header["length"]
+    computed = [True] * header["length"]
     for record in document["records"]:
         if record["lane"] != own or record["step"] > step:
             continue
@@ -178,7 +194,11 @@ def true_states(document: dict[str, Any], lane: int, step: int) -> list[int]:
         for position in record["locked"]:
             locked[position] = True
         runs = record["computed"]
-        rows = {p for start, length in zip(runs[::2], runs[1::2], strict=True) for p in range(start, start + length)}
+        rows = {
+            p
+            for start, length in zip(runs[::2], runs[1::2], strict=True)
+            for p in range(start, start + length)
+        }
         computed = [position in rows for position in range(header["length"])]
     return [
         0 if hidden else 1 if ran else 2 if still else 3
@@ -190,13 +210,17 @@ def draws(page: Page, lane: int, states: list[int]) -> None:
     """A lane's canvas comes to show these states, and then stands still."""
     end = time.monotonic() + HANGS
     while (drawn := drawn_states(page, lane)) != states:
-        assert time.monotonic() < end, f"lane {lane} at step {shown(page)}: {drawn} instead of {states}"
+        assert time.monotonic() < end, (
+            f"lane {lane} at step {shown(page)}: {drawn} instead of {states}"
+        )
         page.wait_for_timeout(40)
 
 
 def settled(page: Page) -> None:
     """Until two frames have been drawn: what was to be drawn is."""
-    page.evaluate("() => new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(then)))")
+    page.evaluate(
+        "() => new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(then)))"
+    )
 
 
 CENTRE = """([lane, cell]) => {

@@ -41,9 +41,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     """A profile on the disk: there Chromium keeps the scripts that it has compiled, a third of what opening costs."""
-    chromium = chromium_path("chromium-headless-shell")  # the same without windows: half of the processor time
+    chromium = chromium_path(
+        "chromium-headless-shell"
+    )  # the same without windows: half of the processor time
     if chromium is None:
-        pytest.skip("no Chromium on this machine: on Debian, apt-get install chromium-headless-shell")
+        pytest.skip(
+            "no Chromium on this machine: on Debian, apt-get install chromium-headless-shell"
+        )
     expect.set_options(timeout=HANGS * 1000)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch_persistent_context(
@@ -74,7 +78,9 @@ def context(profile: BrowserContext) -> Iterator[BrowserContext]:
     profile.set_offline(False)
     first, *others = profile.pages  # the window that Chromium opens with
     session = profile.new_cdp_session(first)
-    for origin in {urlsplit(page.url)._replace(path="", query="", fragment="").geturl() for page in others}:
+    for origin in {
+        urlsplit(page.url)._replace(path="", query="", fragment="").geturl() for page in others
+    }:
         session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
     session.detach()
     for page in others:
@@ -87,7 +93,10 @@ def page(context: BrowserContext) -> Iterator[Page]:
     opened = context.new_page()
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(f"script error: {error}"))
-    opened.on("dialog", lambda dialog: (problems.append(f"a dialog opened: {dialog.message}"), dialog.dismiss()))
+    opened.on(
+        "dialog",
+        lambda dialog: (problems.append(f"a dialog opened: {dialog.message}"), dialog.dismiss()),
+    )
     opened.on(
         "request",
         lambda request: (
@@ -103,4 +112,7 @@ def page(context: BrowserContext) -> Iterator[Page]:
 @pytest.fixture
 def modules(page: Page) -> None:
     """The page's modules by themselves, too, which are served as one script."""
-    page.route("**/surelock/js/**", lambda route: route.fulfill(path=MODULES / route.request.url.rpartition("/js/")[2]))
+    page.route(
+        "**/surelock/js/**",
+        lambda route: route.fulfill(path=MODULES / route.request.url.rpartition("/js/")[2]),
+    )

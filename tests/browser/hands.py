@@ -4,7 +4,9 @@ from playwright.sync_api import Page
 
 CARD = ".sl-lesson"
 RANGE = f"{CARD} input[type=range]"
-SHOWN = "surelock.stage.sides.find(({ canvas }) => canvas.clientWidth)"  # the first that is not hidden
+SHOWN = (
+    "surelock.stage.sides.find(({ canvas }) => canvas.clientWidth)"  # the first that is not hidden
+)
 CELL = """(cell) => {
   const { grid, canvas } = surelock.stage.sides.find(({ canvas }) => canvas.clientWidth);
   const [x, y, w, h] = grid.rect(cell);
@@ -61,7 +63,12 @@ class Keys:
         self.to("now.matches('canvas.sl-grid')")
         columns = self.page.evaluate(f"{SHOWN}.grid.box.columns")
         for cell in cells:
-            ways = ["Home", *["ArrowDown"] * (cell // columns), *["ArrowRight"] * (cell % columns), "Enter"]
+            ways = [
+                "Home",
+                *["ArrowDown"] * (cell // columns),
+                *["ArrowRight"] * (cell % columns),
+                "Enter",
+            ]
             for key in ways:
                 self.page.keyboard.press(key)
 

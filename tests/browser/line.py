@@ -21,7 +21,8 @@ class Line:
     def cut(self, seconds: float = 0.0) -> None:
         """Reset every connection; new ones are taken after so many seconds, and reset until then."""
         self._until = time.monotonic() + seconds
-        links, self._links = self._links, []
+        links = self._links
+        self._links = []
         for link in links:
             with suppress(OSError):  # it has ended by itself
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

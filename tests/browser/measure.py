@@ -30,7 +30,8 @@ def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
     """A made-up run of n positions and as many steps, everything the page has to draw; all lanes but the first lock."""
     names = [f"lane-{i + 1}" for i in range(lanes)]
     settings = DecodeSettings(gen_length=n - 16)
-    rng, prompt = np.random.default_rng(0), 16
+    rng = np.random.default_rng(0)
+    prompt = 16
     records: list[dict[str, Any]] = []
     for own in names:
         active = np.ones(n, dtype=bool)
@@ -115,8 +116,15 @@ def first_step(page: Page) -> float:
 def tab_bytes(browser: Browser) -> int:
     """What the largest of the browser's tabs has for itself alone."""
     told = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
-    lines = [Path(f"/proc/{each['id']}/smaps_rollup").read_text() for each in told if each["type"] == "renderer"]
-    private = [sum(int(line.split()[1]) for line in each.splitlines() if "Private" in line) for each in lines]
+    lines = [
+        Path(f"/proc/{each['id']}/smaps_rollup").read_text()
+        for each in told
+        if each["type"] == "renderer"
+    ]
+    private = [
+        sum(int(line.split()[1]) for line in each.splitlines() if "Private" in line)
+        for each in lines
+    ]
     return 1024 * max(private)
 
 
@@ -141,7 +149,10 @@ def alone(page: Page, gen_length: int, repeats: int) -> dict[str, dict[str, Any]
             told = page.evaluate(ALONE, [preset, shared.to_plain()["settings"], OPENING])
             if turn:
                 found[preset].append(told)
-    medians = {preset: {name: median(run[name] for run in runs) for name in runs[0]} for preset, runs in found.items()}
+    medians = {
+        preset: {name: median(run[name] for run in runs) for name in runs[0]}
+        for preset, runs in found.items()
+    }
     base = medians["everything"]["seconds"]
     for told in medians.values():
         told["time_ratio"] = told["seconds"] / base
@@ -157,7 +168,11 @@ def here(repeats: int, lengths: tuple[int, ...] = (128, 256)) -> dict[str, Any]:
         before = first_step(next(pages)), first_step(tab := next(pages))
         tab.wait_for_function("surelock.live.run.over", timeout=120_000)
         result: dict[str, Any] = {
-            **{"benchmark": "browser", "browser": f"Chromium {browser.version}", "processor": processor()},
+            **{
+                "benchmark": "browser",
+                "browser": f"Chromium {browser.version}",
+                "processor": processor(),
+            },
             "measured": datetime.now(UTC).date().isoformat(),
             "first_step_s": {"first_visit": before[0], "second_visit": before[1]},
             "alone": {},

@@ -22,7 +22,8 @@ from tests.browser.actions import SIZES, recorded, replayed, seek, until, wait_f
 from tests.browser.server import ROOT, launch, serve, wait_for_model
 
 BLANKS = "Tom found a __ in the garden. He was very ___ and ran to show it to his mom."
-WIDE, TALL = {"width": 1440, "height": 1000}, {"width": 1440, "height": 1500}
+WIDE = {"width": 1440, "height": 1000}
+TALL = {"width": 1440, "height": 1500}
 
 
 def settle(page: Page) -> None:
@@ -43,14 +44,24 @@ def inspect(page: Page, cell: int) -> None:
 def looks() -> Iterator[tuple[str, str, int, dict[str, Any]]]:
     """The served page in the middle of its race: a picture's name, the query, the step, and a window's options."""
     for name, (width, height) in SIZES.items():
-        small = {"has_touch": True, "is_mobile": True, "device_scale_factor": 2} if width < 500 else {}
+        small = (
+            {"has_touch": True, "is_mobile": True, "device_scale_factor": 2} if width < 500 else {}
+        )
         size = small | {"viewport": {"width": width, "height": height}, "reduced_motion": "reduce"}
         yield f"first-{name}", "", 60, size | {"color_scheme": "light"}
         yield f"first-{name}-dark", "", 60, size | {"color_scheme": "dark"}
     yield "presenter-1024", "?present", 84, {"viewport": {"width": 1024, "height": 768}}
-    zoomed = {"viewport": {"width": 1280, "height": 720}, "device_scale_factor": 1.5}  # a projector at 150 % zoom
+    zoomed = {
+        "viewport": {"width": 1280, "height": 720},
+        "device_scale_factor": 1.5,
+    }  # a projector at 150 % zoom
     yield "presenter-1920", "?present", 84, zoomed
-    yield "forced-colours", "", 84, {"viewport": WIDE, "forced_colors": "active", "color_scheme": "dark"}
+    yield (
+        "forced-colours",
+        "",
+        84,
+        {"viewport": WIDE, "forced_colors": "active", "color_scheme": "dark"},
+    )
 
 
 def still(browser: Browser, url: str, folder: Path) -> None:
@@ -68,7 +79,9 @@ def live(page: Page, url: str, folder: Path) -> None:
     """A run of one's own: its verdict, its fork, a cell in the drawer."""
     page.goto(url)
     page.wait_for_function("window.surelock?.stage.trace")
-    page.wait_for_timeout(4000)  # the browser loads and draws on the cores that the decoders are timed on
+    page.wait_for_timeout(
+        4000
+    )  # the browser loads and draws on the cores that the decoders are timed on
     page.click(".sl-action-run")
     wait_for_run(page)
     page.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=300_000)
@@ -84,11 +97,16 @@ def four(page: Page, url: str, folder: Path) -> None:
     """Four decoders beside each other, two thirds of the way."""
     names = ("everything", "surelock", "dual-cache", "klass")
     plain = {name: PRESETS[name].decoder({}).to_plain() for name in names}
-    lanes = [{"name": PRESETS[name].name} | {key: plain[name][key] for key in ("compute", "unmask")} for name in names]
+    lanes = [
+        {"name": PRESETS[name].name} | {key: plain[name][key] for key in ("compute", "unmask")}
+        for name in names
+    ]
     page.goto(f"{url}/?{urlencode({'lanes': json.dumps(lanes)})}")
     page.wait_for_timeout(3000)
     page.click(".sl-action-run")
-    page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'", timeout=300_000)
+    page.wait_for_function(
+        "surelock.live.run && surelock.stage.root.dataset.state === 'idle'", timeout=300_000
+    )
     seek(page, 42)
     settle(page)
     page.screenshot(path=folder / "four.png")
@@ -116,7 +134,8 @@ def loop(browser: Browser, folder: Path) -> None:
     moving picture.
     """
     page = browser.new_page(viewport={"width": 960, "height": 560}, reduced_motion="reduce")
-    frames, duration = [], []  # milliseconds
+    frames = []  # milliseconds
+    duration = []
     for document, every, shown, stays in ((blanks(), 1, 700, 2500), (recorded(), 4, 120, 4000)):
         with tempfile.TemporaryDirectory() as place:
             replayed(page, Path(place), document, "?embed")
@@ -129,7 +148,13 @@ def loop(browser: Browser, folder: Path) -> None:
     page.close()
     first, *others = frames
     first.save(
-        folder / "race.webp", save_all=True, append_images=others, duration=duration, loop=0, quality=45, method=6
+        folder / "race.webp",
+        save_all=True,
+        append_images=others,
+        duration=duration,
+        loop=0,
+        quality=45,
+        method=6,
     )
 
 

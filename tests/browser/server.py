@@ -49,7 +49,9 @@ class App:
 
     def memory(self) -> int:
         """Resident bytes."""
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
 
 
 def free_port() -> int:
@@ -83,7 +85,12 @@ def serve(
     """Run app.py, or another command, with these arguments until the block ends; port 0: on any. more: environment."""
     port = port or free_port()
     output: Any = log.open("wb") if log else subprocess.DEVNULL
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False", "HF_TOKEN": SECRET}
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "GRADIO_ANALYTICS_ENABLED": "False",
+        "HF_TOKEN": SECRET,
+    }
     environment |= {"GRADIO_SERVER_PORT": str(port), **(more or {})}
     begun = time.monotonic()
     process = subprocess.Popen(
@@ -122,7 +129,8 @@ def wait_for_model(app: App) -> None:
     """Until the embedded model is loaded."""
     from tests.browser.visitor import Visitor
 
-    visitor, until = Visitor(app.url), time.monotonic() + HANGS
+    visitor = Visitor(app.url)
+    until = time.monotonic() + HANGS
     while visitor.state("stories") != "ready":
         if time.monotonic() > until:
             raise RuntimeError(f"the model did not load: {visitor.state('stories')}")

@@ -33,28 +33,40 @@ def test_a_question_mark_lists_the_keys(page: Page, app: App) -> None:
     page.keyboard.press("ArrowRight")
     page.keyboard.press("f")
     shows(page, 40)
-    assert not page.evaluate("document.body.classList.contains('sl-present')"), "the page behind it keeps still"
+    assert not page.evaluate("document.body.classList.contains('sl-present')"), (
+        "the page behind it keeps still"
+    )
     page.keyboard.press("Escape")
     expect(keys).to_be_hidden()
-    assert page.evaluate(f"{FOCUSED} === document.querySelectorAll('canvas.sl-grid')[1]"), "the focus is back"
+    assert page.evaluate(f"{FOCUSED} === document.querySelectorAll('canvas.sl-grid')[1]"), (
+        "the focus is back"
+    )
     page.click(".sl-help")
     expect(keys).to_be_visible()
 
 
 def test_the_summary_waits_while_a_cell_speaks(browser: Browser, app: App) -> None:
-    context = browser.new_context(reduced_motion="reduce")  # a clock is one of all pages of a context
+    context = browser.new_context(
+        reduced_motion="reduce"
+    )  # a clock is one of all pages of a context
     page = context.new_page()
     page.clock.install()  # summaries come every four seconds at most
     visit(page, app.url)
     seek(page, 30)
-    summary, spoken = page.locator(".sl-stage > .sl-hidden").first, page.locator(".sl-spoken")
-    assert (summary.text_content() or "").startswith("Step "), "the first is spoken with the first step"
+    summary = page.locator(".sl-stage > .sl-hidden").first
+    spoken = page.locator(".sl-spoken")
+    assert (summary.text_content() or "").startswith("Step "), (
+        "the first is spoken with the first step"
+    )
     page.clock.fast_forward(4500)
     expect(summary).to_contain_text("Step 31")
     page.locator("canvas.sl-grid").nth(1).focus()
     page.keyboard.press("ArrowRight")
     expect(spoken).to_contain_text("Position")
-    assert spoken.get_attribute("aria-live") == "assertive" and summary.get_attribute("aria-live") == "polite"
+    assert (
+        spoken.get_attribute("aria-live") == "assertive"
+        and summary.get_attribute("aria-live") == "polite"
+    )
     page.evaluate("surelock.stage.timeline.seek(50)")
     page.clock.fast_forward(4500)
     expect(summary).to_contain_text("Step 31")
@@ -81,16 +93,26 @@ def told_apart(page: Page, canvas: str) -> None:
     """On a canvas of that colour, the system's own."""
     settled(page)
     paint = "(selector) => getComputedStyle(document.querySelector(selector)).background"
-    bar, track = (page.evaluate(paint, f".sl-gauge-flops .sl-{part}") for part in ("bar", "gauge-bars"))
+    bar, track = (
+        page.evaluate(paint, f".sl-gauge-flops .sl-{part}") for part in ("bar", "gauge-bars")
+    )
     assert bar != track
     swatches = [page.evaluate(paint, f".sl-swatch-{kind}") for kind in ("masked", "locked")]
     assert len(set(swatches)) == 2
     colours = page.evaluate("surelock.stage.colours")
     assert colours["masked"] == canvas != colours["activeRing"]
-    for one, other in (("lockedMark", "locked"), ("maskedDot", "masked"), ("restingRing", "resting")):
+    for one, other in (
+        ("lockedMark", "locked"),
+        ("maskedDot", "masked"),
+        ("restingRing", "resting"),
+    ):
         assert colours[one] != colours[other]
-    assert len({colours[f"raster{state}"] for state in ("Masked", "Active", "Locked", "Resting")}) == 4
-    assert all(colour.startswith("#") for colour in [*colours["lanes"], *colours["pins"]]), "Plotly knows no names"
+    assert (
+        len({colours[f"raster{state}"] for state in ("Masked", "Active", "Locked", "Resting")}) == 4
+    )
+    assert all(colour.startswith("#") for colour in [*colours["lanes"], *colours["pins"]]), (
+        "Plotly knows no names"
+    )
     drawn = page.evaluate(
         """() => {
           const { grid, canvas, lane } = surelock.stage.sides[1], states = lane.row(70);
@@ -108,14 +130,18 @@ def told_apart(page: Page, canvas: str) -> None:
     assert all(count > 1 for count in drawn.values()), drawn
 
 
-def test_where_motion_is_not_wanted_the_recorded_run_stands_at_its_end(page: Page, app: App) -> None:
+def test_where_motion_is_not_wanted_the_recorded_run_stands_at_its_end(
+    page: Page, app: App
+) -> None:
     page.goto(app.url)
     page.wait_for_function("window.surelock?.stage.trace && surelock.stage.timeline.atEnd")
     expect(page.locator(".sl-play")).to_have_attribute("aria-label", "Play")
     assert "less work" in page.inner_text(".sl-verdict"), "the verdict"
     assert not page.evaluate("surelock.stage.timeline.playing"), "it stays there"
     page.click(".sl-play")
-    page.wait_for_function("Number(surelock.stage.root.dataset.step) < 40 && surelock.stage.timeline.playing")
+    page.wait_for_function(
+        "Number(surelock.stage.root.dataset.step) < 40 && surelock.stage.timeline.playing"
+    )
     page.wait_for_function("Number(surelock.stage.root.dataset.step) > 4")
     assert set(drawn_states(page, 1)) <= {0, 1, 2}
 

@@ -31,13 +31,18 @@ def begin(page: Page) -> None:
     wait_for_run(page, 5)
 
 
-def test_a_run_goes_on_by_itself_after_three_seconds_without_a_network(page: Page, line: Line) -> None:
+def test_a_run_goes_on_by_itself_after_three_seconds_without_a_network(
+    page: Page, line: Line
+) -> None:
     visit(page, f"http://127.0.0.1:{line.port}", gen_length=96, steps=96)
     begin(page)
     line.cut(3.0)
     expect(page.locator(".sl-status")).to_have_text(GOES_ON)
     until(page, "surelock.stage.root.dataset.state === 'idle'")
-    assert page.inner_text(".sl-status") == "" and page.evaluate("surelock.stage.runs.entries.at(-1).source") == "live"
+    assert (
+        page.inner_text(".sl-status") == ""
+        and page.evaluate("surelock.stage.runs.entries.at(-1).source") == "live"
+    )
     whole = page.evaluate(STEPS)
     run_to_end(page)
     assert page.evaluate(STEPS) == whole and len(whole[0]) == 96
@@ -46,7 +51,8 @@ def test_a_run_goes_on_by_itself_after_three_seconds_without_a_network(page: Pag
 @pytest.mark.long
 def test_what_the_tab_has_outlives_the_server(page: Page) -> None:
     line = Line(free_port())
-    url, status = f"http://127.0.0.1:{line.port}", page.locator(".sl-status")
+    url = f"http://127.0.0.1:{line.port}"
+    status = page.locator(".sl-status")
     with serve(port=line.to) as app:
         wait_for_model(app)
         visit(page, url, gen_length=300, steps=300)
@@ -57,14 +63,18 @@ def test_what_the_tab_has_outlives_the_server(page: Page) -> None:
         expect(status).to_have_text(GOES_ON)
     with serve(port=line.to) as app:
         expect(status).to_have_text(f"{GONE} What was computed is kept.")
-        assert page.evaluate("[surelock.page.now.phase, surelock.stage.runs.entries.at(-1).source]") == [
+        assert page.evaluate(
+            "[surelock.page.now.phase, surelock.stage.runs.entries.at(-1).source]"
+        ) == [
             "idle",
             "interrupted",
         ]
         wait_for_model(app)
         begin(page)
         page.reload()
-        until(page, "window.surelock?.stage.runs.entries.length === 3 && surelock.page.now.arrived")  # one is recorded
+        until(
+            page, "window.surelock?.stage.runs.entries.length === 3 && surelock.page.now.arrived"
+        )  # one is recorded
         app.process.kill()
         app.process.wait()
         line.cut()
@@ -78,7 +88,9 @@ def test_what_the_tab_has_outlives_the_server(page: Page) -> None:
 
 
 @pytest.mark.long
-def test_a_page_says_that_its_server_was_updated_and_works_after_a_reload(page: Page, tmp_path: Path) -> None:
+def test_a_page_says_that_its_server_was_updated_and_works_after_a_reload(
+    page: Page, tmp_path: Path
+) -> None:
     for name in ("app.py", "surelock", "assets"):
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tmp_path / name)
     line = Line(free_port())

@@ -20,7 +20,9 @@ def drawn(page: Page, app: App) -> None:
 
 def opened(page: Page) -> None:
     """The drawer, open on a word of SureLock's."""
-    page.evaluate("surelock.stage.grids.scrollIntoView(), surelock.stage.cells.compare(surelock.stage.sides[1], 40)")
+    page.evaluate(
+        "surelock.stage.grids.scrollIntoView(), surelock.stage.cells.compare(surelock.stage.sides[1], 40)"
+    )
     expect(page.locator(".sl-epsilon")).to_be_visible()
 
 
@@ -40,7 +42,10 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
         f"""() => {{ const {{ stage }} = surelock;
             for (const p of [16, [...Array(128).keys()].find({locks})]) stage.cells.compare(stage.sides[1], p); }}"""
     )
-    until(page, "document.querySelector('.sl-plot')?.data?.filter(({ mode }) => mode === 'markers').length >= 2")
+    until(
+        page,
+        "document.querySelector('.sl-plot')?.data?.filter(({ mode }) => mode === 'markers').length >= 2",
+    )
     assert "A diamond is where" in page.inner_text(".sl-figure >> nth=0")
     word, lock = page.evaluate(
         "(([, lane], pieces) => [pieces.name(lane.token(16, 127)).trim(), lane.lockStep(16, 127)])"
@@ -57,7 +62,9 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     assert page.locator(".sl-pin").first.inner_text().startswith(f"1: {name}")
 
 
-def test_the_cursor_of_every_curve_stands_at_the_step_and_no_server_is_asked_for_it(page: Page, app: App) -> None:
+def test_the_cursor_of_every_curve_stands_at_the_step_and_no_server_is_asked_for_it(
+    page: Page, app: App
+) -> None:
     drawn(page, app)
     until(page, "surelock.stage.curves.plots.every(({ plot }) => plot._fullLayout)")
     asked: list[str] = []
@@ -94,7 +101,9 @@ def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
     assert handle.get_attribute("aria-valuetext") == spoken
     expect(page.locator(".sl-side >> nth=1")).to_contain_text(ESTIMATE)
     expect(page.locator(".sl-side >> nth=0")).not_to_contain_text(ESTIMATE)
-    assert page.evaluate("Number(surelock.stage.root.dataset.step)") == 50, "the arrows move the handle alone"
+    assert page.evaluate("Number(surelock.stage.root.dataset.step)") == 50, (
+        "the arrows move the handle alone"
+    )
     page.keyboard.press("Escape")
     assert locked_shown(page) == was and not page.is_visible(".sl-estimate")
     box = page.locator(".sl-epsilon-grip").bounding_box()
@@ -109,12 +118,23 @@ def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
     epsilon = page.evaluate("surelock.stage.drawer.epsilon.value")
     assert epsilon < 5e-4
     page.click("button:has-text('Race it')")
-    until(page, "surelock.stage.trace.lanes.length === 3 && surelock.stage.trace.lanes[2].count >= 2")
+    until(
+        page, "surelock.stage.trace.lanes.length === 3 && surelock.stage.trace.lanes[2].count >= 2"
+    )
     raced = page.evaluate("surelock.stage.trace.lanes[2].decoder")
-    assert raced["compute"]["epsilon"] == epsilon and raced["name"].startswith("SureLock, ε ") and not raced["events"]
-    assert not page.is_visible(".sl-epsilon") and page.is_visible(".sl-cell-curve"), "records still come"
+    assert (
+        raced["compute"]["epsilon"] == epsilon
+        and raced["name"].startswith("SureLock, ε ")
+        and not raced["events"]
+    )
+    assert not page.is_visible(".sl-epsilon") and page.is_visible(".sl-cell-curve"), (
+        "records still come"
+    )
     page.evaluate("surelock.live.stop()")
-    until(page, "surelock.stage.root.dataset.state === 'idle' && !document.querySelector('.sl-epsilon').hidden")
+    until(
+        page,
+        "surelock.stage.root.dataset.state === 'idle' && !document.querySelector('.sl-epsilon').hidden",
+    )
 
 
 def test_a_replay_estimates_and_cannot_race(page: Page, tmp_path: Path) -> None:

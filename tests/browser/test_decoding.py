@@ -76,11 +76,20 @@ def page(context: BrowserContext, files: str) -> Page:
 
 def lanes() -> list[Lane]:
     settings = surelock.DecodeSettings(gen_length=24, temperature=0.5, seed=2)
-    rules = {"everything": surelock.Everything(), "lock": surelock.LockRule(), "budget": surelock.BudgetRule()}
-    return [Lane(id=own, name=own, decoder=Decoder(settings=settings, compute=rule)) for own, rule in rules.items()]
+    rules = {
+        "everything": surelock.Everything(),
+        "lock": surelock.LockRule(),
+        "budget": surelock.BudgetRule(),
+    }
+    return [
+        Lane(id=own, name=own, decoder=Decoder(settings=settings, compute=rule))
+        for own, rule in rules.items()
+    ]
 
 
-def start(page: Page, model: str = "stories", tokens: list[int] | None = None, **changes: Any) -> None:
+def start(
+    page: Page, model: str = "stories", tokens: list[int] | None = None, **changes: Any
+) -> None:
     plain = [lane.to_plain() | changes for lane in lanes()]
     tokens = tokens or surelock.load("stories", device="cpu").encode(PROMPT)
     page.evaluate(START, [plain, PROMPT, tokens, model, json.dumps(describe())])
@@ -144,7 +153,10 @@ def test_what_does_not_come_is_one_sentence(page: Page) -> None:
     [
         ("delete window.WebAssembly", "it has no WebAssembly."),
         ("delete window.Worker", "it has no Worker."),
-        ("window.Worker = class { constructor() { throw new DOMException('No workers here.'); } }", "No workers here."),
+        (
+            "window.Worker = class { constructor() { throw new DOMException('No workers here.'); } }",
+            "No workers here.",
+        ),
     ],
 )
 def test_a_browser_that_cannot_is_told_in_a_sentence(page: Page, spoiled: str, said: str) -> None:
@@ -165,8 +177,14 @@ def test_a_browser_that_cannot_is_told_in_a_sentence(page: Page, spoiled: str, s
 )
 def test_a_browser_that_keeps_nothing_decodes_and_says_so(page: Page, spoiled: str) -> None:
     script = (ASSETS / "scripts" / "worker.js").read_text("utf-8")
-    page.route("**/worker.js", lambda route: route.fulfill(body=spoiled + script, content_type="text/javascript"))
+    page.route(
+        "**/worker.js",
+        lambda route: route.fulfill(body=spoiled + script, content_type="text/javascript"),
+    )
     start(page)
     assert heard_last(page)["end"] == "finished"
     (note,) = [message["note"] for message in page.evaluate("window.heard") if "note" in message]
-    assert note == "This browser keeps no files of this page: the next visit fetches the decoder again."
+    assert (
+        note
+        == "This browser keeps no files of this page: the next visit fetches the decoder again."
+    )

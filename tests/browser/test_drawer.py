@@ -10,7 +10,8 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import SIMULATED, compare, seek, serious, steady, until
 from tests.browser.server import App
 
-SHOWN, REACH = (1280, 800), 400
+SHOWN = (1280, 800)
+REACH = 400
 CELLS = """([lane, cells]) => {
   const { canvas, grid } = surelock.stage.sides[lane], edge = canvas.getBoundingClientRect();
   return cells.map((cell) => {
@@ -34,7 +35,10 @@ def stage(page: Page, app: App) -> Page:
     """A laptop's window with the recorded run in its middle, the sidebar shut, and no server that computes."""
     page.set_viewport_size({"width": SHOWN[0], "height": SHOWN[1]})
     page.goto(f"{app.url}/?race=steps")
-    until(page, "window.surelock?.page.now.recorded && surelock.stage.trace && surelock.stage.timeline.atEnd")
+    until(
+        page,
+        "window.surelock?.page.now.recorded && surelock.stage.trace && surelock.stage.timeline.atEnd",
+    )
     page.evaluate(SIMULATED)
     page.wait_for_selector(".sidebar.open")  # see conftest.py
     page.click(".sidebar .toggle-button")
@@ -101,9 +105,14 @@ def test_a_pin_in_any_lane_is_beside_its_curve(stage: Page, lanes: int) -> None:
             assert gap(*cells(stage, lane, [cell]), curve) <= REACH, (lane, cell)
             stage.evaluate("surelock.page.set({ pins: new Map() })")
         curve = box(stage, ".sl-cell-curve")
-        away = [gap(each, curve) for each in cells(stage, lane, range(stage.evaluate("surelock.stage.trace.n")))]
+        away = [
+            gap(each, curve)
+            for each in cells(stage, lane, range(stage.evaluate("surelock.stage.trace.n")))
+        ]
         assert sum(each <= REACH for each in away) >= 0.95 * len(away), (lane, max(away))
-        whole = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().right)")
+        whole = stage.evaluate(
+            "surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().right)"
+        )
         assert max(whole) <= SHOWN[0], "all grids stay in sight"
     edges = "surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect())"
     tops = stage.evaluate(f"{edges}.map(({{ top }}) => top)")
@@ -115,8 +124,13 @@ def test_a_pin_in_any_lane_is_beside_its_curve(stage: Page, lanes: int) -> None:
     expect(stage.locator(".sl-verdict")).to_contain_text("work")
     rest(stage)
     player = stage.evaluate("document.querySelector('.sl-dock').getBoundingClientRect().top")
-    assert stage.evaluate(f"Math.max(...{edges}.map(({{ bottom }}) => bottom))") <= player, "no grid is covered"
-    moved = [abs(a - b) for a, b in zip(stage.evaluate(f"{edges}.map(({{ top }}) => top)"), tops, strict=True)]
+    assert stage.evaluate(f"Math.max(...{edges}.map(({{ bottom }}) => bottom))") <= player, (
+        "no grid is covered"
+    )
+    moved = [
+        abs(a - b)
+        for a, b in zip(stage.evaluate(f"{edges}.map(({{ top }}) => top)"), tops, strict=True)
+    ]
     assert max(moved) <= 0.02 * SHOWN[1], "by the verdict"
 
 
@@ -138,7 +152,9 @@ def test_progress_is_told_where_it_was_asked_for(stage: Page) -> None:
     }""")
     expect(progress).to_have_text(f"“{name}”: step 20 of 128.")
     stage.evaluate("send2(2, 20); send({ run: 'branch', seq: 3, end: 'finished', problem: null })")
-    expect(progress).to_have_text(f"“{name}” is finished after 128 steps, shown next to the others.")
+    expect(progress).to_have_text(
+        f"“{name}” is finished after 128 steps, shown next to the others."
+    )
     assert stage.text_content(".sl-status") == ""
     stage.keyboard.press("Escape")
     expect(stage.locator(".sl-drawer")).to_be_hidden()
@@ -149,7 +165,10 @@ def test_regions_that_speak_are_there_before_their_text(stage: Page) -> None:
     compare(stage, 1, 40)
     for name in ("drawer-progress", "note"):
         region = stage.locator(f".sl-{name}")
-        assert region.text_content() == "" and region.evaluate("node => getComputedStyle(node).display") != "none"
+        assert (
+            region.text_content() == ""
+            and region.evaluate("node => getComputedStyle(node).display") != "none"
+        )
     said = stage.locator(".sl-epsilon-row [role=status]")
     before = said.text_content()
     seek(stage, 70)
@@ -169,7 +188,9 @@ def test_the_drawer_opens_and_shuts_by_keyboard_and_loses_nothing(stage: Page) -
     stage.keyboard.press("ArrowRight")
     cell = stage.evaluate("surelock.page.now.hover")
     expect(drawer).to_contain_text(f"Position {cell}")
-    assert [cell - 1] == stage.evaluate("[...surelock.page.now.pins.keys()]"), "it follows the arrows"
+    assert [cell - 1] == stage.evaluate("[...surelock.page.now.pins.keys()]"), (
+        "it follows the arrows"
+    )
     assert stage.evaluate("surelock.stage.sides[1].canvas.clientWidth") < wide
     for _ in range(8):
         stage.keyboard.press("Tab")
@@ -186,7 +207,12 @@ def test_the_drawer_opens_and_shuts_by_keyboard_and_loses_nothing(stage: Page) -
     stage.keyboard.press("Enter")
     stage.click(".sl-touch >> text=compare")
     expect(drawer).to_contain_text(f"Position {cell - 1}")
-    assert stage.evaluate("[surelock.page.now.pins.size, surelock.stage.drawer.epsilon.value]") == [1, value]
+    assert stage.evaluate("[surelock.page.now.pins.size, surelock.stage.drawer.epsilon.value]") == [
+        1,
+        value,
+    ]
     stage.keyboard.press("Escape")
     expect(drawer).to_be_hidden()
-    stage.wait_for_function("(wide) => surelock.stage.sides[1].canvas.clientWidth === wide", arg=wide)
+    stage.wait_for_function(
+        "(wide) => surelock.stage.sides[1].canvas.clientWidth === wide", arg=wide
+    )

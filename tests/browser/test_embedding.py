@@ -35,29 +35,49 @@ def framed(page: Page, tmp_path: Path, source: str) -> Frame:
 
 def test_the_page_in_a_frame(page: Page, app: App, tmp_path: Path) -> None:
     frame = framed(page, tmp_path, f"{app.url}/?embed&alone=1&step=60")
-    assert frame.evaluate("document.body.classList.contains('sl-embed')") and frame.evaluate(SEEN) == 0
+    assert (
+        frame.evaluate("document.body.classList.contains('sl-embed')") and frame.evaluate(SEEN) == 0
+    )
     assert frame.locator(".sl-side h2").all_inner_texts() == ["SureLock"]
     assert frame.inner_text(".sl-step-label") == "step 60 / 128"
     assert not frame.evaluate("surelock.stage.timeline.playing")
     link = frame.locator("text=Open in SureLock")
-    assert link.get_attribute("href") == f"{app.url}/?step=60" and link.get_attribute("target") == "_blank"
+    assert (
+        link.get_attribute("href") == f"{app.url}/?step=60"
+        and link.get_attribute("target") == "_blank"
+    )
     assert frame.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
     frame = framed(page, tmp_path, f"{app.url}/?embed&step=9999999999&lanes=two")
     until(frame, "surelock.live.run?.over")
-    assert frame.locator(".sl-side h2").count() == 2 and "damaged at step" in frame.inner_text(".sl-status")
+    assert frame.locator(".sl-side h2").count() == 2 and "damaged at step" in frame.inner_text(
+        ".sl-status"
+    )
 
 
 def test_a_replay_in_a_frame(page: Page, tmp_path: Path) -> None:
-    (tmp_path / "replay.html").write_text(replay_html(json.loads(STORIES.read_text("utf-8"))), encoding="utf-8")
+    (tmp_path / "replay.html").write_text(
+        replay_html(json.loads(STORIES.read_text("utf-8"))), encoding="utf-8"
+    )
     frame = framed(page, tmp_path, "replay.html#embed&step=400")
-    assert frame.evaluate("document.body.classList.contains('sl-embed')") and frame.evaluate(SEEN) == 0
-    assert frame.inner_text(".sl-step-label") == "step 128 / 128" and frame.locator("canvas.sl-grid").count() == 2
+    assert (
+        frame.evaluate("document.body.classList.contains('sl-embed')") and frame.evaluate(SEEN) == 0
+    )
+    assert (
+        frame.inner_text(".sl-step-label") == "step 128 / 128"
+        and frame.locator("canvas.sl-grid").count() == 2
+    )
     page.goto((tmp_path / "replay.html").as_uri())
     until(page, STANDS)
-    assert not page.evaluate("document.body.classList.contains('sl-embed')") and page.evaluate(SEEN) > 2
+    assert (
+        not page.evaluate("document.body.classList.contains('sl-embed')")
+        and page.evaluate(SEEN) > 2
+    )
     page.click("role=tab[name='Runs']")
-    assert page.locator("button:has-text('Show')").count() > 0 and page.locator("text=Use these settings").count() == 0
+    assert (
+        page.locator("button:has-text('Show')").count() > 0
+        and page.locator("text=Use these settings").count() == 0
+    )
 
 
 def test_a_trace_in_a_notebook(page: Page, tmp_path: Path) -> None:
@@ -73,11 +93,17 @@ def test_a_trace_in_a_notebook(page: Page, tmp_path: Path) -> None:
     assert len(frames) == 2
     for frame in frames:
         until(frame, STANDS)
-        assert frame.evaluate("[origin, window.hit ?? null]") == ["null", None] and not frame.evaluate(REACHES)
+        assert frame.evaluate("[origin, window.hit ?? null]") == [
+            "null",
+            None,
+        ] and not frame.evaluate(REACHES)
         frame.evaluate("surelock.stage.timeline.seek(100)")
         frame.wait_for_selector(".sl-stage[data-step='100']")
         assert frame.inner_text(".sl-status") == ""
-    assert page.evaluate("window.hit ?? null") is None and page.locator("iframe").nth(1).bounding_box()["height"] == 500  # type: ignore[index]
+    assert (
+        page.evaluate("window.hit ?? null") is None
+        and page.locator("iframe").nth(1).bounding_box()["height"] == 500
+    )  # type: ignore[index]
     frames[1].click("role=tab[name='Export']")
     with page.expect_download() as waiting:
         frames[1].click("text=Steps (CSV)")

@@ -21,7 +21,13 @@ def shows(page: Page, length: int, steps: int, block: int) -> None:
 
 
 def test_run_pressed_before_the_form_is_filled_starts_once_it_is(page: Page, app: App) -> None:
-    link = {"prompt": "A red hen sat", "gen_length": 24, "steps": 12, "seed": 3, "lanes": '["klass"]'}
+    link = {
+        "prompt": "A red hen sat",
+        "gen_length": 24,
+        "steps": 12,
+        "seed": 3,
+        "lanes": '["klass"]',
+    }
     page.add_init_script(
         """new MutationObserver((_, observer) => {
       const run = document.querySelector(".sl-action-run");
@@ -37,14 +43,18 @@ def test_run_pressed_before_the_form_is_filled_starts_once_it_is(page: Page, app
     wait_for_run(page, 1)
     assert page.evaluate("!early || answer.includes('the run starts once they are here')")
     header = page.evaluate("surelock.stage.trace.header")
-    assert header["prompt"] == "A red hen sat" and [each["name"] for each in header["lanes"]] == ["KLASS"]
+    assert header["prompt"] == "A red hen sat" and [each["name"] for each in header["lanes"]] == [
+        "KLASS"
+    ]
     settings = header["lanes"][0]["settings"]
     assert [settings[name] for name in ("gen_length", "steps", "seed")] == [24, 12, 3]
 
 
 def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: App) -> None:
     page.goto(app.url)
-    page.wait_for_function("window.surelock?.stage.trace && document.querySelector('#sl-gen-length')")
+    page.wait_for_function(
+        "window.surelock?.stage.trace && document.querySelector('#sl-gen-length')"
+    )
     page.click("text=More settings")
     shows(page, 64, 64, 32)
     for length, block in ((32, 32), (28, 28), (16, 16), (64, 32)):
@@ -64,7 +74,9 @@ def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: 
     page.click(".sl-control-stop")
     page.fill("#sl-prompt textarea", "dog " * 501)
     for note in page.locator(".sl-writes").all():
-        expect(note).to_have_text("Too long: 503 tokens; at most 512 fit here, 16 of them for the answer.")
+        expect(note).to_have_text(
+            "Too long: 503 tokens; at most 512 fit here, 16 of them for the answer."
+        )
     page.fill("#sl-prompt textarea", "A red hen sat")
     expect(page.locator("#sl-gen-length input[type=range]")).to_have_attribute("max", "504")
     expect(page.locator(".sl-model-badge")).to_contain_text("writes children's stories")
@@ -102,11 +114,17 @@ def test_selection_and_unlocking_are_set_in_plain_words_and_run(page: Page, app:
 def test_blanks_are_filled_in_as_the_line_under_the_field_says(page: Page, app: App) -> None:
     visit(page, app.url, lanes='["everything", "surelock"]')
     page.fill("#sl-prompt textarea", "Tom found a __ in the garden. He was ___ and ran.")
-    expect(page.locator("#sl-prompt .sl-writes")).to_have_text("2 blanks of 2 and 3 tokens, then 24 more.")
+    expect(page.locator("#sl-prompt .sl-writes")).to_have_text(
+        "2 blanks of 2 and 3 tokens, then 24 more."
+    )
     set_length(page, 0)
-    expect(page.locator(".sl-prompt-box .sl-writes")).to_have_text("2 blanks of 2 and 3 tokens, nothing behind it.")
+    expect(page.locator(".sl-prompt-box .sl-writes")).to_have_text(
+        "2 blanks of 2 and 3 tokens, nothing behind it."
+    )
     run_to_end(page)
-    assert page.evaluate("[surelock.stage.trace.steps, surelock.stage.trace.header.lanes[0].settings.steps]") == [
+    assert page.evaluate(
+        "[surelock.stage.trace.steps, surelock.stage.trace.header.lanes[0].settings.steps]"
+    ) == [
         5,
         None,
     ]

@@ -35,16 +35,27 @@ def test_print_gives_a_handout(page: Page, app: App) -> None:
     handout = page.locator(".sl-handout")
     pictures = handout.locator("canvas")
     assert pictures.evaluate_all(BLANK) == [False] * 3
-    assert handout.locator("figcaption").all_inner_texts() == [f"After step {step} of 128" for step in (43, 85, 128)]
-    corner = "(canvas) => [...canvas.getContext('2d').getImageData(0, canvas.height - 1, 1, 1).data]"
+    assert handout.locator("figcaption").all_inner_texts() == [
+        f"After step {step} of 128" for step in (43, 85, 128)
+    ]
+    corner = (
+        "(canvas) => [...canvas.getContext('2d').getImageData(0, canvas.height - 1, 1, 1).data]"
+    )
     assert pictures.first.evaluate(corner)[3] == 0  # paper shows through
     told = handout.inner_text()
     texts = page.evaluate(TEXTS)
     plain = " ".join(told.split())
     assert all(" ".join(text.split()) in plain for text in texts) and len(texts[0]) > 100
-    share = page.evaluate("((trace) => trace.totals(trace.lanes[1], trace.race.last).flopsShare)(surelock.stage.trace)")
-    assert all(word in told for word in ("Prompt: ", f"{100 * (1 - share):.0f} % less work", "Percentile m", "lanes="))
-    assert handout.locator("button, input").count() == 0 and not page.evaluate("document.body.matches('.dark')")
+    share = page.evaluate(
+        "((trace) => trace.totals(trace.lanes[1], trace.race.last).flopsShare)(surelock.stage.trace)"
+    )
+    assert all(
+        word in told
+        for word in ("Prompt: ", f"{100 * (1 - share):.0f} % less work", "Percentile m", "lanes=")
+    )
+    assert handout.locator("button, input").count() == 0 and not page.evaluate(
+        "document.body.matches('.dark')"
+    )
     ink = handout.evaluate("(node) => getComputedStyle(node).color")
     assert ink == "rgb(23, 32, 46)"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
@@ -52,6 +63,8 @@ def test_print_gives_a_handout(page: Page, app: App) -> None:
     assert page.evaluate(SEEN) == before and handout.count() == 0
     assert page.evaluate("document.body.classList.contains('dark')")
 
-    pages = re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))  # the browser's own printing, with its own events
+    pages = re.findall(
+        rb"/Type\s*/Page\b", page.pdf(format="A4")
+    )  # the browser's own printing, with its own events
     assert 1 < len(pages) < 4
     assert handout.count() == 0

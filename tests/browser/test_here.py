@@ -29,13 +29,20 @@ def here(page: Page, app: App, **settings: Any) -> Page:
 
 
 def plain(page: Page, expression: str) -> Any:
-    return json.loads(page.evaluate(f"JSON.stringify({expression}, (_, value) => value?.buffer ? [...value] : value)"))
+    return json.loads(
+        page.evaluate(
+            f"JSON.stringify({expression}, (_, value) => value?.buffer ? [...value] : value)"
+        )
+    )
 
 
-def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Page, app: App, tmp_path: Path) -> None:
+def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(
+    page: Page, app: App, tmp_path: Path
+) -> None:
     visit(page, app.url)
     run_to_end(page)
-    commits, damage = plain(page, COMMITS), plain(page, DAMAGE)
+    commits = plain(page, COMMITS)
+    damage = plain(page, DAMAGE)
     page.select_option(".sl-action-where", "browser")
     run_to_end(page)
     assert page.evaluate("surelock.live.run.id").startswith("browser-")
@@ -48,15 +55,23 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Pag
     looked = "surelock.source.SOURCE.attended(surelock.stage.trace, surelock.stage.trace.lanes[1], 16, 6)"
     found = [page.evaluate(looked.replace("SOURCE", source)) for source in ("browser", "server")]
     assert len(found[0]) > 3 and [at for at, _ in found[0]] == [at for at, _ in found[1]]
-    assert [share for _, share in found[0]] == pytest.approx([share for _, share in found[1]], abs=2e-4)
+    assert [share for _, share in found[0]] == pytest.approx(
+        [share for _, share in found[1]], abs=2e-4
+    )
 
-    cell, asked = 16, []
-    page.on("request", lambda request: asked.append(request.url) if "/gradio_api/" in request.url else None)
+    cell = 16
+    asked = []
+    page.on(
+        "request",
+        lambda request: asked.append(request.url) if "/gradio_api/" in request.url else None,
+    )
     step = page.evaluate(
         f"surelock.stage.trace.lanes[1].steps.findIndex(({{ unmasked }}) => unmasked.includes({cell}))"
     )
     seek(page, step)
-    page.evaluate(f"surelock.stage.cells.pin({cell}); surelock.stage.cells.open({cell}, surelock.stage.sides[1])")
+    page.evaluate(
+        f"surelock.stage.cells.pin({cell}); surelock.stage.cells.open({cell}, surelock.stage.sides[1])"
+    )
     line = page.locator(".sl-attended", has_text="attended most to").first
     expect(line).to_be_visible()
     assert page.locator(".sl-drawer").inner_text().count("%") >= 5, "likely words"
@@ -69,7 +84,9 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Pag
     assert [url for url in asked if "heartbeat" not in url] == [], "the server is asked nothing"
 
 
-def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_ready(page: Page, app: App) -> None:
+def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_ready(
+    page: Page, app: App
+) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     here(page, app, gen_length=8, steps=8)
@@ -88,7 +105,9 @@ def test_what_this_browser_lacks_is_said_and_the_server_offered(page: Page, app:
     page.add_init_script("delete window.Worker")
     here(page, app)
     page.click("#sl-run")
-    expect(page.locator(".sl-status")).to_have_text(f"This browser cannot decode: it has no Worker. {OFFER}")
+    expect(page.locator(".sl-status")).to_have_text(
+        f"This browser cannot decode: it has no Worker. {OFFER}"
+    )
     assert page.evaluate("surelock.stage.trace === surelock.page.now.recorded")
     page.select_option(".sl-action-where", "server")
     run_to_end(page)
@@ -115,6 +134,8 @@ def test_over_plain_http_at_a_numeric_address(browser: Browser) -> None:
         missing = "Over plain http a browser keeps no files of a page: the next visit may fetch the decoder again."
         expect(page.locator(".sl-status")).to_have_text(missing)
         context.close()
-        said = httpx.post(f"{app.url}/gradio_api/call/v2/decode", json={"prompt": "A"}).json()["event_id"]
+        said = httpx.post(f"{app.url}/gradio_api/call/v2/decode", json={"prompt": "A"}).json()[
+            "event_id"
+        ]
         answer = httpx.get(f"{app.url}/gradio_api/call/decode/{said}", timeout=HANGS).text
         assert "This server computes no runs (--decode-in browser)" in answer

@@ -56,7 +56,10 @@ def hostile_trace() -> dict[str, Any]:
     document["header"]["model"]["name"] = HOSTILE[0]
     document["header"]["created"] = HOSTILE[5]
     for number, lane in enumerate(document["header"]["lanes"]):
-        lane |= {"name": HOSTILE[number][:80], "unmask": {"kind": HOSTILE[2], HOSTILE[1]: HOSTILE[0]}}
+        lane |= {
+            "name": HOSTILE[number][:80],
+            "unmask": {"kind": HOSTILE[2], HOSTILE[1]: HOSTILE[0]},
+        }
         lane["settings"][HOSTILE[3]] = HOSTILE[6]
     document["header"][HOSTILE[1]] = HOSTILE[0]
     document["header"]["lanes"][1]["name"] = "<a href='javascript:window.hit=1'>SureLock</a> %{x}"
@@ -80,7 +83,11 @@ def hostile_lesson() -> dict[str, Any]:
     lesson = json.loads((ROOT / "assets" / "lessons" / "1-unmasking.json").read_text("utf-8"))
     told = "".join(HOSTILE)
     option = {"id": "a", "text": told}
-    asked = {"kind": "choose", "ask": told, "answer": {"is": "saved_more", "lane": "subject", "tie": 0}}
+    asked = {
+        "kind": "choose",
+        "ask": told,
+        "answer": {"is": "saved_more", "lane": "subject", "tie": 0},
+    }
     pages = [
         {
             "kind": "predict",
@@ -95,7 +102,9 @@ def hostile_lesson() -> dict[str, Any]:
     return lesson | {"title": told, "pages": pages, "run": {"recorded": "stories", "needs": needs}}
 
 
-def test_hostile_tokens_in_a_replay(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_tokens_in_a_replay(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And in a lesson that the replay holds."""
     found = {"lessons": [hostile_lesson()], "problems": HOSTILE}
     monkeypatch.setattr(replay, "read_lessons", lambda: found)
@@ -122,7 +131,9 @@ def test_hostile_links(page: Page, app: App) -> None:
         prompt=HOSTILE[0],
         unmask=HOSTILE[2],
         model=HOSTILE[1],
-        lanes=json.dumps([{"name": HOSTILE[0], "compute": {"kind": "lock"}}, *HOSTILE, {"compute": HOSTILE[2]}]),
+        lanes=json.dumps(
+            [{"name": HOSTILE[0], "compute": {"kind": "lock"}}, *HOSTILE, {"compute": HOSTILE[2]}]
+        ),
         seed="1;alert(1)",
     )
     unharmed(page)

@@ -11,7 +11,18 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.actions import SIZES, settled, until
 from tests.browser.server import App
 
-FORBIDDEN = {"row", "rows", "commit", "unmask", "reference", "resting", "nats", "posterior", "percentile", "likeliest"}
+FORBIDDEN = {
+    "row",
+    "rows",
+    "commit",
+    "unmask",
+    "reference",
+    "resting",
+    "nats",
+    "posterior",
+    "percentile",
+    "likeliest",
+}
 SEEN = Path(__file__).with_name("first_screen.js").read_text("utf-8")
 
 
@@ -20,14 +31,24 @@ def landed(browser: Browser, app: App, size: tuple[int, int], **more: Any) -> Pa
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **phone, **more)
     page = context.new_page()
     page.goto(app.url)
-    until(page, "window.surelock?.stage.trace && surelock.stage.sides.every(({ grid }) => grid.fits.size > 5)")
+    until(
+        page,
+        "window.surelock?.stage.trace && surelock.stage.sides.every(({ grid }) => grid.fits.size > 5)",
+    )
     return page
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_screen_shows_the_race_and_little_beside_it(browser: Browser, app: App, size: str) -> None:
-    page = landed(browser, app, SIZES[size], reduced_motion="reduce")  # at its end: every word, the longest sentence
-    until(page, "document.querySelector('.sl-verdict:not([hidden])')?.textContent.includes('less work')")
+def test_the_first_screen_shows_the_race_and_little_beside_it(
+    browser: Browser, app: App, size: str
+) -> None:
+    page = landed(
+        browser, app, SIZES[size], reduced_motion="reduce"
+    )  # at its end: every word, the longest sentence
+    until(
+        page,
+        "document.querySelector('.sl-verdict:not([hidden])')?.textContent.includes('less work')",
+    )
     page.evaluate("surelock.stage.timeline.seek(60)")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
@@ -84,16 +105,22 @@ TOLD = """new MutationObserver(() => {
 }).observe(document, { childList: true, characterData: true, subtree: true });"""
 
 
-def test_the_first_play_tells_its_moments_in_order_each_long_enough(browser: Browser, app: App) -> None:
+def test_the_first_play_tells_its_moments_in_order_each_long_enough(
+    browser: Browser, app: App
+) -> None:
     """On a clock that moves when the test moves it."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="no-preference")
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 800}, reduced_motion="no-preference"
+    )
     page = context.new_page()
     page.clock.install(time=0)
     page.clock.pause_at(1000)
     page.add_init_script(TOLD)
     page.goto(app.url)
     passed = 0
-    while not page.evaluate("window.surelock?.stage.timeline.atEnd && !document.querySelector('.sl-verdict').hidden"):
+    while not page.evaluate(
+        "window.surelock?.stage.timeline.atEnd && !document.querySelector('.sl-verdict').hidden"
+    ):
         begun = page.evaluate("Boolean(window.told)")
         page.clock.run_for(100)  # until it plays, its files come in their own time
         passed += 100 * begun

@@ -55,7 +55,8 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
         seek(page, step)
         for lane in range(4):
             draws(page, lane, true_states(document, lane, step))
-    shown, trace = told(page), read_trace(document)
+    shown = told(page)
+    trace = read_trace(document)
     imported(page, document)
     assert told(page) == shown
 
@@ -65,7 +66,9 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
         page.locator(".sl-refer").nth(reference).click()
         assert page.locator(".sl-refer[aria-current]").count() == 1
         others = [i for i in range(4) if i != reference]
-        assert page.locator(".sl-gauge >> nth=0 >> .sl-gauge-name").all_inner_texts() == [NAMES[i] for i in others]
+        assert page.locator(".sl-gauge >> nth=0 >> .sl-gauge-name").all_inner_texts() == [
+            NAMES[i] for i in others
+        ]
         values = page.locator(".sl-gauge >> nth=0 >> .sl-gauge-value").all_inner_texts()
         assert values == [f"{100 * flops[i] / flops[reference]:.0f} %" for i in others]
         spoken = page.locator(".sl-stage > .sl-hidden").first  # now and then
@@ -111,13 +114,18 @@ def test_a_rule_from_outside_races_three_others(page: Page, tmp_path: Path) -> N
     rows = [sum(record["computed"][1::2]) for record in records]
     locks = [len(record["locked"]) for record in records]
     assert rows[:3] == [rows[0]] * 3 and locks[:2] == [0, 0] and locks[2] > 0
-    assert all(after == before - locked for before, after, locked in zip(rows, rows[1:], locks, strict=False))
+    assert all(
+        after == before - locked
+        for before, after, locked in zip(rows, rows[1:], locks, strict=False)
+    )
 
 
 def test_a_paused_run_is_touched_and_its_race_goes_on_afterwards(page: Page, app: App) -> None:
     visit(page, app.url, gen_length=128, steps=128)
     page.click("#sl-run")
-    page.wait_for_function("() => surelock.live.run?.trace.count >= 12 && (surelock.live.pause() || true)")
+    page.wait_for_function(
+        "() => surelock.live.run?.trace.count >= 12 && (surelock.live.pause() || true)"
+    )
     expect(page.locator(".sl-status")).to_contain_text("Paused after step")
     assert page.evaluate("surelock.stage.trace.count") < 128
     cell = page.evaluate("surelock.stage.trace.lanes[1].steps[8].unmasked[0]")

@@ -16,8 +16,14 @@ from tests.browser.hands import CARD, RANGE, Hands, Keys, Mouse
 from tests.browser.server import App
 
 LESSONS_THERE = read_lessons()["lessons"]
-TWO = [lesson for lesson in LESSONS_THERE if lesson["name"] in ("unmasking", "too-early")]  # every kind of question
-SHORT = {"gen_length": 16, "steps": 16, "block_length": 16}  # of a learner's own run: it is the same lesson
+TWO = [
+    lesson for lesson in LESSONS_THERE if lesson["name"] in ("unmasking", "too-early")
+]  # every kind of question
+SHORT = {
+    "gen_length": 16,
+    "steps": 16,
+    "block_length": 16,
+}  # of a learner's own run: it is the same lesson
 CLOSE = {"%": 5, "steps": 1}
 LIST = "role=button[name='Lessons']"
 
@@ -68,12 +74,21 @@ def prediction(page: Page, question: dict[str, Any], right: bool) -> Any:
     found = answer(run_of(page), question["answer"])
     if question["kind"] == "cells":
         last = page.evaluate("surelock.stage.trace.n")
-        return found[: question["count"]] if right else [last - 1 - i for i in range(question["count"])]
+        return (
+            found[: question["count"]]
+            if right
+            else [last - 1 - i for i in range(question["count"])]
+        )
     if question["kind"] == "value":
-        low, high = question["low"], question["high"]
+        low = question["low"]
+        high = question["high"]
         true = int(in_unit(question, found))
         return true if right else high if true < (low + high) / 2 else low
-    return found if right else next(option["id"] for option in question["options"] if option["id"] != found)
+    return (
+        found
+        if right
+        else next(option["id"] for option in question["options"] if option["id"] != found)
+    )
 
 
 def predict(page: Page, hands: Hands, question: dict[str, Any], right: bool) -> Any:
@@ -82,12 +97,17 @@ def predict(page: Page, hands: Hands, question: dict[str, Any], right: bool) -> 
     if question["kind"] == "cells":
         earlier = page.evaluate("surelock.stage.view.pins")
         hands.pin([*earlier, *value])
-        assert f"{question['count']} of {question['count']} pinned" in card(page) and page.is_hidden(".sl-gauges")
+        assert f"{question['count']} of {question['count']} pinned" in card(
+            page
+        ) and page.is_hidden(".sl-gauges")
     elif question["kind"] == "value":
         step = page.evaluate("surelock.stage.timeline.step")
         hands.slide(value)
         value = int(page.input_value(RANGE))
-        assert f"{value} {question['unit']}" in card(page) and page.evaluate("surelock.stage.timeline.step") == step
+        assert (
+            f"{value} {question['unit']}" in card(page)
+            and page.evaluate("surelock.stage.timeline.step") == step
+        )
     else:
         hands.choose(value)
     hands.press("This is my prediction")
@@ -106,7 +126,8 @@ def play(page: Page, hands: Hands, lesson: dict[str, Any], right: bool, own: boo
     """A lesson from its first page to its last, on the run on show or on the learner's own. What it says of a
     prediction and of its claim is what Python makes of the run.
     """
-    question, predicted = {}, None
+    question = {}
+    predicted = None
     for number, told in enumerate(lesson["pages"], 1):
         place(page, number)
         assert f"Page {number} of {len(lesson['pages'])}" in card(page)
@@ -116,7 +137,9 @@ def play(page: Page, hands: Hands, lesson: dict[str, Any], right: bool, own: boo
         elif told["kind"] == "run":
             live = page.evaluate("Boolean(surelock.live)")  # an exported replay makes no runs
             choices = lesson["run"].get("own", {}).get("options", []) if live else []
-            assert page.locator(f"{CARD} select option").count() == (len(choices) if len(choices) > 1 else 0)
+            assert page.locator(f"{CARD} select option").count() == (
+                len(choices) if len(choices) > 1 else 0
+            )
             hands.press("Make my own run" if own else "Stay with this run")
         else:
             if told["kind"] in ("gap", "why"):
@@ -125,13 +148,19 @@ def play(page: Page, hands: Hands, lesson: dict[str, Any], right: bool, own: boo
     until(page, "!surelock.stage.lessons?.open")
 
 
-def check(page: Page, lesson: dict[str, Any], question: dict[str, Any], predicted: Any, kind: str) -> None:
+def check(
+    page: Page, lesson: dict[str, Any], question: dict[str, Any], predicted: Any, kind: str
+) -> None:
     run = run_of(page)
     assert (lesson["claim"]["otherwise"] in card(page)) == (not holds(run, lesson["claim"]))
     if kind == "gap":
         found = answer(run, question["answer"])
         told = page.get_attribute(".sl-lesson-gap", "data-right")
-        assert told == str(is_right(question, predicted, found)).lower(), (predicted, found, card(page))
+        assert told == str(is_right(question, predicted, found)).lower(), (
+            predicted,
+            found,
+            card(page),
+        )
         assert "You predicted: " in card(page)
         if question["kind"] == "value":
             assert f"On this run: {in_unit(question, found):g} " in card(page)
@@ -155,7 +184,9 @@ def test_lessons_on_recorded_runs_with_the_network_off(page: Page, tmp_path: Pat
     with page.expect_download() as waiting:
         page.click("text=Save my answers")
     saved = json.loads(Path(waiting.value.path()).read_text("utf-8"))
-    assert saved["format"] == "surelock-answers" and "too-early" in {each["name"] for each in saved["lessons"]}
+    assert saved["format"] == "surelock-answers" and "too-early" in {
+        each["name"] for each in saved["lessons"]
+    }
     page.click("[aria-label$='lesson: Is there a better rule?']")
     until(page, "document.querySelector('.sl-status').textContent.includes('about other lanes')")
 
@@ -165,11 +196,16 @@ def test_a_rule_that_a_learner_writes_is_checked_at_a_fixed_share(page: Page, ap
     opened(page, f"{app.url}/", "own-rule", 4)
     page.fill(".sl-lesson .sl-code", "const rows = ({ active }) => active;")
     page.locator(".sl-lesson .sl-code").blur()
-    page.evaluate("(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT)
+    page.evaluate(
+        "(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT
+    )
     press(page, "Make my own run")
     place(page, 5)
     run = run_of(page)
-    assert answer(run, {"is": "error_rank", "lanes": ["age", "own"], "want": "least", "tie": 0.05}) == "own"
+    assert (
+        answer(run, {"is": "error_rank", "lanes": ["age", "own"], "want": "least", "tie": 0.05})
+        == "own"
+    )
     press(page, "Skip")
     lesson = next(each for each in LESSONS_THERE if each["name"] == "own-rule")
     assert not holds(run, lesson["claim"]) and lesson["claim"]["otherwise"] in card(page)
@@ -192,14 +228,17 @@ def test_by_keyboard_alone(page: Page, app: App) -> None:
 
 
 @pytest.mark.parametrize(
-    "lessons", [pytest.param(TWO, id="two"), pytest.param(LESSONS_THERE, marks=pytest.mark.long, id="all")]
+    "lessons",
+    [pytest.param(TWO, id="two"), pytest.param(LESSONS_THERE, marks=pytest.mark.long, id="all")],
 )
 def test_lessons_on_runs_of_ones_own(page: Page, app: App, lessons: list[dict[str, Any]]) -> None:
     page.goto(f"{app.url}/")
     until(page, "window.surelock?.stage.trace")
     for number, lesson in enumerate(lessons):
         begin(page, lesson)
-        page.evaluate("(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT)
+        page.evaluate(
+            "(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT
+        )
         play(page, Mouse(page), lesson, right=number % 2 == 1, own=True)
         assert page.inner_text(".sl-run-label").startswith("Your run")
 
@@ -223,7 +262,11 @@ BEGIN = """async (name) => {
   stage.show(await stage.lessons.recorded(lesson.run.recorded));
   await stage.lessons.begin(lesson);
 }"""
-SIZES = [(1280, 800, ""), (390, 844, ""), pytest.param((1280, 720, "&present"), marks=pytest.mark.long)]
+SIZES = [
+    (1280, 800, ""),
+    (390, 844, ""),
+    pytest.param((1280, 720, "&present"), marks=pytest.mark.long),
+]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -232,7 +275,9 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
 ) -> None:
     """On a laptop and on a projector all of it, whole or in a window of its own; on a phone it begins in sight."""
     width, height, query = size
-    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, reduced_motion="reduce"
+    )
     page = context.new_page()
     page.goto(f"{app.url}/?lesson=unmasking&page=1{query}")
     until(page, "window.surelock?.stage.lessons?.open")
@@ -248,15 +293,24 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
             settled(page)
             where = (lesson["name"], number + 1)
             shown = [part for part in told["shows"] if not part.startswith("lane:")]
-            lanes = len(told["shows"]) - len(shown) or page.evaluate("surelock.stage.trace.lanes.length")
+            lanes = len(told["shows"]) - len(shown) or page.evaluate(
+                "surelock.stage.trace.lanes.length"
+            )
             for part, seen in zip(PARTS, page.evaluate(IN_SIGHT, [*PARTS.values()]), strict=True):
                 per_lane = part in ("grids", "rasters", "texts")
-                assert len(seen) == (lanes if per_lane else 1) * (part in shown), (where, part, seen)
+                assert len(seen) == (lanes if per_lane else 1) * (part in shown), (
+                    where,
+                    part,
+                    seen,
+                )
                 least = max(seen, default=99) if width == 390 else min(seen, default=99)
                 enough = {"grids": 60, "rasters": 60}.get(part, 30)  # a text of a line may be whole
                 assert part == "timeline" or least >= enough, (where, part, seen)
             assert (
-                page.locator(".sl-above, .sl-tablist, .sl-bar-row, .sl-run-label").locator("visible=true").count() == 0
+                page.locator(".sl-above, .sl-tablist, .sl-bar-row, .sl-run-label")
+                .locator("visible=true")
+                .count()
+                == 0
             ), where
     context.close()
 
@@ -264,7 +318,11 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
 def test_another_lesson_and_a_damaged_one(page: Page, tmp_path: Path) -> None:
     """A hostile title stays text."""
     title = "<img src=x onerror=alert(1)>"
-    another = json.loads((LESSONS / "2-work.json").read_text("utf-8")) | {"name": "eight", "number": 8, "title": title}
+    another = json.loads((LESSONS / "2-work.json").read_text("utf-8")) | {
+        "name": "eight",
+        "number": 8,
+        "title": title,
+    }
     (tmp_path / "8.json").write_text(json.dumps(another), encoding="utf-8")
     (tmp_path / "9.json").write_text(json.dumps(another | {"minutes": "long"}), encoding="utf-8")
     html = replay_html(recorded())
@@ -280,4 +338,7 @@ def test_another_lesson_and_a_damaged_one(page: Page, tmp_path: Path) -> None:
     assert "The lesson 9.json is damaged at minutes:" in page.inner_text(".sl-lessons")
     assert page.locator(".sl-lesson-list li").count() == 1
     page.goto(f"{path.as_uri()}?lesson=none")
-    until(page, "document.querySelector('.sl-status')?.textContent === 'There is no lesson “none” here.'")
+    until(
+        page,
+        "document.querySelector('.sl-status')?.textContent === 'There is no lesson “none” here.'",
+    )

@@ -32,7 +32,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "blanks, here": {"where": "browser", "prompt": BLANKS, "gen_length": 16, "steps": 16},
     "blocks": {"block_length": 8},
     "taking back": {"lanes": json.dumps(BACK)},
-    "ends": {"prompt": "The end.", "suppress_eos": "false", "lanes": json.dumps(["everything", "surelock", "klass"])},
+    "ends": {
+        "prompt": "The end.",
+        "suppress_eos": "false",
+        "lanes": json.dumps(["everything", "surelock", "klass"]),
+    },
     "a draw": {"temperature": 0.8, "seed": 5, "where": "browser"},
 }
 
@@ -71,13 +75,17 @@ def median(values: list[float]) -> float:
     middle = (len(ordered) - 1) / 2
     low = int(middle)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (middle - low) * (ordered[high] - ordered[low]) if ordered else float("nan")
+    return (
+        ordered[low] + (middle - low) * (ordered[high] - ordered[low]) if ordered else float("nan")
+    )
 
 
 def reading(document: dict[str, Any], lane: str) -> Lane:
     """A second reading of a lane's records, which shares no code with the page's."""
     header = document["header"]
-    tokens = {at: token for at, token in enumerate(header["prompt_tokens"]) if token != header["mask_id"]}
+    tokens = {
+        at: token for at, token in enumerate(header["prompt_tokens"]) if token != header["mask_id"]
+    }
     made = Lane([], [], [], [], [], [], [], [])
     flops = every = seconds = 0.0
     changed = choices = 0
@@ -85,9 +93,11 @@ def reading(document: dict[str, Any], lane: str) -> Lane:
         for position in (*record.get("masked", ()), *record.get("taken_back", ())):
             tokens.pop(position, None)
         tokens |= dict((*record.get("written", ()), *record["unmasked"]))
-        flops, every = flops + record["flops"], every + record["baseline_flops"]
+        flops = flops + record["flops"]
+        every = every + record["baseline_flops"]
         seconds += record["seconds"]
-        changed, choices = changed + len(record.get("changed") or ()), choices + len(record["unmasked"])
+        changed = changed + len(record.get("changed") or ())
+        choices = choices + len(record["unmasked"])
         made.flops.append(flops)
         made.every.append(every)
         made.seconds.append(seconds)
@@ -115,25 +125,40 @@ def check(page: Page, document: dict[str, Any], lanes: dict[str, Lane], by_clock
     place = (seen["step"], by_clock, seen)
     shares = []
     for name, own, row in zip(names, ids, seen["work"], strict=True):
-        lane, t = lanes[own], at[own]
+        lane = lanes[own]
+        t = at[own]
         assert row["name"] == name, place
         if t < 0:  # by the clock, before its first step
             assert row["share"] == UNKNOWN and row["bar"] == 0, place
             continue
-        fair = base.last if t == lane.last else base.clamp(t) if by_clock else base.clamp(seen["step"])
+        fair = (
+            base.last if t == lane.last else base.clamp(t) if by_clock else base.clamp(seen["step"])
+        )
         share = 1.0 if own == ids[0] else lane.flops[t] / base.flops[fair]
         shares.append((share, row["bar"]))
-        assert abs(float(row["share"].removesuffix(" %")) - 100 * share) <= 0.5001, (name, share, place)
+        assert abs(float(row["share"].removesuffix(" %")) - 100 * share) <= 0.5001, (
+            name,
+            share,
+            place,
+        )
     most = max(1.0, *(share for share, _ in shares))
     assert all(abs(bar - share / most) < 2e-4 for share, bar in shares), place
     for own, kl, saved in zip(ids, seen["kl"], seen["saved"], strict=True):
-        lane, t = lanes[own], at[own]
+        lane = lanes[own]
+        t = at[own]
         if t < 0:
             assert (kl, saved) == (UNKNOWN, UNKNOWN), place
             continue
-        assert abs(float(saved.removesuffix(" %")) - 100 * (1 - lane.flops[t] / lane.every[t])) <= 0.5001, place
+        assert (
+            abs(float(saved.removesuffix(" %")) - 100 * (1 - lane.flops[t] / lane.every[t]))
+            <= 0.5001
+        ), place
         if kl != UNKNOWN:
-            assert float(kl) == pytest.approx(lane.medians[t], rel=0.06, abs=1e-12), (own, lane.medians[t], place)
+            assert float(kl) == pytest.approx(lane.medians[t], rel=0.06, abs=1e-12), (
+                own,
+                lane.medians[t],
+                place,
+            )
     others = ids[1:]
     changed = [str(lanes[own].changed[at[own]]) if at[own] >= 0 else UNKNOWN for own in others]
     assert seen["changed"] == changed, place
@@ -141,14 +166,20 @@ def check(page: Page, document: dict[str, Any], lanes: dict[str, Lane], by_clock
         assert seen["of"] == f" of {lanes[others[0]].choices[at[others[0]]]}", place
     written = {own: lanes[own].tokens[at[own]] if at[own] >= 0 else {} for own in ids}
     mine = written[ids[0]]
-    differ = [sum(mine.get(p, token) != token for p, token in written[own].items()) for own in others]
+    differ = [
+        sum(mine.get(p, token) != token for p, token in written[own].items()) for own in others
+    ]
     assert seen["others"] == [str(count) for count in differ], place
     for number, side in enumerate(seen["sides"]):
         t = at[side["id"]]
         states = true_states(document, ids.index(side["id"]), t)
         assert drawn_states(page, number) == states, place
-        masked, active, resting, locked = map(int, re.findall(r"(\d+) (?:masked|active|resting|locked)", side["grid"]))
-        assert [masked, active, resting, locked] == [states.count(state) for state in (0, 1, 3, 2)], place
+        masked, active, resting, locked = map(
+            int, re.findall(r"(\d+) (?:masked|active|resting|locked)", side["grid"])
+        )
+        assert [masked, active, resting, locked] == [
+            states.count(state) for state in (0, 1, 3, 2)
+        ], place
         assert not side["beyond"], "a raster gives nothing away"
     told(seen, lanes[others[0]], at[others[0]], len(states))
 
@@ -161,7 +192,9 @@ def told(seen: dict[str, Any], lane: Lane, t: int, size: int) -> None:
     if not seen["sentence"]:
         return
     assert 0 <= seen["step"] - seen["about"] <= 2, seen
-    if found := re.search(r"computes (\d+) of (\d+) tokens[^;]*; (\d+) are left out", seen["sentence"]):
+    if found := re.search(
+        r"computes (\d+) of (\d+) tokens[^;]*; (\d+) are left out", seen["sentence"]
+    ):
         computed, of, left = map(int, found.groups())
         assert computed + left == of == size, seen
         own = int(re.match(r"Step (\d+)", seen["sentence"])[1]) - 1  # type: ignore[index]
@@ -200,7 +233,9 @@ def test_numbers_agree(page: Page, app: App, run: str) -> None:
         for step in sorted(random.Random(run).sample(range(last + 1), min(STEPS, last + 1))):
             seek(page, step)
             settled(page)
-            check(page, document, lanes, by_clock and page.evaluate("surelock.stage.timeline.byClock"))
+            check(
+                page, document, lanes, by_clock and page.evaluate("surelock.stage.timeline.byClock")
+            )
 
 
 @pytest.mark.parametrize("speed", [1, 2, 4, 8])

@@ -25,7 +25,9 @@ from tests.browser.server import App
 from tests.waiting import HANGS
 
 
-def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App, tmp_path: Path) -> None:
+def test_a_run_from_prompt_to_end_shows_what_the_trace_says(
+    page: Page, app: App, tmp_path: Path
+) -> None:
     """In states, numbers, sentences and curves; its link leads back to it, and what the server dropped is exported."""
     prompt = "A cat & a <dog>"
     visit(page, app.url, prompt=prompt, seed=5)
@@ -41,22 +43,32 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     seek(page, 23)
     first, second = trace.lanes.lane
     flops = trace.steps.groupby("lane").flops.sum()
-    assert page.inner_text(".sl-gauge-value >> nth=0") == f"{100 * flops[second] / flops[first]:.0f} %"
+    assert (
+        page.inner_text(".sl-gauge-value >> nth=0") == f"{100 * flops[second] / flops[first]:.0f} %"
+    )
     less = round(100 * (1 - flops[second] / flops[first]))
     assert page.inner_text(".sl-verdict-work") == f"{less} % less work"
     page.locator(".sl-lower").scroll_into_view_if_needed()  # what nobody sees is not drawn
 
-    page.evaluate("surelock.stage.cells.pin(16); surelock.stage.cells.compare(surelock.stage.sides[1], 16)")
-    page.wait_for_function("document.querySelector('.sl-plot')?.data?.some((line) => line.name.endsWith('(16)'))")
+    page.evaluate(
+        "surelock.stage.cells.pin(16); surelock.stage.cells.compare(surelock.stage.sides[1], 16)"
+    )
+    page.wait_for_function(
+        "document.querySelector('.sl-plot')?.data?.some((line) => line.name.endsWith('(16)'))"
+    )
     page.wait_for_function("document.querySelectorAll('.sl-top-name').length === 10")
 
     page.evaluate("for (const lane of surelock.stage.trace.lanes) lane.source.run = 'gone'")
     assert read_trace(exported(page, tmp_path)).positions.equals(trace.positions)
     assert "no longer kept where it was computed" in page.inner_text(".sl-share [role=status]")
 
-    link = page.evaluate("surelock.stage.parts.panels.use(({ share }) => share.source.link(surelock.stage.trace, {}))")
+    link = page.evaluate(
+        "surelock.stage.parts.panels.use(({ share }) => share.source.link(surelock.stage.trace, {}))"
+    )
     page.goto(link)
-    page.wait_for_function("document.querySelector('#sl-gen-length input[type=number]')?.value === '24'")
+    page.wait_for_function(
+        "document.querySelector('#sl-gen-length input[type=number]')?.value === '24'"
+    )
     assert page.input_value("#sl-prompt textarea") == prompt
     assert page.input_value("#sl-steps input[type=number]") == "24"
     page.click("text=More settings")
@@ -65,18 +77,26 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     assert page.inner_text(".sl-lane .sl-field-value >> nth=0") == "0.05"
 
 
-def test_light_and_dark_are_drawn_and_without_a_serious_accessibility_violation(page: Page, app: App) -> None:
+def test_light_and_dark_are_drawn_and_without_a_serious_accessibility_violation(
+    page: Page, app: App
+) -> None:
     visit(page, app.url)
     run_to_end(page)
     page.keyboard.press("Home")
     shows(page, 0)
     for scheme, masked in (("light", None), ("dark", "#242b37")):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-        page.wait_for_function(f"document.body.classList.contains('dark') === {str(scheme == 'dark').lower()}")
+        page.wait_for_function(
+            f"document.body.classList.contains('dark') === {str(scheme == 'dark').lower()}"
+        )
         if masked:
-            page.wait_for_function("(masked) => surelock.stage.colours.masked === masked", arg=masked)
+            page.wait_for_function(
+                "(masked) => surelock.stage.colours.masked === masked", arg=masked
+            )
         assert set(drawn_states(page, 0)) == {0, 1}
-        steady(page, "getComputedStyle(document.querySelector('.sl-control-step')).color")  # which fades
+        steady(
+            page, "getComputedStyle(document.querySelector('.sl-control-step')).color"
+        )  # which fades
         assert serious(page) == [], scheme
         for tab in ("Analysis", "Runs", "Export", "About"):
             page.click(f"role=tab[name='{tab}']")

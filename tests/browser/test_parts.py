@@ -8,10 +8,16 @@ from tests.browser.actions import arrive, until
 from tests.browser.server import App
 
 MISSING = "The connection was lost, so a part of this page is missing. Press again once it is back"
-PRESSES = {"touching": "canvas.sl-grid >> nth=1", "view": ".sl-lessons-button", "panels": "#sl-tab-Runs"}
+PRESSES = {
+    "touching": "canvas.sl-grid >> nth=1",
+    "view": ".sl-lessons-button",
+    "panels": "#sl-tab-Runs",
+}
 
 
-def test_showing_and_playing_the_race_fetches_its_own_scripts_alone(browser: Browser, app: App) -> None:
+def test_showing_and_playing_the_race_fetches_its_own_scripts_alone(
+    browser: Browser, app: App
+) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     asked: list[str] = []

@@ -10,13 +10,16 @@ from tests.browser.actions import CENTRE, seek, serious, steady, tap, until, vis
 from tests.browser.server import App
 from tests.waiting import HANGS
 
-WIDTH, HEIGHT = 390, 844
+WIDTH = 390
+HEIGHT = 844
 
 
 @pytest.fixture
 def phone(browser: Browser, app: App) -> Iterator[Page]:
     size = {"width": WIDTH, "height": HEIGHT}
-    context = browser.new_context(viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce")  # type: ignore[arg-type]
+    context = browser.new_context(
+        viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce"
+    )  # type: ignore[arg-type]
     context.set_default_timeout(HANGS * 1000)
     page = context.new_page()
     visit(page, app.url)
@@ -36,7 +39,9 @@ def press(page: Page, lane: int, cell: int) -> None:
     """Tap a cell, open the drawer from its menu, and wait until that sheet stands still."""
     tap(page, f"({CENTRE})([{lane}, {cell}])")
     page.locator(".sl-touch >> text=compare").tap()
-    page.wait_for_selector(".sl-drawer", state="attached")  # a part of the page, which the first tap fetches
+    page.wait_for_selector(
+        ".sl-drawer", state="attached"
+    )  # a part of the page, which the first tap fetches
     steady(page, "document.querySelector('.sl-drawer').getBoundingClientRect().y")
 
 
@@ -46,7 +51,10 @@ def test_nothing_is_cut_and_a_finger_scrolls_over_the_grids(phone: Page) -> None
         seek(phone, step)
         assert not phone.locator(".sl-step-label").evaluate(cut), phone.inner_text(".sl-step-label")
     assert phone.evaluate("document.documentElement.scrollWidth") <= WIDTH
-    assert phone.evaluate("getComputedStyle(document.querySelector('.sl-grid')).touchAction") == "manipulation"
+    assert (
+        phone.evaluate("getComputedStyle(document.querySelector('.sl-grid')).touchAction")
+        == "manipulation"
+    )
 
 
 def test_a_tap_opens_the_menu_and_compare_the_sheet(phone: Page) -> None:
@@ -54,15 +62,24 @@ def test_a_tap_opens_the_menu_and_compare_the_sheet(phone: Page) -> None:
     below = "document.querySelector('.sl-lower').getBoundingClientRect().y"
     was = phone.evaluate(below)
     press(phone, 1, 70)
-    assert phone.evaluate("scrollY") == 240 and abs(phone.evaluate(below) - was) <= 2, "nothing moves under the finger"
-    sheet, player = phone.locator(".sl-drawer"), box(phone, ".sl-timeline")
+    assert phone.evaluate("scrollY") == 240 and abs(phone.evaluate(below) - was) <= 2, (
+        "nothing moves under the finger"
+    )
+    sheet = phone.locator(".sl-drawer")
+    player = box(phone, ".sl-timeline")
     expect(sheet).to_be_visible()
     assert "Drag ε: " in sheet.inner_text(), "there are no keys"
     assert "Position 70" in sheet.inner_text()
-    assert phone.locator(".sl-tip").is_hidden(), "a finger has no pointer: nothing lies over the cells"
+    assert phone.locator(".sl-tip").is_hidden(), (
+        "a finger has no pointer: nothing lies over the cells"
+    )
     lies = box(phone, ".sl-drawer")
-    assert lies["y"] + lies["height"] <= player["y"] + 1 and player["y"] + player["height"] <= HEIGHT
-    top, bottom = phone.evaluate("(({ top, bottom }) => [top, bottom])(surelock.stage.sides[1].place(70))")
+    assert (
+        lies["y"] + lies["height"] <= player["y"] + 1 and player["y"] + player["height"] <= HEIGHT
+    )
+    top, bottom = phone.evaluate(
+        "(({ top, bottom }) => [top, bottom])(surelock.stage.sides[1].place(70))"
+    )
     apart = bottom <= lies["y"] or top >= lies["y"] + lies["height"]
     assert apart, "the cell that it speaks of stays in sight"
     assert phone.evaluate("[...surelock.page.now.pins.keys()]") == [70]
@@ -87,7 +104,9 @@ def test_the_sheet_closes_by_its_button_escape_and_a_tap_outside(phone: Page) ->
         expect(sheet).to_be_visible()
         close()
         expect(sheet).to_be_hidden()
-    phone.evaluate("document.querySelector('.sl-lane-2 .sl-text').scrollIntoView({ block: 'center' })")
+    phone.evaluate(
+        "document.querySelector('.sl-lane-2 .sl-text').scrollIntoView({ block: 'center' })"
+    )
     phone.evaluate("surelock.stage.timeline.seek(Infinity)")
     phone.tap(".sl-text .sl-fork")
     expect(sheet).to_be_visible()
@@ -95,7 +114,8 @@ def test_the_sheet_closes_by_its_button_escape_and_a_tap_outside(phone: Page) ->
 
 
 def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
-    run, prompt = phone.locator(".sl-action-run"), phone.locator(".sl-action-prompt")
+    run = phone.locator(".sl-action-run")
+    prompt = phone.locator(".sl-action-prompt")
     prompt.tap()
     until(phone, "document.activeElement.matches('.sl-prompt-box textarea')")
     phone.locator(".sl-prompt-foot >> text=Settings").tap()
@@ -104,7 +124,9 @@ def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
     expect(phone.locator(".sidebar.open")).to_have_count(0)
     prompt.tap()
     expect(phone.locator(".sl-prompt-box")).to_be_hidden()
-    expect(phone.locator(".sidebar .toggle-button")).to_be_hidden()  # it would cover what is scrolled beneath it
+    expect(
+        phone.locator(".sidebar .toggle-button")
+    ).to_be_hidden()  # it would cover what is scrolled beneath it
     options = phone.locator(".sl-action-where option").all_inner_texts()
     assert options == ["this server · shared", "this browser · at once"]
     at = box(phone, ".sl-narrator-box")["y"]
@@ -118,5 +140,11 @@ def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
         "e => !e.closest('.sl-tablist, .sl-hidden, .sl-side, .sl-quick, svg')"
         " && e.getBoundingClientRect().right > innerWidth + 1"
     )
-    assert phone.evaluate(f"[...document.querySelectorAll('.sl-stage *')].filter({outside}).length") == 0
-    assert phone.evaluate("document.documentElement.scrollWidth") <= WIDTH and box(phone, ".sl-grid")["width"] > 300
+    assert (
+        phone.evaluate(f"[...document.querySelectorAll('.sl-stage *')].filter({outside}).length")
+        == 0
+    )
+    assert (
+        phone.evaluate("document.documentElement.scrollWidth") <= WIDTH
+        and box(phone, ".sl-grid")["width"] > 300
+    )

@@ -69,7 +69,11 @@ def test_the_picture_shows_the_end(replay: Page, tmp_path: Path) -> None:
     replay.evaluate(WRITTEN)
     data = exported(replay, tmp_path, "Picture (PNG)").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert [int.from_bytes(data[at : at + 4], "big") for at in (16, 20)] == [1600, 900] and len(data) > 50_000
+    assert [int.from_bytes(data[at : at + 4], "big") for at in (16, 20)] == [1600, 900] and len(
+        data
+    ) > 50_000
     told = " ".join(replay.evaluate("said"))
     names = replay.evaluate("surelock.stage.trace.lanes.map(({ name }) => name)")
-    assert [each for each in (*names, replay.inner_text(".sl-verdict-work")) if each not in told] == []
+    assert [
+        each for each in (*names, replay.inner_text(".sl-verdict-work")) if each not in told
+    ] == []

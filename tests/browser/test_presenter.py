@@ -10,7 +10,13 @@ from tests.browser.actions import CENTRE, recorded, replayed, seek, settled, unt
 from tests.browser.server import App
 
 PRESENTING = "document.body.classList.contains('sl-present')"
-SHOWN = (".sl-narrator-box", ".sl-numbers", ".sl-lane-1.sl-side", ".sl-lane-2.sl-side", ".sl-timeline")
+SHOWN = (
+    ".sl-narrator-box",
+    ".sl-numbers",
+    ".sl-lane-1.sl-side",
+    ".sl-lane-2.sl-side",
+    ".sl-timeline",
+)
 WHOLE = """(selector) => [...document.querySelectorAll(selector)].every((node) => {
   const { top, bottom } = node.getBoundingClientRect();
   return top >= 0 && bottom <= innerHeight && node.scrollHeight <= node.clientHeight + 1;
@@ -23,16 +29,21 @@ CELL = """surelock.stage.sides.slice(0, 1).flatMap(({ grid: { box }, canvas }) =
 
 
 @pytest.mark.parametrize("size", [(1024, 768, 1), (1280, 720, 1.5)])
-def test_what_matters_is_on_one_screen_and_large(browser: Browser, app: App, size: tuple[int, int, float]) -> None:
+def test_what_matters_is_on_one_screen_and_large(
+    browser: Browser, app: App, size: tuple[int, int, float]
+) -> None:
     """1280x720 at 1.5 is a projector of 1920x1080 at 150 % zoom."""
     width, height, ratio = size
     context = browser.new_context(
-        viewport={"width": width, "height": height}, device_scale_factor=ratio, reduced_motion="reduce"
+        viewport={"width": width, "height": height},
+        device_scale_factor=ratio,
+        reduced_motion="reduce",
     )
     page = context.new_page()
     visit(page, app.url)
     seek(page, 60)
-    type_before, cell_before = page.evaluate(FONTS, TYPE), page.evaluate(CELL)
+    type_before = page.evaluate(FONTS, TYPE)
+    cell_before = page.evaluate(CELL)
     page.keyboard.press("f")
     until(page, PRESENTING)
     settled(page)
@@ -44,7 +55,10 @@ def test_what_matters_is_on_one_screen_and_large(browser: Browser, app: App, siz
         for selector in SHOWN:
             box = page.locator(selector).bounding_box()
             assert box is not None and box["x"] >= 0 and box["y"] >= 0, selector
-            assert box["x"] + box["width"] <= width and box["y"] + box["height"] <= height, (selector, step)
+            assert box["x"] + box["width"] <= width and box["y"] + box["height"] <= height, (
+                selector,
+                step,
+            )
         hidden_words = page.evaluate(
             """(step) => surelock.stage.sides.filter(({ lane, grid, canvas }) => {
               const [, top, , height] = grid.rect(lane.steps[step].unmasked[0]), view = canvas.parentElement;
@@ -68,7 +82,9 @@ def test_the_verdict_of_four_lanes_is_whole(page: Page, tmp_path: Path) -> None:
     until(page, "surelock.stage.root.dataset.step === '31'")
     settled(page)
     assert page.evaluate(WHOLE, ".sl-narrator-box") and page.evaluate(WHOLE, ".sl-verdict")
-    windows = page.evaluate("surelock.stage.sides.map(({ box }) => box.getBoundingClientRect().height)")
+    windows = page.evaluate(
+        "surelock.stage.sides.map(({ box }) => box.getBoundingClientRect().height)"
+    )
     assert min(windows) >= 60, windows
 
 
@@ -83,8 +99,13 @@ def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> N
     until(page, "surelock.page.now.hover === 30")
     ring = page.locator(".sl-pointer").bounding_box()
     assert ring is not None and ring["width"] >= 60
-    assert abs(ring["x"] + ring["width"] / 2 - x) < 2 and abs(ring["y"] + ring["height"] / 2 - y) < 2
-    assert page.evaluate("getComputedStyle(document.querySelector('.sl-pointer')).pointerEvents") == "none"
+    assert (
+        abs(ring["x"] + ring["width"] / 2 - x) < 2 and abs(ring["y"] + ring["height"] / 2 - y) < 2
+    )
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.sl-pointer')).pointerEvents")
+        == "none"
+    )
     tip = page.locator(".sl-tip").bounding_box()
     assert tip is not None and abs(tip["x"] - x) < 60 and abs(tip["y"] - y) < 60
     page.mouse.click(x, y)
@@ -99,7 +120,9 @@ def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> N
 
 
 def test_the_address_presents_where_full_screen_is_refused(page: Page, app: App) -> None:
-    page.add_init_script("Element.prototype.requestFullscreen = () => Promise.reject(new TypeError('not allowed'))")
+    page.add_init_script(
+        "Element.prototype.requestFullscreen = () => Promise.reject(new TypeError('not allowed'))"
+    )
     page.goto(f"{app.url}/?present&lesson=unmasking")
     page.wait_for_function(f"window.surelock?.stage.lessons?.open && {PRESENTING}")
     settled(page)

@@ -10,7 +10,9 @@ from tests.browser.server import App
 
 def reload(page: Page) -> None:
     page.reload()
-    page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 0")
+    page.wait_for_function(
+        "window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 0"
+    )
 
 
 def address(page: Page) -> dict[str, list[str]]:
@@ -18,7 +20,9 @@ def address(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
 
-def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(page: Page, app: App) -> None:
+def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(
+    page: Page, app: App
+) -> None:
     arrive(page, app.url)
     assert urlsplit(page.url).query == ""
     seek(page, 40)
@@ -28,7 +32,12 @@ def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(page
     assert address(page) == {"step": ["41"], "pins": ["30"], "race": ["steps"], "colour": ["kl"]}
     reload(page)
     shows(page, 40)
-    assert page.evaluate("surelock.stage.view") == {"step": 40, "pins": [30], "byClock": False, "colour": "kl"}
+    assert page.evaluate("surelock.stage.view") == {
+        "step": 40,
+        "pins": [30],
+        "byClock": False,
+        "colour": "kl",
+    }
     page.goto(f"{app.url}/gradio_api/info")
     page.go_back()
     page.wait_for_function("window.surelock?.stage.trace")
@@ -41,14 +50,23 @@ def test_a_reload_brings_back_the_runs_of_this_tab_and_the_form(page: Page, app:
     seek(page, 9)
     page.evaluate("surelock.stage.cells.pin(12)")
     there = address(page)
-    assert there["prompt"] == ["The little dog ran to the"] and there["step"] == ["10"] and there["pins"] == ["12"]
+    assert (
+        there["prompt"] == ["The little dog ran to the"]
+        and there["step"] == ["10"]
+        and there["pins"] == ["12"]
+    )
     tokens = page.evaluate("[...surelock.stage.sides[1].labels.tokens]")
     reload(page)
     shows(page, 9)
     assert page.evaluate("[...surelock.stage.sides[1].labels.tokens]") == tokens
     assert "As you left it" in page.inner_text(".sl-run-label") and status(page) == ""
-    assert page.evaluate("surelock.stage.runs.entries.map(({source}) => source)") == ["recorded", "live"]
-    until(page, "document.querySelector('#sl-prompt textarea').value === 'The little dog ran to the'")
+    assert page.evaluate("surelock.stage.runs.entries.map(({source}) => source)") == [
+        "recorded",
+        "live",
+    ]
+    until(
+        page, "document.querySelector('#sl-prompt textarea').value === 'The little dog ran to the'"
+    )
     until(page, "document.querySelector('#sl-gen-length input[type=number]').value === '24'")
     page.click("#sl-prompt textarea")
     page.keyboard.press("End")
@@ -62,7 +80,9 @@ def test_a_reload_brings_back_the_runs_of_this_tab_and_the_form(page: Page, app:
         for _ in range(2):
             address(page)
             reload(page)
-            until(page, f"document.querySelector('#sl-prompt textarea')?.value.endsWith(' old{more}')")
+            until(
+                page, f"document.querySelector('#sl-prompt textarea')?.value.endsWith(' old{more}')"
+            )
             seek(page, 5)  # the cursor moves, and the form still holds what was typed
 
 
@@ -73,7 +93,12 @@ def test_a_shared_link_is_computed_at_once_and_says_what_it_lacks(page: Page, ap
     page.wait_for_function("document.querySelector('#sl-prompt textarea').value === 'The cat'")
     page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'")
     shows(page, 23)
-    assert page.evaluate("surelock.stage.view") == {"step": 23, "pins": [5], "byClock": False, "colour": "state"}
+    assert page.evaluate("surelock.stage.view") == {
+        "step": 23,
+        "pins": [5],
+        "byClock": False,
+        "colour": "state",
+    }
     lacks = "This run lacks what the link asks for: some of its pinned positions."
     assert status(page) == f"The link points at step 7. {lacks}"
     assert "step" not in address(page)

@@ -64,13 +64,21 @@ def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App
     seek(page, 250)
     boxes.first.hover()
     page.mouse.wheel(0, -5000)
-    page.wait_for_function("[...document.querySelectorAll('.sl-window')].every((box) => box.scrollTop === 0)")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.sl-window')].every((box) => box.scrollTop === 0)"
+    )
     seek(page, 300)
-    assert page.evaluate("document.querySelector('.sl-window').scrollTop") == 0, "a hand on the wheel is not fought"
-    page.wait_for_function("surelock.stage.sides[1].grid.looks[0] >= 0 && surelock.stage.sides[1].grid.texts[0] !== ''")
+    assert page.evaluate("document.querySelector('.sl-window').scrollTop") == 0, (
+        "a hand on the wheel is not fought"
+    )
+    page.wait_for_function(
+        "surelock.stage.sides[1].grid.looks[0] >= 0 && surelock.stage.sides[1].grid.texts[0] !== ''"
+    )
     page.locator("canvas.sl-grid").first.focus()
     page.keyboard.press("End")
-    assert page.evaluate("document.querySelector('.sl-window').scrollTop") > 100, "the focused cell is in sight"
+    assert page.evaluate("document.querySelector('.sl-window').scrollTop") > 100, (
+        "the focused cell is in sight"
+    )
     page.click("role=tab[name='Numbers']")
     page.get_by_label("Long text").select_option(label="The whole canvas, without its tokens")
     assert page.evaluate(
@@ -81,9 +89,22 @@ def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App
 
 
 #: Steps, and at each how far the first window is scrolled, the cell under the pointer, and one that is pinned or not.
-WALK = [(3, 0, -1, None), (4, 0, 18, None), (5, 0, 19, 18), (19, 0, 19, None), (2, 0, 0, 20), (11, 0, 25, 18)]
+WALK = [
+    (3, 0, -1, None),
+    (4, 0, 18, None),
+    (5, 0, 19, 18),
+    (19, 0, 19, None),
+    (2, 0, 0, 20),
+    (11, 0, 25, 18),
+]
 WALK += [(12, 0, 25, None), (0, 0, -1, None)]
-SCROLLED = [(0, 0, -1, 60), (40, 57, -1, None), (493, 0, -1, None), (400, -130, -1, None), (250, 23, -1, None)]
+SCROLLED = [
+    (0, 0, -1, 60),
+    (40, 57, -1, None),
+    (493, 0, -1, None),
+    (400, -130, -1, None),
+    (250, 23, -1, None),
+]
 SCROLLED += [(252, 0, -1, None), (5, 400, -1, None), (120, 0, -1, None)]
 
 

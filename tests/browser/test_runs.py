@@ -16,17 +16,27 @@ def test_a_runs_settings_go_back_into_the_form(page: Page, app: App) -> None:
     visit(page, app.url, prompt=PROMPT)
     page.click("role=tab[name='Runs']")
     page.click("button[aria-label='Use these settings, of run 1']")
-    page.wait_for_function("document.querySelector('#sl-gen-length input[type=number]').value === '128'")
+    page.wait_for_function(
+        "document.querySelector('#sl-gen-length input[type=number]').value === '128'"
+    )
     expect(page.locator(".sl-status")).to_contain_text("The form holds the settings")
     told = page.evaluate("surelock.stage.trace.header")
     expect(page.locator("#sl-prompt textarea")).to_have_value(told["prompt"])
     names = [lane["name"] for lane in told["lanes"]]
     expect(page.locator(".sl-lane-preset")).not_to_have_count(0)
-    shown = [lane.evaluate("(one) => one.selectedOptions[0].text") for lane in page.locator(".sl-lane-preset").all()]
+    shown = [
+        lane.evaluate("(one) => one.selectedOptions[0].text")
+        for lane in page.locator(".sl-lane-preset").all()
+    ]
     assert shown == names
-    lanes = page.evaluate("surelock.stage.trace.header.lanes.map(({ compute }) => compute.epsilon ?? null)")
+    lanes = page.evaluate(
+        "surelock.stage.trace.header.lanes.map(({ compute }) => compute.epsilon ?? null)"
+    )
     page.locator(".sl-lane-details summary").nth(1).click()
-    assert page.locator(".sl-lane").nth(1).locator(".sl-field-value").first.inner_text() == "5e-4" and lanes[1] == 5e-4
+    assert (
+        page.locator(".sl-lane").nth(1).locator(".sl-field-value").first.inner_text() == "5e-4"
+        and lanes[1] == 5e-4
+    )
     assert page.evaluate("surelock.live.run") is None  # nothing runs until Run is pressed
 
     page.evaluate("surelock.stage.trace.header.model.name = 'another'")
@@ -61,12 +71,18 @@ def test_settings_come_with_their_model(page: Page, several: App) -> None:
     expect(page.locator("#sl-gen-length input[type=number]")).to_have_value("128")
 
 
-@pytest.mark.parametrize(("name", "block"), [("qwen", 32), pytest.param("bd3lm", 64, marks=pytest.mark.long)])
-def test_a_real_models_folder_is_offered_and_runs(page: Page, several: App, name: str, block: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "block"), [("qwen", 32), pytest.param("bd3lm", 64, marks=pytest.mark.long)]
+)
+def test_a_real_models_folder_is_offered_and_runs(
+    page: Page, several: App, name: str, block: int
+) -> None:
     """Qwen3's kind, in its own template, in the blocks that suit its family; a block-causal one has its own."""
     visit(page, several.url, model=name, prompt="What is a fox?", gen_length=64, steps=64)
     page.click("#sl-run")  # and it begins when the model is loaded
     wait_for_run(page, 64)
     header = page.evaluate("surelock.stage.trace.header")
-    assert header["model"]["name"] == name and header["lanes"][0]["settings"]["block_length"] == block
+    assert (
+        header["model"]["name"] == name and header["lanes"][0]["settings"]["block_length"] == block
+    )
     assert header["mask_id"] == 1 and header["length"] == len(header["prompt_tokens"]) + 64

@@ -39,7 +39,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(page: Page) -> None:
     before = page.evaluate("surelock.live.run?.id ?? null")
     page.click(".sl-action-run")
-    until(page, f"(surelock.live.run?.id ?? null) !== {json.dumps(before)} && surelock.live.run.over")
+    until(
+        page, f"(surelock.live.run?.id ?? null) !== {json.dumps(before)} && surelock.live.run.over"
+    )
 
 
 def touched(page: Page) -> int:
@@ -58,10 +60,14 @@ def all_that_it_can(page: Page, url: str, downloads: Path) -> None:
     run(page)
     lanes = touched(page)
     frames = read_trace(exported(page, downloads))
-    assert frames.lanes.engine.str.startswith("onnxruntime-web").all() and len(frames.lanes) == lanes
+    assert (
+        frames.lanes.engine.str.startswith("onnxruntime-web").all() and len(frames.lanes) == lanes
+    )
     lesson = LESSONS_THERE[0]
     opened(page, url, lesson["name"])
-    page.evaluate("(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT)
+    page.evaluate(
+        "(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT
+    )
     play(page, Mouse(page), lesson, right=True, own=True)
 
 
@@ -71,7 +77,9 @@ def test_one_file_from_a_disk_with_the_network_off(page: Page, file: Path, tmp_p
 
 
 @pytest.mark.long
-def test_a_replay_with_the_decoder_inside_is_touched_from_a_disk(page: Page, folder: str, tmp_path: Path) -> None:
+def test_a_replay_with_the_decoder_inside_is_touched_from_a_disk(
+    page: Page, folder: str, tmp_path: Path
+) -> None:
     arrive(page, f"{folder}?{QUERY}")
     run(page)
     replay = exported(page, tmp_path, "Replay that decodes (HTML)")
@@ -80,7 +88,9 @@ def test_a_replay_with_the_decoder_inside_is_touched_from_a_disk(page: Page, fol
     arrive(page, replay.as_uri())
     lanes = touched(page)
     trace = "surelock.stage.trace"
-    assert page.evaluate(f"{trace}.lanes.at(-1).count") == 16 and lanes == page.evaluate(f"{trace}.lanes.length")
+    assert page.evaluate(f"{trace}.lanes.at(-1).count") == 16 and lanes == page.evaluate(
+        f"{trace}.lanes.length"
+    )
     assert page.evaluate(f"{trace}.lanes.at(-1).steps.at(-1).damage !== undefined")
 
 
@@ -112,8 +122,12 @@ def test_a_recording_is_computed_again_as_it_is_and_a_branch_goes_on_from_it(
     page.evaluate(MASK_AGAIN)
     until(page, "surelock.live.run?.over")
     branch = page.evaluate(f"({COMMITS})(surelock.live.run.trace)[{BRANCH}]")
-    assert len(branch) == len(recorded[1]) and branch[:3] == recorded[1][:3] and branch != recorded[1]
-    page.evaluate("surelock.starting.raceLike(recording, recording.lanes.map(({ decoder }) => decoder))")
+    assert (
+        len(branch) == len(recorded[1]) and branch[:3] == recorded[1][:3] and branch != recorded[1]
+    )
+    page.evaluate(
+        "surelock.starting.raceLike(recording, recording.lanes.map(({ decoder }) => decoder))"
+    )
     until(page, "surelock.live.run?.over && !surelock.live.run.branching")
     assert page.evaluate(f"({COMMITS})(surelock.live.run.trace)") == recorded
 
@@ -153,7 +167,9 @@ LET = "role=button[name='Let it run']"
 
 
 @pytest.mark.long
-def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page: Page, folder: str, tmp_path: Path) -> None:
+def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(
+    page: Page, folder: str, tmp_path: Path
+) -> None:
     """Its text stands in the fragment, which no server sees; typed here, it runs at once."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -166,7 +182,9 @@ def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page: Page, 
     page.click(".sl-action-run")
     page.click(LET)
     until(page, "surelock.live.run?.over")
-    shares = "((trace) => trace.lanes.map((lane) => trace.totals(lane, trace.race.last).flopsShare))"
+    shares = (
+        "((trace) => trace.lanes.map((lane) => trace.totals(lane, trace.race.last).flopsShare))"
+    )
     every, own = page.evaluate(f"{shares}(surelock.live.run.trace)")
     assert every == 1 and 0.4 < own < 0.7
     assert "active" in unquote_plus(urlsplit(page.url).fragment), "the address goes on to hold it"

@@ -5,7 +5,17 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.actions import CENTRE, arrive, run_to_end, seek, serious, steady, tap, until, visit
+from tests.browser.actions import (
+    CENTRE,
+    arrive,
+    run_to_end,
+    seek,
+    serious,
+    steady,
+    tap,
+    until,
+    visit,
+)
 from tests.browser.server import App
 
 OVER = "surelock.stage.root.dataset.state === 'idle' && surelock.page.now.waits === null"
@@ -17,13 +27,17 @@ PROMPT = "Tom found a __ in the garden. He was"
 def phone(browser: Browser) -> Iterator[Page]:
     """A second profile, on a phone, without anything of the first."""
     size = {"width": 390, "height": 844}
-    context = browser.new_context(viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce")  # type: ignore[arg-type]
+    context = browser.new_context(
+        viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce"
+    )  # type: ignore[arg-type]
     context.set_default_timeout(30_000)
     yield context.new_page()
     context.close()
 
 
-def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(page: Page, phone: Page, app: App) -> None:
+def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(
+    page: Page, phone: Page, app: App
+) -> None:
     visit(page, app.url, prompt=PROMPT, temperature=0.8)
     run_to_end(page)
     seek(page, 12)
@@ -49,16 +63,22 @@ def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(page:
     assert [name.rpartition(", ")[2] for name in names] == ["as it was", "with your word"]
     assert all(name.startswith("SureLock") for name in names)
     assert serious(page, ".sl-floor") == []
-    sent, told = page.evaluate(TOKENS), said.inner_text()
+    sent = page.evaluate(TOKENS)
+    told = said.inner_text()
     page.evaluate("surelock.addressing.write()")
     link = page.evaluate("location.href")
 
     page.click(".sl-untouch")
-    assert page.locator(".sl-side").count() == 2 and page.evaluate("surelock.page.now.touches") is None
+    assert (
+        page.locator(".sl-side").count() == 2 and page.evaluate("surelock.page.now.touches") is None
+    )
 
     phone.goto(link)
     until(phone, "window.surelock?.stage.trace")
-    assert phone.evaluate("[surelock.stage.trace.provisional, surelock.stage.trace.count]") == [True, 0]
+    assert phone.evaluate("[surelock.stage.trace.provisional, surelock.stage.trace.count]") == [
+        True,
+        0,
+    ]
     assert phone.evaluate("surelock.stage.trace.header.prompt") == PROMPT
     until(phone, f"surelock.page.now.touches && {OVER}")
     assert phone.evaluate(TOKENS) == sent
@@ -70,7 +90,11 @@ def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(page:
     sheet = phone.locator(".sl-touch-box")
     expect(sheet).to_be_visible()
     box = sheet.bounding_box()
-    assert box is not None and box["y"] + box["height"] == pytest.approx(844, abs=2) and box["width"] == 390
+    assert (
+        box is not None
+        and box["y"] + box["height"] == pytest.approx(844, abs=2)
+        and box["width"] == 390
+    )
 
 
 def test_a_blank_from_a_list_shows_its_words_with_their_shares(page: Page, app: App) -> None:
@@ -87,7 +111,9 @@ def test_a_blank_from_a_list_shows_its_words_with_their_shares(page: Page, app: 
     assert serious(page, ".sl-touch-box") == []
 
 
-def test_an_embedded_page_shows_shares_and_says_why_no_word_can_be_chosen(page: Page, app: App) -> None:
+def test_an_embedded_page_shows_shares_and_says_why_no_word_can_be_chosen(
+    page: Page, app: App
+) -> None:
     arrive(page, f"{app.url}/?embed&race=steps&step=60")
     page.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 60)")
     expect(page.locator(".sl-touch-said")).to_contain_text("This is a recording")

@@ -18,7 +18,12 @@ def one_run(app: App, number: int) -> tuple[str, str, str, int]:
     prompt = f"Visitor {number} saw {number} birds. They"
     seen = list(visitor.run(prompt=prompt, gen_length=16, steps=16, block_length=16))
     visitor.close()
-    return prompt, visitor.id, seen[0]["open"]["header"]["prompt"], sum("records" in message for message in seen)
+    return (
+        prompt,
+        visitor.id,
+        seen[0]["open"]["header"]["prompt"],
+        sum("records" in message for message in seen),
+    )
 
 
 @pytest.mark.parametrize("many", [5, pytest.param(20, marks=pytest.mark.long)])
@@ -54,9 +59,14 @@ def test_two_tabs_have_a_run_each(page: Page, app: App) -> None:
     page.click("#sl-run")
     wait_for_run(page, 2)
     with page.expect_popup() as opened:
-        page.evaluate("(url) => void open(url)", f"{app.url}/?{urlencode({**SHORT, 'prompt': prompts[1]})}")
+        page.evaluate(
+            "(url) => void open(url)", f"{app.url}/?{urlencode({**SHORT, 'prompt': prompts[1]})}"
+        )
     other = opened.value
-    until(other, "window.surelock?.stage.trace && document.querySelector('#sl-gen-length input')?.value == 24")
+    until(
+        other,
+        "window.surelock?.stage.trace && document.querySelector('#sl-gen-length input')?.value == 24",
+    )
     run_to_end(other)
     until(page, "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.race.live")
     shown = "(({ header, count }) => [header.prompt, count])(surelock.stage.trace)"

@@ -51,5 +51,7 @@ def test_nothing_is_cut_or_jumps(page: Page, app: App) -> None:
         page.evaluate(SLOW)
         cut = [each for each in page.evaluate(OUT) if "sl-gauge-name" not in each[0]]
         assert cut == [], ("presenter", step)
-        rooms = page.evaluate("[...document.querySelectorAll('.sl-window')].map((view) => view.clientHeight)")
+        rooms = page.evaluate(
+            "[...document.querySelectorAll('.sl-window')].map((view) => view.clientHeight)"
+        )
         assert min(rooms) >= 52, "two rows of cells"

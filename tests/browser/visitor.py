@@ -23,30 +23,41 @@ class Visitor:
     def __init__(self, url: str, **headers: str) -> None:
         named = {"x-surelock-visitor": secrets.token_hex(8), **headers}
         self.http = httpx.Client(base_url=url, timeout=HANGS, headers=named)
-        self.id, self.bytes = "", 0
+        self.id = ""
+        self.bytes = 0
 
     def form(self, **changes: Any) -> dict[str, Any]:
         """What pressing Run hands over: the form's values as the page starts with them, with others for some fields."""
         config = self.http.get("/config").json()
         parts = {part["id"]: part["props"] for part in config["components"]}
-        press = next(event for event in config["dependencies"] if "live.press" in (event.get("js") or ""))
+        press = next(
+            event for event in config["dependencies"] if "live.press" in (event.get("js") or "")
+        )
         names = json.loads(re.search(r"\[.*?\]", press["js"])[0])  # type: ignore[index]
-        asked = dict(zip(names, (parts[part].get("value") for part in press["inputs"]), strict=True))
+        asked = dict(
+            zip(names, (parts[part].get("value") for part in press["inputs"]), strict=True)
+        )
         assert set(changes) <= set(asked)
         return asked | {"lanes": json.loads(asked["lanes"])["lanes"]} | changes
 
     def open(self, asked: Any = None, **changes: Any) -> str:
         """The id of a new run. Raises httpx.HTTPStatusError for a refusal."""
-        answer = self.http.post("/surelock/runs", json=self.form(**changes) if asked is None else asked)
+        answer = self.http.post(
+            "/surelock/runs", json=self.form(**changes) if asked is None else asked
+        )
         answer.raise_for_status()
         self.id = str(answer.json()["id"])
         return self.id
 
-    def read(self, run: str, after: int | None = None, steps: int | None = None) -> Iterator[tuple[str, dict, str]]:
+    def read(
+        self, run: str, after: int | None = None, steps: int | None = None
+    ) -> Iterator[tuple[str, dict, str]]:
         """The kind, data and number of each event of a run. Raises httpx.HTTPStatusError for a refusal."""
         headers = {} if after is None else {"last-event-id": str(after)}
         params = {} if steps is None else {"steps": steps}
-        with connect_sse(self.http, "GET", f"/surelock/runs/{run}/events", headers=headers, params=params) as stream:
+        with connect_sse(
+            self.http, "GET", f"/surelock/runs/{run}/events", headers=headers, params=params
+        ) as stream:
             if stream.response.is_error:
                 stream.response.read()
             stream.response.raise_for_status()

@@ -31,14 +31,19 @@ def grown(value: Any) -> Any:
 
 INPUTS = json.loads(Path(__file__).with_name("inputs.json").read_text("utf-8"))
 FILES, ROUTES, PARAMETERS = (grown(INPUTS[name]) for name in ("files", "routes", "parameters"))
-GIVEN_AWAY = (*INPUTS["given_away"], SECRET)  # nothing so short that it may stand in an unguessable id
+GIVEN_AWAY = (
+    *INPUTS["given_away"],
+    SECRET,
+)  # nothing so short that it may stand in an unguessable id
 
 
 def raw_get(url: str, path: str) -> tuple[int, str]:
     """GET a path exactly as written: clients tidy up dots. Returns the status and the body."""
     place = urlsplit(url)
     with socket.create_connection((str(place.hostname), place.port or 80), timeout=30) as link:
-        link.sendall(f"GET /{path} HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n".encode())
+        link.sendall(
+            f"GET /{path} HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n".encode()
+        )
         answer = b"".join(iter(lambda: link.recv(65536), b"")).decode("utf-8", "replace")
     head, _, body = answer.partition("\r\n\r\n")
     return int(head.split()[1]) if head else 0, body
@@ -48,9 +53,18 @@ def wrongly_refused(http: httpx.Client, url: str, parameter: str, wrong: Any) ->
     """What is wrong with how /decode refuses a value: by the request itself or by the stream, in a sentence."""
     body = {"prompt": "A fox", "gen_length": 8} | {parameter: wrong}
     answer = http.post(f"{url}/gradio_api/call/v2/decode", content=json.dumps(body), headers=JSON)
-    text, sentence = answer.text, '"detail"'
+    text = answer.text
+    sentence = '"detail"'
     if answer.status_code == 200:
         answer = http.get(f"{url}/gradio_api/call/decode/{answer.json()['event_id']}")
-        text, sentence = answer.text.partition("event: error")[2], '"error"'
-    bad = any(part in text for part in (*GIVEN_AWAY, "Internal Server Error", "unhashable", "overflow", "Union["))
-    return f"decode {parameter}={str(wrong)[:40]}: {answer.text[-200:]}" if bad or sentence not in text else ""
+        text = answer.text.partition("event: error")[2]
+        sentence = '"error"'
+    bad = any(
+        part in text
+        for part in (*GIVEN_AWAY, "Internal Server Error", "unhashable", "overflow", "Union[")
+    )
+    return (
+        f"decode {parameter}={str(wrong)[:40]}: {answer.text[-200:]}"
+        if bad or sentence not in text
+        else ""
+    )

@@ -6,7 +6,8 @@ import time
 
 import httpx
 
-longest, over = 0.0, threading.Event()
+longest = 0.0
+over = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
 while not over.wait(0.1):
     begun = time.monotonic()

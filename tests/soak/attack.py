@@ -31,10 +31,18 @@ from tests.nginx import NGINX, front
 from tests.soak.abuse import FILES, GIVEN_AWAY, INPUTS, JSON, ROUTES, grown
 from tests.soak.visits import visit, visits
 
-KEEP_MB, PAGE_SECONDS, LOG_A_SECOND, LOG_ONCE = 300, 1.0, 1e6 / 600, 20_000  # bytes, the last ones once for each kind
+KEEP_MB = 300  # bytes, the last ones once for each kind
+PAGE_SECONDS = 1.0
+LOG_A_SECOND = 1e6 / 600
+LOG_ONCE = 20_000
 LIMITED = ("sh", "-c", 'ulimit -n 1024; exec "$0" "$@"', sys.executable, "app.py")
 ASKER = (sys.executable, "-m", "tests.soak.asker")
-PIPES: dict[str, Any] = {"cwd": ROOT, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+PIPES: dict[str, Any] = {
+    "cwd": ROOT,
+    "stdin": subprocess.PIPE,
+    "stdout": subprocess.PIPE,
+    "text": True,
+}
 Attack = Callable[[App], dict[str, Any]]
 PARTS = "bytes=" + ",".join(f"{2 * each}-{2 * each}" for each in range(1500))
 
@@ -43,7 +51,9 @@ def attack(attacks: Mapping[str, Attack], log: Path) -> dict[str, Any]:
     """Serve, carry out the attacks, report. ok: each is."""
     parts: dict[str, Any] = {}
     with (
-        serve("--mcp", "--max-length", "256", "--keep-mb", str(KEEP_MB), log=log, command=LIMITED) as app,
+        serve(
+            "--mcp", "--max-length", "256", "--keep-mb", str(KEEP_MB), log=log, command=LIMITED
+        ) as app,
         front(app, log.parent) if NGINX else nullcontext(app) as behind,
     ):
         wait_for_model(app)
@@ -53,29 +63,45 @@ def attack(attacks: Mapping[str, Attack], log: Path) -> dict[str, Any]:
             what = INPUTS["attacks"].get(name, {})
             parts[name] = watched(behind if what.get("front") else app, log, what, act)
             print(name, parts[name], file=sys.stderr, flush=True)
-    return {"ok": not any(each["not_ok"] for each in parts.values()), "parts": parts, "log_bytes": log.stat().st_size}
+    return {
+        "ok": not any(each["not_ok"] for each in parts.values()),
+        "parts": parts,
+        "log_bytes": log.stat().st_size,
+    }
 
 
 def watched(app: App, log: Path, what: dict[str, Any], act: Attack) -> dict[str, Any]:
     """Carry out an attack beside honest visitors, one of whom asks for the page. not_ok: what it found or did."""
-    process, before, written = Path(f"/proc/{app.process.pid}"), app.memory(), log.stat().st_size
+    process = Path(f"/proc/{app.process.pid}")
+    before = app.memory()
+    written = log.stat().st_size
     (process / "clear_refs").write_text("5")  # the most memory is measured from now on
-    begun, many = time.monotonic(), what.get("visitors", 1)
+    begun = time.monotonic()
+    many = what.get("visitors", 1)
 
     def come(_: int) -> tuple[str, float]:
         time.sleep(1)
-        began, ran = time.monotonic(), list[str]()
-        problem = visit(app, "pause", random.Random(began), ran) or ("" if ran else "it was refused")
+        began = time.monotonic()
+        ran = list[str]()
+        problem = visit(app, "pause", random.Random(began), ran) or (
+            "" if ran else "it was refused"
+        )
         return problem, round(time.monotonic() - began, 2)
 
     with ThreadPoolExecutor(many) as pool, subprocess.Popen([*ASKER, app.url], **PIPES) as asker:
         came = pool.map(come, range(many))
-        found, ends = act(app), list(came)
+        found = act(app)
+        ends = list(came)
         slowest = float(asker.communicate(timeout=60)[0] or 30)
-    seconds, text = time.monotonic() - begun, log.read_bytes()[written:].decode("utf-8", "replace")
-    most = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM"))
-    runs, took = {end for end, _ in ends}, max(took for _, took in ends)
-    memory, long = int(most.split()[1]) / 1e3 - before / 1e6, what.get("log", LOG_ONCE + LOG_A_SECOND * seconds)
+    seconds = time.monotonic() - begun
+    text = log.read_bytes()[written:].decode("utf-8", "replace")
+    most = next(
+        line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM")
+    )
+    runs = {end for end, _ in ends}
+    took = max(took for _, took in ends)
+    memory = int(most.split()[1]) / 1e3 - before / 1e6
+    long = what.get("log", LOG_ONCE + LOG_A_SECOND * seconds)
     good = {
         "found": found.pop("ok"),
         "runs": runs == {""} and took <= what.get("visit_seconds", 300),
@@ -83,8 +109,17 @@ def watched(app: App, log: Path, what: dict[str, Any], act: Attack) -> dict[str,
         "page": slowest <= PAGE_SECONDS,
         "log": len(text) <= long and not any(part in text for part in what.get("silent", ())),
     }
-    report = {"not_ok": [name for name, each in good.items() if not each], **found, "problems": [*runs - {""}]}
-    numbers = {"run_seconds": took, "memory_mb": round(memory), "page_seconds": slowest, "log_bytes": len(text)}
+    report = {
+        "not_ok": [name for name, each in good.items() if not each],
+        **found,
+        "problems": [*runs - {""}],
+    }
+    numbers = {
+        "run_seconds": took,
+        "memory_mb": round(memory),
+        "page_seconds": slowest,
+        "log_bytes": len(text),
+    }
     return report | numbers | {"seconds": round(seconds)}
 
 
@@ -93,8 +128,15 @@ def carried_out(app: App, what: dict[str, Any]) -> dict[str, Any]:
     visitor = Visitor(app.url)
     functions = visitor.http.get("/config").json()["dependencies"]
     lists = {"functions": [each["id"] for each in functions], "routes": ROUTES, "files": FILES}
-    over = {name: lists[each] if isinstance(each, str) else each for name, each in what.get("over", {}).items()}
-    facts = {"$parts": PARTS, "$event": "", **{f"${each['api_name']}": each["id"] for each in functions}}
+    over = {
+        name: lists[each] if isinstance(each, str) else each
+        for name, each in what.get("over", {}).items()
+    }
+    facts = {
+        "$parts": PARTS,
+        "$event": "",
+        **{f"${each['api_name']}": each["id"] for each in functions},
+    }
     if "first" in what:
         facts["$run"] = list(visitor.run(**what["first"])) and visitor.id
     inputs = {each["id"]: len(each["inputs"]) for each in functions}
@@ -103,14 +145,20 @@ def carried_out(app: App, what: dict[str, Any]) -> dict[str, Any]:
         facts["$event"] = texts[-1][13:-2] if texts else ""
         statuses += held(app, what, facts, over)
     visitor.close()
-    ok = set(statuses) <= set(what.get("statuses", {*statuses} - {500})) and statuses.total() >= what.get("answers", 0)
+    ok = set(statuses) <= set(
+        what.get("statuses", {*statuses} - {500})
+    ) and statuses.total() >= what.get("answers", 0)
     ok = ok and ("said" not in what or any(what["said"] in text for text in texts))
     ok = ok and not any(part in text for text in texts for part in GIVEN_AWAY)
     return {"ok": ok, "statuses": dict(statuses)}
 
 
 def rounds(
-    visitor: Visitor, what: dict[str, Any], facts: dict[str, Any], over: dict[str, list[Any]], inputs: dict[int, int]
+    visitor: Visitor,
+    what: dict[str, Any],
+    facts: dict[str, Any],
+    over: dict[str, list[Any]],
+    inputs: dict[int, int],
 ) -> Iterator[list[Any]]:
     """Everything that an attack asks, filled in. inputs: how many each function has."""
     until = time.monotonic() + what.get("seconds", 1e9)
@@ -131,7 +179,9 @@ def filled(value: Any, known: dict[str, Any], visitor: Visitor | None = None) ->
     if isinstance(value, dict) and "$form" in value and visitor is not None:
         return visitor.form(**grown(value["$form"]))
     if isinstance(value, dict):
-        return grown({known.get(name, name): filled(each, known, visitor) for name, each in value.items()})
+        return grown(
+            {known.get(name, name): filled(each, known, visitor) for name, each in value.items()}
+        )
     if not isinstance(value, str) or "$" not in value:
         return value
     names = known | {"$name": secrets.token_hex(6)}
@@ -142,9 +192,13 @@ def filled(value: Any, known: dict[str, Any], visitor: Visitor | None = None) ->
     return value
 
 
-def answered(app: App, what: dict[str, Any], turns: Iterator[list[Any]]) -> tuple[Counter[int], list[str]]:
+def answered(
+    app: App, what: dict[str, Any], turns: Iterator[list[Any]]
+) -> tuple[Counter[int], list[str]]:
     """Send everything, so much at once: the statuses, and the ends of what came."""
-    turn, answers, many = threading.Lock(), [], what.get("at_once", 1)
+    turn = threading.Lock()
+    answers = []
+    many = what.get("at_once", 1)
 
     def taken() -> Iterator[list[Any]]:
         while True:
@@ -156,9 +210,13 @@ def answered(app: App, what: dict[str, Any], turns: Iterator[list[Any]]) -> tupl
     def send(_: int) -> None:
         with httpx.Client(base_url=app.url, timeout=300) as http:
             for method, path, body, *headers in taken():
-                content = body.encode("latin-1") if isinstance(body, str) else body and json.dumps(body)
+                content = (
+                    body.encode("latin-1") if isinstance(body, str) else body and json.dumps(body)
+                )
                 try:
-                    answer = http.request(method, f"/{path}", content=content, headers=JSON | dict(*headers))
+                    answer = http.request(
+                        method, f"/{path}", content=content, headers=JSON | dict(*headers)
+                    )
                     if what.get("follow") and answer.status_code == 200:
                         answer = http.get(f"/gradio_api/call/decode/{answer.json()['event_id']}")
                     answers.append((answer.status_code, answer.text[-500:]))
@@ -170,12 +228,18 @@ def answered(app: App, what: dict[str, Any], turns: Iterator[list[Any]]) -> tupl
     return Counter(status for status, _ in answers), [text for _, text in answers]
 
 
-def held(app: App, what: dict[str, Any], facts: dict[str, Any], over: dict[str, list[Any]]) -> Counter[int]:
+def held(
+    app: App, what: dict[str, Any], facts: dict[str, Any], over: dict[str, list[Any]]
+) -> Counter[int]:
     """Open so many connections at once, say that, hold them: how the answers begin that came."""
-    place, statuses, read = urlsplit(app.url), Counter[int](), what.get("read", True)
+    place = urlsplit(app.url)
+    statuses = Counter[int]()
+    read = what.get("read", True)
     with ExitStack() as stack:
         links = []
-        for number, text, *values in itertools.product(range(what["times"]), grown(what["says"]), *over.values()):
+        for number, text, *values in itertools.product(
+            range(what["times"]), grown(what["says"]), *over.values()
+        ):
             links.append(link := stack.enter_context(socket.socket()))
             if not read:
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -193,18 +257,24 @@ def held(app: App, what: dict[str, Any], facts: dict[str, Any], over: dict[str, 
 
 def many_hashes(app: App) -> dict[str, Any]:
     """Two hundred long runs of made-up visitors, paused and never left: the oldest go to make room."""
-    visitor, runs = Visitor(app.url), list[str]()
+    visitor = Visitor(app.url)
+    runs = list[str]()
     for number in range(200):
         visitor.http.headers["x-surelock-visitor"] = secrets.token_hex(6)
         runs.append(visitor.open(gen_length=224, steps=224, block_length=224, seed=number))
         list(visitor.read(runs[-1], steps=1))
     kept = [visitor.http.get(f"/surelock/runs/{run}/trace").status_code == 200 for run in runs]
-    return {"ok": len(kept) == 200 and any(kept) and kept == sorted(kept), "dropped": kept.count(False)}
+    return {
+        "ok": len(kept) == 200 and any(kept) and kept == sorted(kept),
+        "dropped": kept.count(False),
+    }
 
 
 def unread_exports(app: App) -> dict[str, Any]:
     """Exports of which nobody reads anything: another of the same address comes in the time that making all takes."""
-    visitor, place, many = Visitor(app.url), urlsplit(app.url), 20
+    visitor = Visitor(app.url)
+    place = urlsplit(app.url)
+    many = 20
     list(visitor.run(gen_length=224, steps=112, block_length=224))
 
     def export() -> tuple[int, float]:
@@ -221,16 +291,23 @@ def unread_exports(app: App) -> dict[str, Any]:
             link.sendall(said.encode())
         time.sleep(1)
         records, beside = export()
-    return {"ok": records == 224 and beside < 2 * many * alone, "alone": round(alone, 2), "beside": round(beside, 2)}
+    return {
+        "ok": records == 224 and beside < 2 * many * alone,
+        "alone": round(alone, 2),
+        "beside": round(beside, 2),
+    }
 
 
 def hostile_rules(app: App) -> dict[str, Any]:
     """Two hundred rules that break, loop or reach out, in one tab: each is named, and the next run decodes."""
-    rules, lanes = list(INPUTS["rules"].items()) * 20, [{"name": "Mine", "compute": {"kind": "own"}}]
+    rules = list(INPUTS["rules"].items()) * 20
+    lanes = [{"name": "Mine", "compute": {"kind": "own"}}]
     chromium = chromium_path("chromium-headless-shell")
     with sync_playwright() as playwright:
         page = playwright.chromium.launch(executable_path=chromium, args=FLAGS).new_page()
-        page.goto(f"{app.url}/?{urlencode({'gen_length': 16, 'steps': 16, 'lanes': json.dumps(lanes)})}")
+        page.goto(
+            f"{app.url}/?{urlencode({'gen_length': 16, 'steps': 16, 'lanes': json.dumps(lanes)})}"
+        )
         page.wait_for_function("window.surelock?.stage.trace && surelock.page.now.arrived")
         page.evaluate("document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
         page.locator(".sl-code").evaluate("(node) => { node.closest('details').open = true; }")
@@ -243,5 +320,7 @@ def hostile_rules(app: App) -> dict[str, Any]:
     return {"ok": True, "rules": len(rules)}
 
 
-ATTACKS: dict[str, Attack] = {each.__name__: each for each in (visits, many_hashes, unread_exports, hostile_rules)}
+ATTACKS: dict[str, Attack] = {
+    each.__name__: each for each in (visits, many_hashes, unread_exports, hostile_rules)
+}
 ATTACKS |= {name: partial(carried_out, what=what) for name, what in INPUTS["attacks"].items()}

@@ -17,14 +17,21 @@ HOWS = ("watch", "pause", "stop", "leave", "misbehave")
 
 def visit(app: App, how: str, rng: random.Random, runs: list[str]) -> str:
     """Open a tab, run, do that in the middle, close the tab: what was wrong. runs: ids, to which its own is added."""
-    visitor, seen, most = Visitor(app.url), 0, rng.randint(3, 10)
-    prompt, length = f"The fox saw {rng.random()} birds", rng.choice((16, 32, 48))
+    visitor = Visitor(app.url)
+    seen = 0
+    most = rng.randint(3, 10)
+    prompt = f"The fox saw {rng.random()} birds"
+    length = rng.choice((16, 32, 48))
     try:
         if how == "misbehave":
-            wrong = rng.choice([(name, value) for name, values in PARAMETERS.items() for value in values])
+            wrong = rng.choice(
+                [(name, value) for name, values in PARAMETERS.items() for value in values]
+            )
             return wrongly_refused(visitor.http, app.url, *wrong)
         last: dict[str, Any] = {}
-        runs.append(run := visitor.open(prompt=prompt, gen_length=length, steps=length, block_length=length))
+        runs.append(
+            run := visitor.open(prompt=prompt, gen_length=length, steps=length, block_length=length)
+        )
         for kind, last, number in visitor.read(run, steps=most if how == "pause" else None):
             if kind == "place":
                 continue
@@ -48,7 +55,10 @@ def visit(app: App, how: str, rng: random.Random, runs: list[str]) -> str:
 
 def visits(app: App, visitors: int = 20, seconds: float = 30, seed: int = 0) -> dict[str, Any]:
     """That many visitors for so long, one visit after another. Then nothing is computed for anybody."""
-    deadline, runs, counts, problems = time.monotonic() + seconds, list[str](), Counter[str](), list[str]()
+    deadline = time.monotonic() + seconds
+    runs = list[str]()
+    counts = Counter[str]()
+    problems = list[str]()
 
     def stay(number: int) -> None:
         rng = random.Random(f"{seed}/{number}")

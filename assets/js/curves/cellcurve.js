@@ -2,9 +2,14 @@
 
 import { h, svg } from "../dom.js";
 
-const [WIDTH, HEIGHT] = [320, 132];
-const [LEFT, RIGHT, TOP, BOTTOM] = [34, 314, 8, 114];
-const [LOW, HIGH] = [-9, 1.5]; // powers of ten, in nats; what is lower lies on the floor
+const WIDTH = 320;
+const HEIGHT = 132;
+const LEFT = 34;
+const RIGHT = 314;
+const TOP = 8;
+const BOTTOM = 114;
+const LOW = -9; // powers of ten, in nats; what is lower lies on the floor
+const HIGH = 1.5;
 const DASHES = ["7 4", "", "2 3", "7 3 2 3"];
 
 /** Where a value lies, from the top of the picture. */

@@ -11,7 +11,8 @@ import { pinName } from "../trace/prose.js";
 
 const REDRAW_MS = 1000;
 // While a run grows a redraw may take one part in so many of the time, or the page that decodes would not be smooth.
-const [PARTS, MOST_REST_MS] = [60, 5000];
+const PARTS = 60;
+const MOST_REST_MS = 5000;
 const KL_FLOOR = 1e-12;
 const KL_HINT = "A diamond is where a pinned token locks.";
 const KL_CAPTION =

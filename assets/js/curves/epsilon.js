@@ -14,7 +14,11 @@ const OFFERED = { offered: [1e-8, 1, 0], log: true };
 const lockedIn = (states) => states.filter((state) => state === LOCKED).length;
 
 export class Epsilon {
-  /** headOf(lane): where the name of a lane on show stands. curve: see CellCurve. race(lane, epsilon, gone) makes a lane of it or gives a sentence why not, null where none can run. */
+  /**
+   * headOf(lane): the node of a lane's name.
+   * curve: a CellCurve.
+   * race(lane, epsilon, gone): adds a lane with that threshold, or returns a sentence why not; null where no lane can run.
+   */
   constructor({ headOf, curve, race }) {
     Object.assign(this, { headOf, curve, lane: null, value: null, step: -1 });
     this.stops = stops(described.compute.lock?.settings.epsilon ?? OFFERED).filter((x) => x > 0);
@@ -121,7 +125,8 @@ export class Epsilon {
     const t = lane.clamp(this.step);
     const was = lockedIn(lane.row(t));
     const would = lockedIn(this.states(lane, t) ?? []);
-    const [whose, before] = [`“${lane.name}”`, `before its step ${t + 1}`];
+    const whose = `“${lane.name}”`;
+    const before = `before its step ${t + 1}`;
     const told =
       value === null
         ? `Drag ε${isTouch() ? "" : " or use the arrow keys"}: ${whose} shows what would have locked by now.`

@@ -8,7 +8,8 @@ import { STATES } from "../trace/states.js";
 
 const UNSEEN = "not computed yet";
 const LISTED = 4; // positions that a choice attended to
-const [TOP_MS, ATTENDED_MS] = [120, 150]; // a sweep of the pointer asks for nothing on its way
+const TOP_MS = 120; // a sweep of the pointer asks for nothing on its way
+const ATTENDED_MS = 150;
 
 /** A probability, no finer than the record's 255 steps. */
 const likely = (p) => percent(p, p < 0.1 ? 1 : 0);
@@ -29,7 +30,11 @@ export function lookedAt(trace, lane, t, list) {
 }
 
 export class Inspector {
-  /** pin(cell) pins it or takes its pin away. fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. fetchAttended(trace, lane, position, step) -> Promise of what `lookedAt` is told, or null. */
+  /**
+   * pin(cell): pins it, or takes its pin away.
+   * fetchTop(lane, position, step): a promise of [[id, piece, p], ...] or null, where the lane holds no likely tokens.
+   * fetchAttended(trace, lane, position, step): a promise of the list that `lookedAt` reads, or null.
+   */
   constructor({ pin, fetchTop, fetchAttended }) {
     Object.assign(this, { pin, fetchTop, fetchAttended, wanted: "", cell: -1, step: -1, columns: [], pinned: [] });
     this.title = h("h3.sl-inspector-title");

@@ -259,7 +259,8 @@ export class Run {
   #report(plan, reading, unmasked, changes, done) {
     const { canvas, state, top_k: k } = this;
     const rows = find(plan.probed.map((probed) => !probed));
-    const [slots, probed] = [take(plan.slots, rows), plan.slots.filter((_, row) => plan.probed[row])];
+    const slots = take(plan.slots, rows);
+    const probed = plan.slots.filter((_, row) => plan.probed[row]);
     const [computedFlops, probedFlops] = this.#rowFlops;
     const likely = (values, fill) => (k ? canvas.grid(rowsOf(values, rows, k), fill, slots, k) : null);
     return {

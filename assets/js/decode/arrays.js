@@ -56,7 +56,8 @@ export function union(a, b) {
 
 /** The first place in an ascending list whose value is at least `value`. */
 export function place(sorted, value) {
-  let [low, high] = [0, sorted.length];
+  let low = 0;
+  let high = sorted.length;
   while (low < high) {
     const middle = (low + high) >> 1;
     if (sorted[middle] < value) low = middle + 1;

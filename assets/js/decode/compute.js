@@ -8,7 +8,8 @@ import { either, flags, NONE, ranked, take } from "./arrays.js";
 /** A KL below this is rounding: such rows count as equally converged. */
 const ZERO_KL = 1e-9;
 /** The weight of a row far from all candidates, and how many masked rows are candidates: see compute.py. */
-const [FLOOR, CANDIDATES] = [0.1, 4];
+const FLOOR = 0.1;
+const CANDIDATES = 4;
 
 /** What all rules share. */
 export class ComputeRule {
@@ -102,7 +103,8 @@ export class BudgetRule extends ComputeRule {
   static kind = "budget";
 
   rows(state, active) {
-    const [read, debt] = [state.kept("tokens of the last budget", -1), state.kept("debt", 0)];
+    const read = state.kept("tokens of the last budget", -1);
+    const debt = state.kept("debt", 0);
     const last = state.kept("step of the last budget", -2);
     const begins = last[0] !== state.step - 1;
     state.computed_at.forEach((step, slot) => {

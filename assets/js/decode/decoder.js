@@ -13,7 +13,8 @@ const byKind = (...modules) =>
       .filter(({ kind }) => kind && kind !== rules.Both.kind)
       .map((each) => [each.kind, each]),
   );
-const [COMPUTE, UNMASK] = [byKind(rules, locking, own), byKind(policies)];
+const COMPUTE = byKind(rules, locking, own);
+const UNMASK = byKind(policies);
 
 /** {settings, compute, unmask, events} of a decoder's plain form, which is whole: every setting stands there. */
 export function readDecoder({ settings, compute, unmask, events = [] }) {

@@ -3,7 +3,8 @@
 
 import { sha256 } from "@noble/hashes/sha2.js";
 
-const [SAMPLES, SAMPLE_BYTES] = [64, 4096];
+const SAMPLES = 64;
+const SAMPLE_BYTES = 4096;
 
 /** files: bytes by name. */
 export function digitsOfWeights(files) {

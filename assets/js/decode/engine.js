@@ -307,7 +307,8 @@ export class OnnxEngine {
 
   /** Tokens of the candidates that `Plan.quota` lets be committed: the graph's sums and its order, without its call. */
   async #draw(memory, plan, reading) {
-    const [best, rows] = [bestOf(reading.score, plan.quota), find(plan.chooses)];
+    const best = bestOf(reading.score, plan.quota);
+    const rows = find(plan.chooses);
     const width = this.config.vocab_size;
     for (let start = 0; start < best.length; start += this.#rows) {
       const some = best.subarray(start, start + this.#rows);

@@ -53,7 +53,8 @@ function checkPairs(events) {
 
 export function apply(event, state) {
   const slot = event.position;
-  const [masked, locked] = [state.masked[slot], state.locked[slot]];
+  const masked = state.masked[slot];
+  const locked = state.locked[slot];
   if (event.kind === "lock" && (masked || locked))
     throw refused(event, `it is ${masked ? "masked" : "locked"}, so it cannot be locked`);
   if (event.kind === "lock" && state.computed_at[slot] < 0)

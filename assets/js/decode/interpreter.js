@@ -3,7 +3,9 @@
 
 import { shouldInterruptAfterDeadline } from "quickjs-emscripten-core";
 
-const [MOST_BYTES, MOST_STACK, MOST_MS] = [32 * 2 ** 20, 2 ** 18, 500];
+const MOST_BYTES = 32 * 2 ** 20;
+const MOST_STACK = 2 ** 18;
+const MOST_MS = 500;
 const MOST_TEXT = 2 ** 16; // characters of an answer: the positions of the longest canvas take less
 const MOST_THROWN = 200; // of what it threw
 const FILE = "rule.js";
@@ -55,7 +57,8 @@ export class Interpreter {
   /** The string that a text comes to, null for any other value. Whatever is thrown is the text's fault: nothing else runs
    * here. */
   #run(text, file) {
-    let [found, problem] = [null, null];
+    let found = null;
+    let problem = null;
     try {
       this.#runtime.setInterruptHandler(shouldInterruptAfterDeadline(Date.now() + MOST_MS));
       const { value, error } = this.#context.evalCode(text, file);

@@ -22,7 +22,9 @@ class Draws {
   /** Uniform numbers in [0, 1) for candidates, ascending numbers, one per token: [candidates, width], flat. */
   gumbel(candidates, width) {
     const out = new Float64Array(candidates.length * width);
-    let [current, bits, at] = [-1, null, 0];
+    let current = -1;
+    let bits = null;
+    let at = 0;
     for (const [i, c] of candidates.entries()) {
       const stream = this.stream[c];
       if (stream !== current) {
@@ -117,10 +119,12 @@ export class Pcg64 {
 
   /** Fills an array with uniform numbers in [0, 1), of 53 bits each. */
   fill(out) {
-    const [state, increment] = [this.#state, this.#increment];
+    const state = this.#state;
+    const increment = this.#increment;
     for (let i = 0; i < out.length; i++) {
       multiplied(state, STEP, increment, state);
-      let [high, low] = [state[3] ^ state[1], state[2] ^ state[0]];
+      let high = state[3] ^ state[1];
+      let low = state[2] ^ state[0];
       let turn = state[3] >>> 26;
       if (turn >= 32) {
         [high, low] = [low, high];
@@ -134,7 +138,8 @@ export class Pcg64 {
 
   /** Goes on by so many numbers without drawing them. */
   advance(count) {
-    let [factor, sum] = [MULTIPLIER.slice(), this.#increment.slice()];
+    let factor = MULTIPLIER.slice();
+    let sum = this.#increment.slice();
     for (let left = count; left > 0; left = Math.floor(left / 2)) {
       if (left % 2) multiplied(this.#state, halves(factor), sum, this.#state);
       sum = multiplied(sum, halves(factor), sum);

@@ -5,7 +5,9 @@ import { TOP_K } from "./race.js";
 
 const FORMAT = "surelock-trace";
 const VERSION = 4;
-const [KL_LOW, DECADES, KL_INFINITE] = [1e-12, 14, 255]; // bytes 1 to 254 lie on a log scale
+const KL_LOW = 1e-12; // bytes 1 to 254 lie on a log scale
+const DECADES = 14;
+const KL_INFINITE = 255;
 const TOP_TOLERANCE = 2; // of 255: likely tokens are listed anew when one changes or its probability moves by more
 
 /** Rounded to the even one of two equally near whole numbers, as numpy does. */
@@ -221,7 +223,9 @@ export class Recorder {
   #keepTop(lane, rows, { top_ids, top_probs }) {
     if (!top_ids || top_ids.length < this.header.length * TOP_K) return;
     const last = this.#last[lane];
-    const [ids, probs, changed] = [[], [], []];
+    const ids = [];
+    const probs = [];
+    const changed = [];
     for (const row of rows) {
       const places = Array.from({ length: TOP_K }, (_, i) => row * TOP_K + i);
       const now = [...places.map((at) => top_ids[at]), ...places.map((at) => unitByte(top_probs[at]))];

@@ -13,7 +13,8 @@ export class Canvas {
     this.tokens.set(prompt);
     this.masked = flags(total, (slot) => this.tokens[slot] === mask_id);
     this.given = flags(total, (slot) => !this.masked[slot]);
-    const [generated_from, given_until] = [this.masked.indexOf(1), this.given.lastIndexOf(1) + 1];
+    const generated_from = this.masked.indexOf(1);
+    const given_until = this.given.lastIndexOf(1) + 1;
     Object.assign(this, { mask_id, total, generated_from, given_until });
     if (generated_from < 0) throw new RangeError("prompt 1 has no mask and gen_length is 0: there is nothing to write");
   }
@@ -83,7 +84,8 @@ function blocksOf(canvas, settings, quotas) {
   if (steps > most)
     throw new RangeError(`steps (${steps}) are too many: prompt 1 has ${most} masks, and each step writes one`);
   const spare = [steps - blocks.length, Math.max(1, most - blocks.length)];
-  let [further, before] = [0, 0];
+  let further = 0;
+  let before = 0;
   for (const block of blocks) {
     further += block.masks - 1;
     const after = Math.floor((spare[0] * further) / spare[1]);

@@ -11,7 +11,8 @@ export const bestOf = (score, quota) =>
 
 /** A reading of a plan for which nothing was found yet. */
 export function emptyReading(plan) {
-  const [rows, candidates] = [plan.slots.length, plan.chooses.filter(Boolean).length];
+  const rows = plan.slots.length;
+  const candidates = plan.chooses.filter(Boolean).length;
   return {
     slots: plan.slots,
     probed: plan.probed,

@@ -99,7 +99,8 @@ export class TextTokenizer {
     const own = this.#added.find(({ id }) => id === mask)?.content.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
     const blank = `(?<blank>${this.#blank})${LIST}`;
     const pattern = new RegExp(`(?<space> ?)(?:${own ? `${blank}|${own}` : blank})`, "gu");
-    const [ids, lists] = [[...this.#front], []];
+    const ids = [...this.#front];
+    const lists = [];
     let at = 0;
     for (const { 0: whole, index, groups } of text.matchAll(pattern)) {
       const { blank: line, list, space } = groups;

@@ -131,7 +131,8 @@ export class EntropyBound extends UnmaskPolicy {
   take(candidates) {
     const { score, late } = candidates;
     const order = inOrder(candidates);
-    let [ignored, within] = [0, 0]; // all but the largest, which comes last
+    let ignored = 0; // all but the largest, which comes last
+    let within = 0;
     for (const i of order) {
       if (ignored <= this.gamma && !late[i]) within += 1;
       ignored += Math.max(-score[i], 0);
@@ -165,7 +166,8 @@ export class Remask extends UnmaskPolicy {
   revises = true;
 
   quotas = (masks, steps) => {
-    const [even, begins] = [evenQuotas(masks, steps), this.#begins(steps)];
+    const even = evenQuotas(masks, steps);
+    const begins = this.#begins(steps);
     return [...even.slice(0, begins), ...Array(steps).fill(this.taken_back), ...even.slice(begins)];
   };
 

@@ -77,8 +77,10 @@ export async function settled(engine, { network, mask_id }, { ids, lists }, mask
   let tokens = Array.from(ids);
   for (const list of lists) {
     const at = list.at - moved;
-    const [before, behind] = [tokens.slice(0, at), tokens.slice(at + size(list))];
-    let [best, length] = [Number.NEGATIVE_INFINITY, size(list)];
+    const before = tokens.slice(0, at);
+    const behind = tokens.slice(at + size(list));
+    let best = Number.NEGATIVE_INFINITY;
+    let length = size(list);
     const sizes = new Set(list.words.map((word) => word.length));
     for (const some of sizes.size > 1 ? Array.from(sizes).sort((a, b) => a - b) : []) {
       const blank = new Array(some).fill(mask_id);

@@ -122,7 +122,8 @@ class WorkerRun {
     const { model, prompt, lanes, machine } = this.request;
     const { settings } = lanes[0];
     const { vocab_size, n_layers, d_model, max_length } = shape.network;
-    const [given, wanted] = [tokens.length, settings.gen_length];
+    const given = tokens.length;
+    const wanted = settings.gen_length;
     if (given + wanted > max_length)
       throw new RangeError(
         `Prompt is too long: ${given} tokens and ${wanted} to generate make ${given + wanted}; at most ${max_length} positions fit here.`,
@@ -261,7 +262,9 @@ const asks = {
   /** {foreign, rare, tooLong} of a prompt. They mirror `refit_to_prompt` of surelock/ui/form.py. */
   async measured({ text }) {
     const { tokenizer, shape } = await assembled();
-    const [tokens, pieces, most] = [tokenizer.encode(text, shape.mask_id), new Pieces(), shape.network.max_length];
+    const tokens = tokenizer.encode(text, shape.mask_id);
+    const pieces = new Pieces();
+    const most = shape.network.max_length;
     pieces.add(tokenizer.pieces(tokens));
     const sentence = `Too long: ${tokens.length} tokens; at most ${most} fit here, ${LEAST_ANSWER} of them for the answer.`;
     const tooLong = tokens.length + LEAST_ANSWER > most ? sentence : "";

@@ -68,7 +68,8 @@ function made(trace, colours, link) {
 
 /** Has a stage's page print a handout. link(trace, view): the address of what is on show, where it has one. */
 export function printHandout(stage, link) {
-  let [node, dark] = [null, false];
+  let node = null;
+  let dark = false;
   const hide = () => {
     node?.remove();
     if (dark) document.body.classList.add("dark");

@@ -18,12 +18,16 @@ const GAP = 24;
 const HEAD = 66; // above each grid: name, clock, numbers, a bar
 const TEXT = 118; // below each grid, where the texts are shown
 const SHOWN = [MASKED, ACTIVE, RESTING, LOCKED];
-const [SAMPLE_WIDTH, SAMPLE_HEIGHT] = [27, 20]; // of a cell of the legend, with the gap to the next
+const SAMPLE_WIDTH = 27; // of a cell of the legend, with the gap to the next
+const SAMPLE_HEIGHT = 20;
 
 /** Seconds that a race takes; 1 where no lane has a clock. */
 export const lasts = ({ race }) => race.pacemaker?.seconds || 1;
 
-/** The step that each lane has reached after so many seconds of its own clock, -1 before its first. One that was not timed with the others has done as large a part of its steps. */
+/**
+ * The steps that the lanes have reached after `elapsed` seconds of their clocks, -1 before the first.
+ * A lane that was not timed with the others has done the same share of its steps as of the race's time.
+ */
 export function stepsAfter(trace, elapsed) {
   const share = Math.min(1, elapsed / lasts(trace));
   const byStep = (lane) => Math.floor(share * lane.count) - 1;

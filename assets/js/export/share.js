@@ -147,7 +147,8 @@ export class Share {
     const runs = new Map();
     for (const { source } of lanes)
       if (source?.run && !runs.has(source.run)) runs.set(source.run, this.source.document?.(source.run) ?? null);
-    const [exact, pieces] = [new Map(), {}];
+    const exact = new Map();
+    const pieces = {};
     for (const { id, source } of lanes) {
       const document = source?.document ?? (await runs.get(source?.run));
       if (!document) continue;

@@ -34,7 +34,8 @@ function writtenNext(_, { lane, at, count }) {
 /** How many steps wrote the leftmost masked position, of those that wrote a position. */
 function leftmostSteps(trace, { lane }) {
   const masked = new Set(generated(trace));
-  let [steps, leftmost] = [0, 0];
+  let steps = 0;
+  let leftmost = 0;
   for (const { unmasked } of lane.steps) {
     if (!unmasked.length) continue;
     steps++;
@@ -187,7 +188,8 @@ function surer(trace, { lane, at }, { right, missed, nameOf }) {
 function locked(_, { lane }, { right, missed, nameOf }) {
   const when = (p) => lane.lockStep(p, lane.count - 1) + 1;
   const steps = right.map(when);
-  const [first, last] = [Math.min(...steps), Math.max(...steps)];
+  const first = Math.min(...steps);
+  const last = Math.max(...steps);
   const others = missed.map((p) => `${nameOf(p)} ${when(p) ? `in step ${when(p)}` : "never"}`);
   const span = first === last ? `step ${first}` : `steps ${first} to ${last}`;
   const wrong = others.length ? `; ${among(others)}` : "";

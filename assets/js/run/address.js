@@ -44,7 +44,8 @@ export function apart(settings) {
 
 function together(settings, hash) {
   const query = new URLSearchParams(settings);
-  const [lanes, codes] = [lanesIn(query), codesIn(hash)];
+  const lanes = lanesIn(query);
+  const codes = codesIn(hash);
   if (!codes.length || !lanes.length) return settings;
   putCodes(lanes, codes);
   query.set("lanes", JSON.stringify(lanes));

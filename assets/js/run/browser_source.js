@@ -9,7 +9,8 @@ import { page } from "./state.js";
 import { mayRun } from "./trust.js";
 
 const GONE = "This browser cannot decode: ";
-const [MOST_MS, ENDLESS] = [3000, "The rule was stopped: it did not come back within 3 s."];
+const MOST_MS = 3000;
+const ENDLESS = "The rule was stopped: it did not come back within 3 s.";
 
 const MACHINE = "a browser"; // what a trace calls this computer
 
@@ -150,7 +151,8 @@ class BrowserSource {
     this.#worker.terminate();
     this.#worker = null;
     page.set({ decoder: false });
-    const [runs, calls] = [[...this.#runs.values()], [...this.#calls.values()]];
+    const runs = [...this.#runs.values()];
+    const calls = [...this.#calls.values()];
     this.#runs.clear();
     this.#calls.clear();
     for (const then of calls) then(null);

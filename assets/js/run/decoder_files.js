@@ -4,7 +4,8 @@ import { packedText } from "../decode/packed.js";
 import { addressOf, beside, fileOf, packed } from "./files.js";
 
 const WORKER = "scripts/worker.js";
-const [RUNTIME, INTERPRETER] = ["scripts/ort.wasm.gz", "scripts/quickjs.wasm.gz"];
+const RUNTIME = "scripts/ort.wasm.gz";
+const INTERPRETER = "scripts/quickjs.wasm.gz";
 const PRESETS = "presets.json";
 
 /** Where a decoder's parts are, see `assemble`. */

@@ -19,7 +19,8 @@ function laneOf({ name, compute, unmask }, i) {
 /** {values: {prompt, setting: value} as far as a query names them, lanes, said}: lanes null where it names none. */
 export function readLink(settings, model) {
   const query = new URLSearchParams(settings);
-  const [values, problems] = [{}, []];
+  const values = {};
+  const problems = [];
   const read = (name, called, f) => {
     if (!query.get(name)) return null;
     try {

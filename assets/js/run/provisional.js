@@ -5,12 +5,16 @@ import { BLANK, blanksOf, LIST } from "../trace/blanks.js";
 import { described } from "../trace/described.js";
 import { Trace } from "../trace/trace.js";
 
-const [MASK, FIRST, MOST, USUAL] = [1, 2, 2048, 64];
+const MASK = 1;
+const FIRST = 2;
+const MOST = 2048;
+const USUAL = 64;
 const PARTS = new RegExp(`(?<blank>\\s*${BLANK})${LIST}|\\s*\\S+?(?=\\s|$|${BLANK})`, "gu");
 
 /** {prompt_tokens, pieces} of a text, each word a token of its own; of a blank as many masks as it has. */
 function wordsOf(text) {
-  const [tokens, pieces] = [[], {}];
+  const tokens = [];
+  const pieces = {};
   for (const { 0: word, groups } of text.matchAll(PARTS)) {
     if (groups.blank) {
       tokens.push(...new Array(blanksOf(groups.blank)[0]).fill(MASK));

@@ -8,10 +8,12 @@ export const LOST = "The connection to the server was lost";
 const GOES_ON = `${LOST}: the run goes on by itself when it is back.`;
 export const UPDATED = "The server was updated since this page was opened: reload the page.";
 
-const [LOADING_MS, LOADS_MS] = [30_000, 1000]; // that a run waits for its model, and between two questions for it
+const LOADING_MS = 30_000; // that a run waits for its model, and between two questions for it
+const LOADS_MS = 1000;
 const SILENT_MS = 45_000; // three times what lies between two signs of life of a stream
 const KEPT_MS = 600_000; // the server keeps a run no longer without its page
-const [AGAIN_MS, RARELY_MS] = [250, 8000]; // between two tries to go on
+const AGAIN_MS = 250; // between two tries to go on
+const RARELY_MS = 8000;
 const STOP_MS = 10_000; // for a run's last step
 
 /** What a stream's messages hold, by their names. */
@@ -65,7 +67,9 @@ export class ServerRun {
 
   /** Hears of so many steps, or all; a stream that is cut is opened again, from the next message on. */
   async #follow(steps, signal) {
-    let [left, pause, cutAt] = [steps, AGAIN_MS, null];
+    let left = steps;
+    let pause = AGAIN_MS;
+    let cutAt = null;
     while (!signal.aborted) {
       const path = `runs/${this.id}/events${left < Number.POSITIVE_INFINITY ? `?steps=${left}` : ""}`;
       const { answer, status, refused } = (await this.source.ask(path, { after: this.#last, signal })) ?? {};

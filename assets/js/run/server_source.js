@@ -26,7 +26,10 @@ async function spaceHeaders() {
   });
 }
 
-/** {answer} of the server; {status, refused: a sentence, loading}; null where the connection is cut, or a proxy says that no server is there. */
+/**
+ * {answer} of the server, or {status, refused: a sentence, loading}.
+ * null where the connection is cut, or a proxy says that no server is there.
+ */
 async function answerTo(url, options) {
   const answer = await fetch(url, options).catch(unlessCut);
   if (!answer || answer.ok) return answer && { answer };
@@ -50,7 +53,8 @@ export class ServerSource {
 
   /** Whether the server was updated since the page was opened. */
   async isUpdated() {
-    const [opened, now] = [await this.#opened, await edition().catch(unlessCut)];
+    const opened = await this.#opened;
+    const now = await edition().catch(unlessCut);
     return Boolean(opened && now) && opened !== now;
   }
 
@@ -68,7 +72,10 @@ export class ServerSource {
     return answer ? answer.json().catch(unlessCut) : null;
   }
 
-  /** Asks for a run. hear(messages): {place, seconds} of it in the queue, {status} ("": as before), {refused} or {lost}, a sentence, or the run's own. */
+  /**
+   * Asks for a run. hear(messages) gets messages of the run, and of the queue before it:
+   * {place, seconds}, {status} ("": as before), or {refused} or {lost} with a sentence.
+   */
   start(request, hear) {
     return new ServerRun(this, request, hear);
   }

@@ -4,7 +4,8 @@ import { h, percent, setText, short } from "../dom.js";
 import { page } from "../run/state.js";
 import { columnsOf, lastColumn, Strip, sharpness } from "./strip.js";
 
-const [LOW, HIGH] = [-8, 1]; // powers of ten of the KL, in nats
+const LOW = -8; // powers of ten of the KL, in nats
+const HIGH = 1;
 const EDGE = 3; // pixels above and below
 const DASHES = [[5, 3], [], [2, 3], [7, 3, 2, 3]]; // lanes are told apart by their dashes, too
 

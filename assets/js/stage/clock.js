@@ -3,7 +3,11 @@
 import { count, h, seconds, setText } from "../dom.js";
 import { speedOf } from "../trace/timing.js";
 
-/** ["1.24 s", "step 41 of 128"]; when a lane is through, ["first: 2.99 s", "128 steps"] of the first of several, where that can be told; ["not timed", "step 41 of 128"] of one that was not timed with the others. */
+/**
+ * The time and the step of a lane, as texts.
+ * While it runs: ["1.24 s", "step 41 of 128"], or "not timed" where it was not timed with the other lanes.
+ * At its end: ["2.99 s", "128 steps"], with "first: " before the time of the fastest lane.
+ */
 export function laneClock(trace, lane, step) {
   const t = trace.race.reached(lane, step);
   const now = lane.at(t);

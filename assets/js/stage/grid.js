@@ -12,7 +12,6 @@ const SHADES = 16; // that a value is told by
 const MOST_SPRITES = 800; // pictures of cells that are kept
 const FAINT = [0, 0.35, 0.5, 0.65, 0.8]; // how strongly a guess is drawn, by its level
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
-const LIT = 4 ** 3; // what `#lit` gives is less
 const OUTLINES = 8; // levels of an outline, 0 for none
 const CORNER = 7; // pixels of the corner that marks a locked cell, at most
 const ON_THE_LINE = /^[.,;:…_]+$/u;
@@ -43,6 +42,27 @@ function lockCorner(pen, [w, h], colour) {
   pen.restore();
 }
 
+/**
+ * What a grid shows. Lists have an entry for every cell.
+ * @typedef {object} GridView
+ * @property {Lane} lane
+ * @property {number} step
+ * @property {number[]} tokens
+ * @property {string[]} labels what the cells say
+ * @property {number[]} [states] the lane's states after the step by default
+ * @property {number[]} [values] colours the cells: 0 to 1, or NaN
+ * @property {number[]} [faint] how likely a guess is, see labelsOf
+ * @property {number[]} [outlined] levels of the wave, see touch/wave.js
+ * @property {number[] | null} other tokens to differ from
+ * @property {boolean[]} given whether a cell is of the prompt
+ * @property {boolean} fresh whether cells that changed lately are lit
+ * @property {number} [hover] the cell under the pointer
+ * @property {Map<number, number>} [pins] the numbers of pinned cells
+ * @property {[number, number]} [seen] the first cell in sight, and the first behind them
+ * @property {number} [top] see #scroll
+ * @property {number} [block] see layout
+ */
+
 export class Grid {
   constructor(canvas) {
     this.canvas = canvas;
@@ -50,13 +70,18 @@ export class Grid {
     this.fits = new Map(); // label -> {lines, size} for the present cell width
   }
 
-  /** Fits the canvas to its width; call when width, theme, n, `whole` or `tall` (see layout) or `most` changes. ratio: pixels to a CSS pixel. most: a canvas need not be taller, since no more is seen at once. */
+  /**
+   * Fits the canvas to its width. Call it when an argument changes, or the theme.
+   * ratio: device pixels to a CSS pixel. most: the height of the screen; a canvas need not be taller.
+   * `whole` and `tall`: see layout.
+   */
   resize(n, width, colours, { whole = false, tall: room, ratio = this.#screen(), most = Infinity } = {}) {
     const box = layout(n, width, { whole, tall: room });
     if (!this.box || box.w !== this.box.w || box.h !== this.box.h) this.fits.clear();
     const tall = Math.min(most, box.rows * box.h);
     Object.assign(this, { n, box, ratio, colours, tall, offset: 0 });
-    const [w, h] = [Math.round(width * ratio), Math.round(tall * ratio)];
+    const w = Math.round(width * ratio);
+    const h = Math.round(tall * ratio);
     if (this.canvas.width !== w || this.canvas.height !== h) Object.assign(this.canvas, { width: w, height: h });
     this.canvas.style.height = `${tall}px`;
     this.sprites = new Map();
@@ -87,7 +112,7 @@ export class Grid {
     return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
   }
 
-  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), outlined (levels of the wave, see touch/wave.js), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), given (flags of the prompt), labels, faint (see labelsOf), fresh, hover, pins: Map cell -> pin number; faint, hover and pins may be left out} */
+  /** @param {GridView} view */
   draw(view) {
     const { pen, n } = this;
     const { states = view.lane.row(view.step), values = null, seen: [first, end] = [0, n] } = view;
@@ -95,7 +120,7 @@ export class Grid {
     const differs = this.#differences(view);
     const { given, block = 0 } = view;
     if (!this.looks || this.given !== given || this.block !== block) {
-      Object.assign(this, { looks: new Float64Array(n).fill(-1), texts: new Array(n), given, block });
+      Object.assign(this, { looks: new Array(n).fill(""), given, block });
       pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     }
     this.#scroll(view.top ?? 0);
@@ -107,11 +132,9 @@ export class Grid {
       const hovered = cell === view.hover;
       const faint = view.faint?.[cell] ?? 0;
       const outlined = view.outlined?.[cell] ?? 0;
-      const cues = ((((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 8 * LIT + lit[cell] * 8 + state) * 32 + tone;
-      const look = (cues * FAINT.length + faint) * OUTLINES + outlined;
-      if (look === this.looks[cell] && text === this.texts[cell]) continue;
+      const look = [state, tone, faint, lit[cell], differs[cell], pin, hovered, outlined, text].join();
+      if (look === this.looks[cell]) continue;
       this.looks[cell] = look;
-      this.texts[cell] = text;
       this.#cell(cell, { state, tone, text, faint, lit: lit[cell], differs: differs[cell], pin, hovered, outlined });
     }
   }
@@ -129,8 +152,8 @@ export class Grid {
     const rowOf = (y) => y / ratio / box.h;
     const first = Math.ceil(rowOf(Math.max(before, after) + 1)); // of the rows that were and are on the canvas whole
     const end = Math.floor(rowOf(Math.min(before, after) + canvas.height - 1));
-    this.looks.fill(-1, 0, first * box.columns);
-    this.looks.fill(-1, Math.max(first, end) * box.columns);
+    this.looks.fill("", 0, first * box.columns);
+    this.looks.fill("", Math.max(first, end) * box.columns);
   }
 
   #cell(cell, { state, tone, text, faint, lit, differs, pin, hovered, outlined }) {
@@ -140,7 +163,8 @@ export class Grid {
     const column = cell % columns;
     const row = Math.floor(cell / columns);
     const edge = (size, i) => Math.round(i * size * ratio);
-    const [left, top] = [edge(w, column), edge(h, row)];
+    const left = edge(w, column);
+    const top = edge(h, row);
     const region = [left, top - offset, edge(w, column + 1) - left, edge(h, row + 1) - top];
     const { n, given, block } = this;
     const borders = bordersOf(cell, { n, columns, given, block });
@@ -194,7 +218,8 @@ export class Grid {
       width: Math.max(1, Math.round((box.w - box.gap) * ratio)),
       height: Math.max(1, Math.round((box.h - box.gap) * ratio)),
     });
-    const [w, h] = [sprite.width / ratio, sprite.height / ratio];
+    const w = sprite.width / ratio;
+    const h = sprite.height / ratio;
     const radius = Math.min(5, w / 4);
     pen.scale(ratio, ratio);
     pen.beginPath();

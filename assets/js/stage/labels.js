@@ -9,7 +9,10 @@ export function guessAt(lane, cell, t) {
   return token < 0 || lane.token(cell, t) >= 0 ? null : [token, lane.confidence[at]];
 }
 
-/** {tokens, list, faint}: the labels of all positions; faint: of each the level of a guess from 1 to 4, 0 for a token, and for a guess that is too unlikely to be drawn. */
+/**
+ * {tokens, list, faint}: the tokens of all positions, their labels, and the levels of their guesses:
+ * 1 to 4 by probability, 0 for a written token and for a guess that is too unlikely to be drawn.
+ */
 export function labelsOf({ pieces }, lane, t, guesses) {
   const tokens = lane.tokens(t);
   const list = pieces.labels(tokens);

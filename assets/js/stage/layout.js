@@ -4,7 +4,8 @@ export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each
 const NARROWEST = 35; // pixels of a cell, where many have to be seen at once
 const LOWEST = 13;
 const LEAST_ROOM = 60; // pixels for all cells of a canvas
-const [WIDEST, HIGHEST] = [96, 46]; // where there is room for a short text
+const WIDEST = 96; // where there is room for a short text
+const HIGHEST = 46;
 
 /** Columns, rows and cell size for n cells in `width` CSS pixels. whole: a long canvas is to be seen at once, without its text.
  * tall: so many pixels are there for a short one, or for one that is to be seen at once. readable: up to so many cells have

@@ -10,8 +10,10 @@ export function bordersOf(cell, { n, columns, given, block }) {
     if (p < 0 || p >= n) return null;
     return given[p] ? "prompt" : block && Math.floor((p - given.indexOf(0)) / block);
   };
-  const [own, column] = [partOf(cell), cell % columns];
-  const [left, right] = [column ? cell - 1 : -1, column < columns - 1 ? cell + 1 : -1];
+  const own = partOf(cell);
+  const column = cell % columns;
+  const left = column ? cell - 1 : -1;
+  const right = column < columns - 1 ? cell + 1 : -1;
   const beside = { top: cell - columns, bottom: cell + columns, left, right };
   return Object.entries(beside).flatMap(([side, other]) => {
     const part = partOf(other);
@@ -23,7 +25,10 @@ export function bordersOf(cell, { n, columns, given, block }) {
 /** [x, y, w, h] with the gap around it, and the grid's width: a cell draws its own half of each line. */
 export function drawBorders(pen, sides, [x, y, w, h, width], colours) {
   const e = 0.9;
-  const [l, r, t, b] = [Math.max(x, e), Math.min(x + w, width - e), Math.max(y, e), y + h];
+  const l = Math.max(x, e);
+  const r = Math.min(x + w, width - e);
+  const t = Math.max(y, e);
+  const b = y + h;
   const lines = { top: [l, t, r, t], bottom: [l, b, r, b], left: [l, t, l, b], right: [r, t, r, b] };
   for (const [side, kind] of sides) {
     const [fromX, fromY, toX, toY] = lines[side];

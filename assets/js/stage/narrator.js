@@ -123,7 +123,8 @@ function finished(trace, step) {
 
 export function stillWorking(done, rest, after = "") {
   const names = (lanes) => lanes.map(({ name }) => `“${name}”`).join(" and ");
-  const [have, are] = [done.length > 1 ? "have" : "has", rest.length > 1 ? "are" : "is"];
+  const have = done.length > 1 ? "have" : "has";
+  const are = rest.length > 1 ? "are" : "is";
   return `${names(done)} ${have} finished${after}; ${names(rest)} ${are} still at work.`;
 }
 

@@ -10,7 +10,8 @@ export const type = (pen, size, weight = 400) => {
 export function cut(pen, text, width) {
   if (pen.measureText(text).width <= width) return text;
   const chars = Array.from(text);
-  let [low, high] = [0, chars.length];
+  let low = 0;
+  let high = chars.length;
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
     if (pen.measureText(`${chars.slice(0, middle).join("")}…`).width <= width) low = middle;
@@ -39,7 +40,8 @@ function wrap(pen, text, width, most) {
 export function fillBox(pen, text, { x, y, width, height }, sizes) {
   for (const size of sizes) {
     type(pen, size);
-    const [step, most] = [size * 1.35, Math.max(1, Math.floor(height / (size * 1.35)))];
+    const step = size * 1.35;
+    const most = Math.max(1, Math.floor(height / (size * 1.35)));
     const lines = wrap(pen, text, width, most + 1);
     if (lines.length > most && size !== sizes.at(-1)) continue;
     for (const [i, line] of wrap(pen, text, width, most).entries()) pen.fillText(line, x, y + i * step);

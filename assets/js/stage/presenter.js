@@ -82,7 +82,8 @@ export class Presenter {
     if (!grid.box || view.classList.contains("sl-window-long")) return; // a long text's own window follows by itself
     const [, top, , height] = grid.rect(cell);
     const room = view.clientHeight;
-    const [low, high] = [view.scrollTop + CALM * room, view.scrollTop + (1 - CALM) * room];
+    const low = view.scrollTop + CALM * room;
+    const high = view.scrollTop + (1 - CALM) * room;
     if (top < low || top + height > high) view.scrollTop = top + height / 2 - room / 2;
   }
 

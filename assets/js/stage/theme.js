@@ -69,7 +69,8 @@ const MIDDLE = 0.18; // the luminance on which black and white stand out alike
 export function shade(scale, x) {
   const at = x * (scale.length - 1);
   const i = Math.min(Math.floor(at), scale.length - 2);
-  const [a, b] = [channels(scale[i]), channels(scale[i + 1])];
+  const a = channels(scale[i]);
+  const b = channels(scale[i + 1]);
   const rgb = a.map((c, k) => Math.round(c + (at - i) * (b[k] - c)));
   const luminance = rgb.reduce((sum, c, k) => sum + [0.2126, 0.7152, 0.0722][k] * linear(c), 0);
   const fill = `#${rgb.map((c) => c.toString(16).padStart(2, "0")).join("")}`;

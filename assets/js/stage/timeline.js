@@ -18,10 +18,21 @@ const ICONS = {
   end: "M16 5h2v14h-2zM4 5v14l11-7z",
 };
 
+/**
+ * Who hears what the timeline does.
+ * @typedef {object} Listeners
+ * @property {(step: number, scrubbed: boolean) => void} onMove draws a step; scrubbed: the scrubber is being dragged
+ * @property {() => void} onSeek a visitor moved the cursor or stopped it
+ * @property {() => boolean} onStepPastEnd asks for one more step of a live run; false where none can come
+ * @property {(event: "pause" | "resume") => void} onLive for the run that is followed
+ * @property {() => void} onRace lanes are now shown by the clock, or step by step
+ * @property {() => number} onRest for how many milliseconds the shown step stands
+ */
+
 export class Timeline {
-  /** told: {onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step; onRest() gives for how many milliseconds the step that is shown has to stand}. */
-  constructor(told) {
-    Object.assign(this, told, {
+  /** @param {Listeners} listeners */
+  constructor(listeners) {
+    Object.assign(this, listeners, {
       byClock: true,
       step: -1,
       scrubbed: false,

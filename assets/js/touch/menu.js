@@ -235,7 +235,8 @@ export class Menu {
     const room = document.documentElement.clientWidth - width - GAP;
     const at = beside <= room ? beside : Math.max(GAP, left - width - GAP);
     const below = Math.min(top, innerHeight - height - GAP);
-    const [dx, dy] = [(at - parent.left) / zoom, (Math.max(GAP, below) - parent.top) / zoom];
+    const dx = (at - parent.left) / zoom;
+    const dy = (Math.max(GAP, below) - parent.top) / zoom;
     style.transform = `translate(${dx}px, ${dy}px)`;
   }
 }

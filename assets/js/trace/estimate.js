@@ -25,7 +25,8 @@ export function locksAt(lane, epsilon, full = null) {
     for (const p of [...masked, ...written]) seen[p] = 0;
     const stays = (p) => step.back.includes(p) && locked[p]; // what is locked is never taken back
     for (const p of [...masked, ...written, ...step.unlocked]) if (!stays(p)) locked[p] = 0;
-    const [before, states] = [lane.row(t - 1), lane.row(t)];
+    const before = lane.row(t - 1);
+    const states = lane.row(t);
     const candidates = [];
     for (let p = 0; p < n; p++) {
       const at = t * n + p;

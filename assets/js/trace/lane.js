@@ -32,7 +32,11 @@ function standing(lane, position, t) {
   return list[i];
 }
 
-/** One decoder's run of the prompt. `decoder` is what the header says of it. Step-by-position numbers are at [step * n + position]; NaN where not computed; a guess is the likeliest token of a mask, -1 where none is known. */
+/**
+ * One decoder's run of the prompt. `decoder` is its entry of the header.
+ * Numbers of a step and a position are at [step * n + position], NaN where the step did not compute them.
+ * A guess is the likeliest token of a masked position, -1 where none is known.
+ */
 export class Lane {
   kept = null; // see tokens
 

@@ -58,8 +58,10 @@ export class Pieces {
   /** Whether words of these tokens' text are many tokens each, so that the model knows few of them. Names, which begin with a
    * capital, are left out. */
   isRare(tokens) {
-    let [words, all] = [0, 0];
-    let [word, size] = ["", 0];
+    let words = 0;
+    let all = 0;
+    let word = "";
+    let size = 0;
     const close = () => {
       const text = word.trim();
       if (!/^[\p{Ll}\p{Lo}]/u.test(text)) return;

@@ -5,7 +5,17 @@ import { visible } from "./pieces.js";
 
 const latest = new WeakMap(); // by lane: the step last asked for, and its words; several lanes are laid beside one
 
-/** The words of a lane's text after step t: [{text, position, length, filled}], text with the white space before it, its first position, how many tokens it is, and whether it fills a blank among given words. */
+/**
+ * A word of a lane's text.
+ * @typedef {object} Word
+ * @property {string} text with the white space before it
+ * @property {number} position of its first token
+ * @property {number} length in tokens
+ * @property {boolean} filled whether it fills a blank of the prompt
+ * @property {boolean} [masked] a gap that is still to be written
+ */
+
+/** The words of a lane's text after step t: a list of Word. */
 export function words(trace, lane, t) {
   if (latest.get(lane)?.t !== t) latest.set(lane, { t, found: split(trace, lane, t) });
   return latest.get(lane).found;
@@ -67,7 +77,8 @@ export const textOf = (trace, lane, t) =>
 /** How many words two lists have alike at their start, and, of the rest, at their end. */
 function alikeAtEnds(a, b) {
   const most = Math.min(a.length, b.length);
-  let [head, tail] = [0, 0];
+  let head = 0;
+  let tail = 0;
   while (head < most && a[head].text === b[head].text) head++;
   while (tail < most - head && a.at(-1 - tail).text === b.at(-1 - tail).text) tail++;
   return [head, tail];
@@ -99,7 +110,10 @@ export function align(a, b) {
 /** Whether the word at i of a list may go on to be the other's: what follows it is still to be written. */
 const begun = (list, other, i) => list[i + 1]?.masked && other[i]?.text.startsWith(list[i].text);
 
-/** Which of a lane's words is the first that differs from the other's, -1 where none is, or where something is still to be written before it: nobody knows how many words that will be. */
+/**
+ * The index of the first word that differs, -1 where none does.
+ * Also -1 where a gap stands before it: nobody knows how many words it will hold.
+ */
 function forkAmong(own, other) {
   const at = own.findIndex(({ text, masked }, i) => masked || text !== other[i]?.text);
   const open = own[at]?.masked || other[at]?.masked || begun(own, other, at) || begun(other, own, at);
@@ -113,7 +127,10 @@ function spanOf({ n, promptLength }, list, which) {
   return Array.from({ length: list[which] ? length : 1 }, (_, i) => from + i);
 }
 
-/** Where a lane's text parts from the reference's at the cursor's step: {position of the first token that differs, words: [own, the other's], spans: their positions}, or null. */
+/**
+ * Where a lane's text parts from the reference's at the cursor's step, or null.
+ * {position: of the first token that differs, words: [the lane's, the reference's], spans: the positions of both words}
+ */
 export function forkOf(trace, lane, step) {
   const lanes = [lane, trace.reference];
   const at = lanes.map((each) => trace.race.reached(each, step));
@@ -129,7 +146,10 @@ export function forkOf(trace, lane, step) {
   return { position, spans, words: shown };
 }
 
-/** A lane's text beside the reference's at the cursor's step: [{text, kind, filled}], kind "same", "fork" (the first word that differs) or "other"; filled: it fills a blank. */
+/**
+ * A lane's text beside the reference's at the cursor's step: [{text, kind, filled}].
+ * kind: "same", "fork" (the first word that differs) or "other". filled: whether it fills a blank.
+ */
 export function prose(trace, lane, step) {
   const own = words(trace, lane, trace.race.reached(lane, step));
   const other = words(trace, trace.reference, trace.race.reached(trace.reference, step));

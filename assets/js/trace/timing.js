@@ -28,7 +28,8 @@ function withoutEach(seconds) {
  * The standard error of the ratio's logarithm is the jack-knife's: from the ratios with a block of both left out. */
 export function speedOf(own, other) {
   if (Math.min(own.length, other.length) < BLOCKS) return null;
-  const [mine, theirs] = [withoutEach(own), withoutEach(other)];
+  const mine = withoutEach(own);
+  const theirs = withoutEach(other);
   const logs = mine.map((x, i) => Math.log(theirs[i] / x)); // of times of zero the error is no number, and nothing is told
   const mean = sum(logs) / BLOCKS;
   const error = Math.sqrt(((BLOCKS - 1) / BLOCKS) * sum(logs.map((x) => (x - mean) ** 2)));

@@ -53,7 +53,9 @@ export function touchable(trace, lane, cell, t) {
 /** What the touches have changed by a step: {count, of: cells that were not touched, first: {cell, step} or null}. */
 export function changedBy({ given, n }, { original, touched, touches }, step) {
   const own = new Set(touches.filter(({ kind }) => kind === "write").map(({ position }) => position));
-  let [count, of, first] = [0, 0, null];
+  let count = 0;
+  let of = 0;
+  let first = null;
   for (let cell = 0; cell < n; cell++) {
     if (given[cell] || own.has(cell)) continue;
     of++;

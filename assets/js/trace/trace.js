@@ -88,7 +88,8 @@ export class Trace {
   /** The lanes of which a header says so were timed together. Steps of two races compare with those of lanes that took turns with them in both. */
   timed({ timed_together: groups = [] }) {
     for (const { lanes: ids, ...where } of groups) {
-      const [race, later] = [{ ...where }, new Map([[null, null]])];
+      const race = { ...where };
+      const later = new Map([[null, null]]);
       for (const lane of this.lanes.filter(({ id }) => ids.includes(id))) {
         if (!later.has(lane.timing)) later.set(lane.timing, { ...where });
         lane.timing = lane.count ? later.get(lane.timing) : race;
@@ -135,7 +136,10 @@ export class Trace {
     return this.lanes.find((lane) => lane.id === id);
   }
 
-  /** A new lane that begins as a copy of the first steps of `of`, its parent's if it has one. It holds likely tokens of all its steps or of none: those of the copy would pass for those of later steps. */
+  /**
+   * Adds a lane that begins as a copy of the first steps of `of`, by default its parent.
+   * It holds likely tokens of all its steps or of none: copied ones would pass for those of later steps.
+   */
   branch(decoder, steps, of = this.lane(decoder.parent)) {
     const lane = begun(this.header, decoder, of, steps);
     this.lanes.push(lane);
@@ -187,10 +191,12 @@ export class Trace {
   /** The words that the texts of two lanes at the cursor's step begin with alike, whether nothing else follows in either, and whether it is open how they go on. */
   sameText(a, b, step) {
     const [mineAt, theirsAt] = [a, b].map((lane) => this.race.reached(lane, step));
-    const [mineEnd, theirsEnd] = [this.endOf(a, mineAt), this.endOf(b, theirsAt)];
+    const mineEnd = this.endOf(a, mineAt);
+    const theirsEnd = this.endOf(b, theirsAt);
     const end = Math.min(mineEnd.position, theirsEnd.position);
     const tokens = [];
-    let [mine, theirs] = [-1, -1];
+    let mine = -1;
+    let theirs = -1;
     for (let p = this.textFrom; p < this.n; p++) {
       [mine, theirs] = [a.token(p, mineAt), b.token(p, theirsAt)];
       if (p === end || mine < 0 || mine !== theirs) break;

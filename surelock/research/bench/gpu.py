@@ -51,16 +51,40 @@ RUN_SIZES = ((256, 1), *SIZES[1:])
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--shape", choices=SHAPES, default="llada-8b", help="shape of the network (default: %(default)s)")
+    add(
+        "--shape",
+        choices=SHAPES,
+        default="llada-8b",
+        help="shape of the network (default: %(default)s)",
+    )
     add("--device", help="cuda, cuda:1, cpu ... (default: CUDA if there is one)")
     what = "GENERATEDxBATCH, repeatable (default: 64x1, 256x4, 1024x8, and 256x1 as a run)"
     add("--size", action="append", type=size_of, metavar="SIZE", help=what)
-    add("--mode", action="append", choices=MODES, help="how a step is launched, repeatable (default: all)")
-    add("--repeats", type=int, default=20, help="steps that are timed of each kind (default: %(default)s)")
+    add(
+        "--mode",
+        action="append",
+        choices=MODES,
+        help="how a step is launched, repeatable (default: all)",
+    )
+    add(
+        "--repeats",
+        type=int,
+        default=20,
+        help="steps that are timed of each kind (default: %(default)s)",
+    )
     what = "steps of a whole run; 0 leaves runs out (default: %(default)s)"
     add("--run-steps", type=int, default=64, help=what)
-    add("--seconds", type=float, default=300, help="begin nothing after so many seconds (default: %(default)s)")
-    add("--out", type=Path, help="a folder, to whose gpu.jsonl the parts are added (default: they are only printed)")
+    add(
+        "--seconds",
+        type=float,
+        default=300,
+        help="begin nothing after so many seconds (default: %(default)s)",
+    )
+    add(
+        "--out",
+        type=Path,
+        help="a folder, to whose gpu.jsonl the parts are added (default: they are only printed)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -74,9 +98,12 @@ def size_of(text: str) -> tuple[int, int]:
 
 def run(arguments: argparse.Namespace) -> Figures:
     """Measure the parts, and return how many there were. Raises ValueError without a GPU, OSError."""
-    begun, device = time.monotonic(), find_device(arguments.device)
+    begun = time.monotonic()
+    device = find_device(arguments.device)
     if device.type != "cuda" and arguments.shape != "tiny":
-        raise ValueError("bench gpu needs a CUDA GPU; without one it takes --shape tiny, to see that it works")
+        raise ValueError(
+            "bench gpu needs a CUDA GPU; without one it takes --shape tiny, to see that it works"
+        )
     file = None
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
@@ -84,15 +111,26 @@ def run(arguments: argparse.Namespace) -> Figures:
     written = 0
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     lm = random_model(arguments.shape, device, dtype)
-    setup = {name: value for name, value in setup_of(lm).items() if name not in ("cores", "threads")}
-    setup |= {"dtype": str(lm.dtype).removeprefix("torch."), "measured": time.strftime("%Y-%m-%d", time.gmtime())}
+    setup = {
+        name: value for name, value in setup_of(lm).items() if name not in ("cores", "threads")
+    }
+    setup |= {
+        "dtype": str(lm.dtype).removeprefix("torch."),
+        "measured": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
     for name, part in parts(lm, arguments):
         if time.monotonic() - begun > arguments.seconds:
-            print(f"left out, {arguments.seconds:.0f} s are over: {name}", file=sys.stderr, flush=True)
+            print(
+                f"left out, {arguments.seconds:.0f} s are over: {name}", file=sys.stderr, flush=True
+            )
             continue
         try:
             found = part()
-        except (RuntimeError, TypeError, ValueError) as error:  # written down, and the next part is measured
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:  # written down, and the next part is measured
             found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
         line = {"part": name, **found, **setup, "at": round(time.monotonic() - begun, 1)}
         if file is not None:
@@ -103,9 +141,13 @@ def run(arguments: argparse.Namespace) -> Figures:
     return {"benchmark": "gpu", **setup, "parts": written, "kept": file and str(file)}
 
 
-def parts(lm: LanguageModel, arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figures]]]:
+def parts(
+    lm: LanguageModel, arguments: argparse.Namespace
+) -> Iterator[tuple[str, Callable[[], Figures]]]:
     """Yield the name of each part and what measures it, in the order of their worth."""
-    engine, sizes, modes = cast("TorchEngine", lm.engine), arguments.size or SIZES, arguments.mode or MODES
+    engine = cast("TorchEngine", lm.engine)
+    sizes = arguments.size or SIZES
+    modes = arguments.mode or MODES
     for gen_length, batch in sizes:
         for locked in (False, True):
             plan = plan_of(engine, gen_length, batch, locked)
@@ -114,8 +156,14 @@ def parts(lm: LanguageModel, arguments: argparse.Namespace) -> Iterator[tuple[st
             for mode in modes:
                 if usable(engine, mode, plan[1]):
                     if mode == "compiled":
-                        yield f"kernels {where} compiled", lambda plan=plan: kernels_of(engine, plan, "compiled")
-                    yield f"step {where} {mode}", lambda p=plan, m=mode: step_of(engine, p, m, arguments.repeats)
+                        yield (
+                            f"kernels {where} compiled",
+                            lambda plan=plan: kernels_of(engine, plan, "compiled"),
+                        )
+                    yield (
+                        f"step {where} {mode}",
+                        lambda p=plan, m=mode: step_of(engine, p, m, arguments.repeats),
+                    )
     for gen_length, batch in arguments.size or RUN_SIZES:
         if arguments.run_steps:
             name = f"run {gen_length}x{batch}"
@@ -169,7 +217,9 @@ def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plai
             engine.read(memory, step)
         with no_waiting(engine), torch.profiler.profile() as profile:
             engine.read(memory, step)
-    names = [event.name for event in profile.events() or () if str(event.device_type).endswith("CUDA")]
+    names = [
+        event.name for event in profile.events() or () if str(event.device_type).endswith("CUDA")
+    ]
     flash = sum("flash" in name and "combine" not in name for name in names)
     copies = Counter(name for name in names if name.startswith(("Memcpy", "Memset")))
     counted = count_step(meta_engine(engine.config), layout, step)
@@ -181,7 +231,9 @@ def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plai
         "largest": [[name[:80], count] for name, count in Counter(names).most_common(12)],
     }
     if engine.device.type == "cuda" and flash < engine.config.n_layers:
-        raise RuntimeError(f"{flash} of {engine.config.n_layers} layers took flash attention: {json.dumps(found)}")
+        raise RuntimeError(
+            f"{flash} of {engine.config.n_layers} layers took flash attention: {json.dumps(found)}"
+        )
     return found
 
 
@@ -211,7 +263,9 @@ def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: 
     }
 
 
-def run_of(lm: LanguageModel, engine: TorchEngine, gen_length: int, batch: int, steps: int) -> Figures:
+def run_of(
+    lm: LanguageModel, engine: TorchEngine, gen_length: int, batch: int, steps: int
+) -> Figures:
     """Whole runs, in turn step by step; predicted from every eighth step. The first four do not count."""
     engine.graphs = engine.fused = True
     settings = DecodeSettings(gen_length=gen_length, steps=min(steps, gen_length))
@@ -219,9 +273,13 @@ def run_of(lm: LanguageModel, engine: TorchEngine, gen_length: int, batch: int, 
     locked = stretch(Decoder(settings=settings, compute=LockRule()), prompts, lm.config.vocab_size)
     decoders = {"unlocked": replace(locked, compute=Everything()), "locked": locked}
     runs = {name: Run(lm.shape, prompts, decoder) for name, decoder in decoders.items()}
-    seconds, guesses, rows = {name: [] for name in runs}, {name: [] for name in runs}, dict.fromkeys(runs, 0)
+    seconds = {name: [] for name in runs}
+    guesses = {name: [] for name in runs}
+    rows = dict.fromkeys(runs, 0)
     with ExitStack() as stack:
-        memories = {name: stack.enter_context(lent(engine, each.layout)) for name, each in runs.items()}
+        memories = {
+            name: stack.enter_context(lent(engine, each.layout)) for name, each in runs.items()
+        }
         for t in range(settings.total_steps):
             for name in sorted(runs, reverse=t % 2 == 0):
                 plan = runs[name].plan()
@@ -246,7 +304,8 @@ def run_of(lm: LanguageModel, engine: TorchEngine, gen_length: int, batch: int, 
     }
 
 
-_EVERY, _WARM = 8, 4  # steps
+_EVERY = 8  # steps
+_WARM = 4
 
 
 def best_mode(engine: TorchEngine, plan: Plan) -> str:
@@ -264,5 +323,7 @@ def rounding(lm: LanguageModel) -> Figures:
     tokens = torch.randint(network.config.vocab_size, (1, 64), device=lm.device)
     exact = F.linear(network.hidden(tokens)[0].float(), network.head_weight.float())
     rounded = exact.to(network.dtype).float()
-    kl = kl_divergence(exact.softmax(-1), exact, exact.logsumexp(-1), rounded.clone(), rounded.logsumexp(-1))
+    kl = kl_divergence(
+        exact.softmax(-1), exact, exact.logsumexp(-1), rounded.clone(), rounded.logsumexp(-1)
+    )
     return {"rounding_kl_median": float(kl.median()), "rounding_kl_max": float(kl.max())}

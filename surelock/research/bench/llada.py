@@ -48,15 +48,26 @@ from surelock.research.lab import weights_of
 LARGE = "llada-8b"  # the shape that takes a GPU
 SIZES = ((256, 1), (256, 4), (1024, 4))  # (generated, batch)
 STEPS = 256
-_GEN_LENGTH, _BATCH = 128, 1
+_GEN_LENGTH = 128
+_BATCH = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_subject_flags(parser)
     add = parser.add_argument
-    add("--gen-length", type=int, default=_GEN_LENGTH, help="positions to generate (default: %(default)s)")
+    add(
+        "--gen-length",
+        type=int,
+        default=_GEN_LENGTH,
+        help="positions to generate (default: %(default)s)",
+    )
     add("--steps", type=int, help="denoising steps (default: gen-length)")
-    add("--epsilon", type=float, default=5e-4, help="KL in nats at which a position locks (default: %(default)s)")
+    add(
+        "--epsilon",
+        type=float,
+        default=5e-4,
+        help="KL in nats at which a position locks (default: %(default)s)",
+    )
     add("--block-length", type=int, help="semi-autoregressive blocks (default: one block)")
     what = f"with --shape {LARGE}: GENERATEDxBATCH, repeatable (default: 256x1, 256x4, 1024x4, of 256 steps)"
     add("--size", action="append", type=size_of, metavar="SIZE", help=what)
@@ -76,7 +87,11 @@ def run(arguments: argparse.Namespace) -> Figures:
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
     shortest = min(map(len, prompts))  # LLaDA's loop takes prompts of one length
     decode(lm, prompts, settings)  # refused before anything is measured
-    rules = {"unlocked": Everything(), "locked": LockRule(epsilon=arguments.epsilon), "budget": BudgetRule()}
+    rules = {
+        "unlocked": Everything(),
+        "locked": LockRule(epsilon=arguments.epsilon),
+        "budget": BudgetRule(),
+    }
     decoders = {name: Decoder(settings=settings, compute=rule) for name, rule in rules.items()}
     bench = LladaBench(lm, [ids[:shortest] for ids in prompts], settings, decoders)
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):
@@ -91,18 +106,26 @@ def run_on_gpu(arguments: argparse.Namespace) -> Figures:
     """The object of a shape that takes a GPU: the figures of each size. Raises ValueError without one."""
     device = find_device(arguments.device)
     if device.type != "cuda":
-        raise ValueError(f"bench llada --shape {LARGE} needs a CUDA GPU with 40 GB or more: leave --shape out here")
+        raise ValueError(
+            f"bench llada --shape {LARGE} needs a CUDA GPU with 40 GB or more: leave --shape out here"
+        )
     if (arguments.gen_length, arguments.batch) != (_GEN_LENGTH, _BATCH):
-        raise ValueError(f"--shape {LARGE} is measured at sizes: --size 256x4, in place of --gen-length and --batch")
+        raise ValueError(
+            f"--shape {LARGE} is measured at sizes: --size 256x4, in place of --gen-length and --batch"
+        )
     lm = random_model(LARGE, device, read_dtype(arguments.dtype) or torch.bfloat16)
     sizes = []
     for gen_length, batch in arguments.size or SIZES:
-        sizes.append(measure_size(lm, gen_length, batch, arguments.steps or STEPS, arguments.repeats))
+        sizes.append(
+            measure_size(lm, gen_length, batch, arguments.steps or STEPS, arguments.repeats)
+        )
         print(json.dumps(sizes[-1]), file=sys.stderr, flush=True)
     return {"benchmark": "llada", "random_weights": True, **setup_of(lm), "sizes": sizes}
 
 
-def measure_size(lm: LanguageModel, gen_length: int, batch: int, steps: int, repeats: int) -> Figures:
+def measure_size(
+    lm: LanguageModel, gen_length: int, batch: int, steps: int, repeats: int
+) -> Figures:
     """LLaDA's loop beside ours, unlocked and locked by the recorded schedule: figures of whole runs, and of a step."""
     settings = DecodeSettings(gen_length=gen_length, steps=min(steps, gen_length))
     prompts = prompts_for(lm, batch, PROMPT)
@@ -114,7 +137,13 @@ def measure_size(lm: LanguageModel, gen_length: int, batch: int, steps: int, rep
     figures = bench.result()
     for name in bench.seconds:
         figures[f"{name}_step_ms"] = 1e3 * figures[f"{name}_seconds"] / settings.total_steps
-    return {"gen_length": gen_length, "batch": batch, "steps": settings.total_steps, "repeats": repeats, **figures}
+    return {
+        "gen_length": gen_length,
+        "batch": batch,
+        "steps": settings.total_steps,
+        "repeats": repeats,
+        **figures,
+    }
 
 
 class LladaBench:
@@ -124,9 +153,14 @@ class LladaBench:
     """
 
     def __init__(
-        self, lm: LanguageModel, prompts: list[list[int]], settings: DecodeSettings, decoders: Mapping[str, Decoder]
+        self,
+        lm: LanguageModel,
+        prompts: list[list[int]],
+        settings: DecodeSettings,
+        decoders: Mapping[str, Decoder],
     ) -> None:
-        network, canvas = plain_llama(lm.network), torch.tensor(prompts, device=lm.device)
+        network = plain_llama(lm.network)
+        canvas = torch.tensor(prompts, device=lm.device)
 
         def ours(decoder: Decoder) -> Tensor:
             (last,) = deque(decode(lm, prompts, **decoder.keywords()), maxlen=1)
@@ -143,7 +177,8 @@ class LladaBench:
         self.tokens: dict[str, Tensor] = {}
 
     def repeat(self) -> None:
-        names, done = list(self._calls), len(self.seconds["llada"])
+        names = list(self._calls)
+        done = len(self.seconds["llada"])
         first = done % len(names)
         for name in names[first:] + names[:first]:
             seconds, self.tokens[name] = timed(self._device, self._calls[name])
@@ -158,7 +193,10 @@ class LladaBench:
         ratios = [*(f"{name}_over_llada" for name in ours), "speedup"]
 
         def measure(repeats: Sequence[int]) -> Figures:
-            medians = {name: float(np.median([values[r] for r in repeats])) for name, values in self.seconds.items()}
+            medians = {
+                name: float(np.median([values[r] for r in repeats]))
+                for name, values in self.seconds.items()
+            }
             return {f"{name}_seconds": value for name, value in medians.items()} | {
                 **{f"{name}_over_llada": medians["llada"] / medians[name] for name in ours},
                 "speedup": medians["unlocked"] / medians["locked"],
@@ -172,7 +210,9 @@ class LladaBench:
 
 
 @torch.no_grad()
-def llada_generate(network: Callable[[Tensor], Any], prompts: Tensor, settings: DecodeSettings, mask_id: int) -> Tensor:
+def llada_generate(
+    network: Callable[[Tensor], Any], prompts: Tensor, settings: DecodeSettings, mask_id: int
+) -> Tensor:
     """prompts [B, L] int64 of one length -> [B, L + gen_length] int64. network: a model of transformers."""
     batch, start = prompts.shape
     canvas = torch.full((batch, start + settings.gen_length), mask_id, device=prompts.device)
@@ -200,7 +240,8 @@ def llada_generate(network: Callable[[Tensor], Any], prompts: Tensor, settings: 
 
 def transfers(masked: Tensor, steps: int) -> Tensor:
     """How many positions each step of a block commits, [B, steps]: even shares of masked [B], the rest first."""
-    share, rest = masked // steps, masked % steps
+    share = masked // steps
+    rest = masked % steps
     return share[:, None] + (torch.arange(steps, device=masked.device) < rest[:, None])
 
 
@@ -211,9 +252,17 @@ def plain_llama(network: Network) -> LlamaForCausalLM:
     """transformers' Llama with our weights in the same memory. Raises ValueError for another layout than LLaDA's."""
     config = network.config
     if config.qk_norm or config.shifted:
-        raise ValueError("bench llada needs a checkpoint in the LLaDA layout: its sampler knows no other")
-    shape: dict[str, Any] = {key: getattr(config, name) for name, key in QWEN_KEYS.items() if name != "tied"}
-    shape |= {"num_key_value_heads": config.n_kv_heads, "head_dim": config.head_size, "rms_norm_eps": config.norm_eps}
+        raise ValueError(
+            "bench llada needs a checkpoint in the LLaDA layout: its sampler knows no other"
+        )
+    shape: dict[str, Any] = {
+        key: getattr(config, name) for name, key in QWEN_KEYS.items() if name != "tied"
+    }
+    shape |= {
+        "num_key_value_heads": config.n_kv_heads,
+        "head_dim": config.head_size,
+        "rms_norm_eps": config.norm_eps,
+    }
     shape |= {"attention_bias": config.qkv_bias, "is_causal": False, "use_cache": False}
     rope = {"rope_type": "default", "rope_theta": config.rope_theta}
     described = LlamaConfig(**shape, rope_parameters=rope)
@@ -221,12 +270,17 @@ def plain_llama(network: Network) -> LlamaForCausalLM:
         model = LlamaForCausalLM(described).eval()
     for layer in model.model.layers:
         attention: Any = layer.self_attn
-        attention.is_causal, attention.o_proj.bias = False, None
-    llama = family_of({"architectures": ["A2DQwen2LMHeadModel"]})  # its names of tensors, with those of biases
+        attention.is_causal = False
+        attention.o_proj.bias = None
+    llama = family_of(
+        {"architectures": ["A2DQwen2LMHeadModel"]}
+    )  # its names of tensors, with those of biases
     weights = {"lm_head.weight": network.head_weight}
     for name, parameter in network.named_parameters():
         sources = llama.tensor_names(name)
-        weights |= zip(sources, parameter.split(row_counts(config, name, len(parameter))), strict=True)
+        weights |= zip(
+            sources, parameter.split(row_counts(config, name, len(parameter))), strict=True
+        )
     model.load_state_dict(weights, assign=True)
     model.model.rotary_emb = LlamaRotaryEmbedding(described).to(network.embed.weight.device)
     return model.requires_grad_(False)

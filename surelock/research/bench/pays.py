@@ -22,8 +22,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
     add = parser.add_argument
     add("--threads", type=int, help="CPU threads (default: torch's)")
-    add("--repeats", type=int, default=3, help="runs of each in `bench decode` (default: %(default)s)")
-    add("--seconds", type=float, default=60, help="of `pays`, at each setting (default: %(default)s)")
+    add(
+        "--repeats",
+        type=int,
+        default=3,
+        help="runs of each in `bench decode` (default: %(default)s)",
+    )
+    add(
+        "--seconds",
+        type=float,
+        default=60,
+        help="of `pays`, at each setting (default: %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -52,7 +62,12 @@ def _beside(said: Figures, found: Figures, name: str) -> Figures:
     by_bench = [tokens_a_step / found[f"{each}_tps"] for each in ("baseline", "locked")]
     measured = by_bench[0] / by_bench[1]
     seconds = {"pays_step_seconds": by_pays, "bench_step_seconds": by_bench}
-    return {"pays": rule["speedup"], "bench": measured, "off": rule["speedup"] / measured - 1, **seconds}
+    return {
+        "pays": rule["speedup"],
+        "bench": measured,
+        "off": rule["speedup"] / measured - 1,
+        **seconds,
+    }
 
 
 def _line(setting: Figures) -> str:
@@ -69,7 +84,9 @@ def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in names}
 
 
-def _parsed(add: Callable[[argparse.ArgumentParser], None], given: dict[str, Any]) -> argparse.Namespace:
+def _parsed(
+    add: Callable[[argparse.ArgumentParser], None], given: dict[str, Any]
+) -> argparse.Namespace:
     """The arguments of a command, given by name. Those that are None have their defaults."""
     parser = argparse.ArgumentParser()
     add(parser)

@@ -11,14 +11,21 @@ from surelock.engines.break_even import is_faster
 from surelock.engines.cuda_graph import bucket_of
 from surelock.places import ASSETS
 
-_LAUNCHED = {"plain": "one by one", "graphs": "as a graph", "fused": "compiled reading", "compiled": "compiled"}
+_LAUNCHED = {
+    "plain": "one by one",
+    "graphs": "as a graph",
+    "fused": "compiled reading",
+    "compiled": "compiled",
+}
 _MEASURED_SIZES = ((256, 1), *SIZES)
 
 
 def _measured(figure: str) -> list[Figures]:
     """The parts of `bench gpu` that hold a figure, none before it has run."""
     file = ASSETS / "results" / "gpu" / "gpu.jsonl"
-    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+    lines = (
+        [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+    )
     return [line for line in lines if figure in line]
 
 
@@ -35,7 +42,8 @@ def times() -> list[Figures]:
     found: dict[tuple, list[str]] = defaultdict(list)
     for m in _measured("measured_ms"):
         found[m["gen"], m["batch"], m["locked"], m["mode"]].append(f"{m['measured_ms']:.1f}")
-    rows, config = [], meta_engine().config
+    rows = []
+    config = meta_engine().config
     for gen_length, batch in sorted(_MEASURED_SIZES, key=lambda size: size[0] * size[1]):
         for locked in (False, True):
             count, read, counts = _counted(gen_length, batch, locked)
@@ -49,7 +57,9 @@ def times() -> list[Figures]:
                 row = {"generated, batch": f"{gen_length}, {batch}"}
                 row["rows"] = f"{count:,}{' (half locked)' if locked else ''}"
                 row["launched"] = _LAUNCHED[mode] + ", as a graph" * as_graph
-                row["predicted"] = "" if mode == "compiled" else f"{1e3 * predicted(counts, mode, config):.1f} ms"
+                row["predicted"] = (
+                    "" if mode == "compiled" else f"{1e3 * predicted(counts, mode, config):.1f} ms"
+                )
                 row["measured"] = f"{' and '.join(measured)} ms" if measured else ""
                 rows.append(row)
     return rows
@@ -57,7 +67,8 @@ def times() -> list[Figures]:
 
 def runs() -> list[Figures]:
     """Return a row for each whole run that `bench gpu` measured, each time; empty places if there is none."""
-    lines, rows = _measured("predicted_speedup"), []
+    lines = _measured("predicted_speedup")
+    rows = []
     for gen_length, batch in _MEASURED_SIZES:
         found = [line for line in lines if (line["gen"], line["batch"]) == (gen_length, batch)]
         row = {"generated, batch": f"{gen_length}, {batch}"}

@@ -61,16 +61,22 @@ class RecordedLocks(LockRule):
     def converged(self, state: State, reading: Reading, z: Slots) -> Flags:
         LockRule.converged(self, state, reading, z)
         if [len(steps) for steps in self.at] != state.canvas.lengths.tolist():
-            raise ValueError(f"at must give a step for each of the {state.canvas.lengths.tolist()} positions")
+            raise ValueError(
+                f"at must give a step for each of the {state.canvas.lengths.tolist()} positions"
+            )
         return np.concatenate(self.at)[reading.slots[z]] <= state.step
 
 
 def stretch(decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int) -> Decoder:
     """A decoder that replays the recorded schedule on prompts and a gen_length of any size. It locks by `LockRule`."""
-    settings, rule, recorded = decoder.settings, decoder.compute, json.loads(RECORDED.read_text("utf-8"))
+    settings = decoder.settings
+    rule = decoder.compute
+    recorded = json.loads(RECORDED.read_text("utf-8"))
     assert isinstance(rule, LockRule)
-    unmask, lock = np.array(recorded["unmask"]), np.array(recorded["lock"])
-    prompt_length, scale = recorded["prompt_length"], settings.total_steps / recorded["steps"]
+    unmask = np.array(recorded["unmask"])
+    lock = np.array(recorded["lock"])
+    prompt_length = recorded["prompt_length"]
+    scale = settings.total_steps / recorded["steps"]
     generated = np.arange(settings.gen_length)
     source = generated * len(unmask) // settings.gen_length
     order = np.lexsort((generated, unmask[source]))
@@ -79,12 +85,19 @@ def stretch(decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int)
     lock_scaled = np.where(lock < 0, settings.total_steps, np.round(lock * scale)).astype(int)
     lock_generated = np.maximum(lock_scaled[prompt_length:][source], unmask_at)
     tokens = np.random.default_rng(0).integers(2, vocab_size, (len(prompts), settings.gen_length))
-    replay = [list(zip(unmask_at.tolist(), generated.tolist(), row.tolist(), strict=True)) for row in tokens]
+    replay = [
+        list(zip(unmask_at.tolist(), generated.tolist(), row.tolist(), strict=True))
+        for row in tokens
+    ]
     schedule = []
     for prompt in prompts:
         lock_prompt = lock_scaled[np.arange(len(prompt)) * prompt_length // len(prompt)]
         schedule.append(tuple(np.concatenate((lock_prompt, lock_generated)).tolist()))
-    return replace(decoder, unmask=Replay(replay), compute=RecordedLocks(epsilon=rule.epsilon, at=tuple(schedule)))
+    return replace(
+        decoder,
+        unmask=Replay(replay),
+        compute=RecordedLocks(epsilon=rule.epsilon, at=tuple(schedule)),
+    )
 
 
 if __name__ == "__main__":
