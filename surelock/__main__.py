@@ -119,9 +119,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.debug:
             traceback.print_exception(error)
         said: object = error
-        if (
-            isinstance(error, OSError) and error.filename
-        ):  # without the number that Python puts first
+        # without the number that Python puts first
+        if isinstance(error, OSError) and error.filename:
             said = f"{error.strerror}: {error.filename!r}"
         print(f"surelock: {said}", file=sys.stderr)
         return 2

@@ -32,12 +32,10 @@ class NetworkConfig:
     layer_norm: bool = False  # whether norms are LayerNorms with a bias, not RMS norms
     gelu: bool = False  # whether the feed-forward is GELU(x W + b) W + b, not SwiGLU
     head_bias: bool = False  # whether the head has a bias
-    conv_layers: tuple[
-        int, ...
-    ] = ()  # layers that convolve a row with its two neighbours, and do not attend
-    unused: int = (
-        0  # rows that the file of the embedding has behind the vocabulary, and that are not read
-    )
+    # layers that convolve a row with its two neighbours, and do not attend
+    conv_layers: tuple[int, ...] = ()
+    # rows that the file of the embedding has behind the vocabulary, and that are not read
+    unused: int = 0
 
     def __post_init__(self) -> None:
         sizes = [
@@ -73,9 +71,8 @@ class Shape:
     network: NetworkConfig
     mask_id: int
     pad_id: int
-    ends: tuple[
-        int, ...
-    ] = ()  # the ids that end a text. The first is EOS, which fills the rest of a text
+    # the ids that end a text. The first is EOS, which fills the rest of a text
+    ends: tuple[int, ...] = ()
 
 
 #: The published shape of LLaDA-8B (Base, Instruct, 1.5): for FLOPs and for benchmarks with random weights.

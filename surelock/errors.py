@@ -35,9 +35,8 @@ def cut(text: Any, most: int = 3 * _LONGEST) -> str:
 
 def shown(value: Any) -> str:
     """Return the repr of a value for a message, cut to 60 characters."""
-    if (
-        isinstance(value, int) and value.bit_length() > _MOST_BITS
-    ):  # Python does not write the longest
+    # Python does not write the longest
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return "a number beyond 2^53"
     try:
         return cut(repr(value), _LONGEST_VALUE)

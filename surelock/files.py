@@ -94,9 +94,8 @@ def sync(path: Path) -> None:
     """Return when the disk has what was written to a file, or the names that a folder holds."""
     if path.is_dir() and os.name == "nt":  # which opens no folder
         return
-    descriptor = os.open(
-        path, os.O_RDONLY if path.is_dir() else os.O_RDWR
-    )  # Windows syncs what it may write
+    # Windows syncs what it may write
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

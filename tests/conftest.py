@@ -51,9 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
-    items.sort(
-        key=lambda item: "browser" not in item.path.parts
-    )  # the longest files first: two workers end together
+    # the longest files first: two workers end together
+    items.sort(key=lambda item: "browser" not in item.path.parts)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -137,10 +136,8 @@ def small_judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def app(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[App]":
     """The page as it is served, for all that only ask it."""
-    from tests.browser.server import (
-        serve,
-        wait_for_model,
-    )  # the tests of a GPU run where Playwright is not installed
+    # the tests of a GPU run where Playwright is not installed
+    from tests.browser.server import serve, wait_for_model
 
     with serve(log=tmp_path_factory.mktemp("log") / "server.log") as served:
         wait_for_model(served)

@@ -64,13 +64,11 @@ class OracleNetwork:
     rope_theta: float
     norm_eps: float
     shifted: bool = False  # Dream, CoDA: row i - 1 predicts position i
-    block_size: int | None = (
-        None  # SDAR, OPDLM, bd3lm: i sees j where j // block_size <= i // block_size
-    )
+    # SDAR, OPDLM, bd3lm: i sees j where j // block_size <= i // block_size
+    block_size: int | None = None
     convs: tuple[int, ...] = ()  # LFM2's layers without attention
-    shares: list[Tensor] = field(
-        default_factory=list
-    )  # of attention [heads, N, N], by layer, in the last forward
+    # of attention [heads, N, N], by layer, in the last forward
+    shares: list[Tensor] = field(default_factory=list)
 
     @classmethod
     def from_config(cls, tensors: dict[str, Tensor], config: dict[str, Any]) -> "OracleNetwork":
@@ -107,9 +105,8 @@ class OracleNetwork:
         )
         if "layer_types" in config:
             convs = tuple(i for i, kind in enumerate(config["layer_types"]) if kind == "conv")
-            width = (
-                -(-(2 * config["intermediate_size"] // 3) // 256) * 256
-            )  # the file's is not the feed-forward's
+            # the file's is not the feed-forward's
+            width = -(-(2 * config["intermediate_size"] // 3) // 256) * 256
             return cls(
                 wide, LFM2, *sizes, width, config["rope_theta"], config["norm_eps"], convs=convs
             )
@@ -177,9 +174,8 @@ class OracleNetwork:
             x = x + self.gated("ff", self.fed(self.normed("ff", x, layer), layer), layer)
         head = self.weight("head")  # absent when tied
         h = self.normed("", x)
-        if (
-            self.shifted
-        ):  # what a row that is not fresh left behind still predicts the position after it
+        # what a row that is not fresh left behind still predicts the position after it
+        if self.shifted:
             cache[-1] = (torch.where(new[0], h, cache[-1][0] if -1 in cache else h),) * 2
             h = torch.stack([cache[-1][0][max(0, i - 1)] for i in range(n)])
         return h @ (self.weight("embed") if head is None else head).mT
@@ -189,9 +185,8 @@ class OracleNetwork:
     ) -> Tensor:
         n = len(h)
         group = self.heads // self.kv_heads
-        q, k, v = (
-            each.view(n, -1, self.head_size).transpose(0, 1) for each in self.qkv(h, layer)
-        )  # Alg. 1, line 10
+        # Alg. 1, line 10
+        q, k, v = (each.view(n, -1, self.head_size).transpose(0, 1) for each in self.qkv(h, layer))
         q = self.rotate(self.rms_norm(q, self.weight("q_norm", layer)))
         k = self.rotate(self.rms_norm(k, self.weight("k_norm", layer)))
         if layer in cache:  # Alg. 1, line 11
@@ -472,25 +467,14 @@ class Replay:
     commits: Sequence[tuple[int, int, int]] = ()
 
 
-EARLY = (
-    Threshold,
-    Klass,
-    EntropyBound,
-    EarlyFinish,
-    LocalLeap,
-    Correct,
-)  # these end a block as soon as nothing of it is masked
+# these end a block as soon as nothing of it is masked
+EARLY = (Threshold, Klass, EntropyBound, EarlyFinish, LocalLeap, Correct)
 
 
 # --- what a person does to the run ------------------------------------------------------------------------------------
 
-KINDS = (
-    "unlock",
-    "mask",
-    "write",
-    "lock",
-    "rule",
-)  # the order in which a step's events are applied
+# the order in which a step's events are applied
+KINDS = ("unlock", "mask", "write", "lock", "rule")
 
 
 class Refused(ValueError):
@@ -530,9 +514,8 @@ class Plan:
     suppress_eos_confidence: bool = False
     no_repeat_ngram_size: int = 0
     stop_at_end: bool = False
-    lists: Sequence[
-        tuple[int, Sequence[Sequence[int]]]
-    ] = ()  # of blanks: the first position, and the words
+    # of blanks: the first position, and the words
+    lists: Sequence[tuple[int, Sequence[Sequence[int]]]] = ()
     rule: Rule = field(default_factory=Rule)
     policy: Any = field(default_factory=LowConfidence)
     by_span: bool = False  # tokens are drawn as on a GPU
@@ -563,12 +546,10 @@ class OracleStep:
     spared: int = 0  # steps
     shares: dict[int, list[float]] = field(default_factory=dict)  # of lists by their first position
     error: np.ndarray | None = None  # KL(shadow || run), nats, of what was committed; else NaN
-    changed: np.ndarray | None = (
-        None  # 1.0 where the likeliest token is another one in the shadow, NaN if near a tie
-    )
-    regret: np.ndarray | None = (
-        None  # of each commit, by rank: the best scores in the shadow less those of the commits
-    )
+    # 1.0 where the likeliest token is another one in the shadow, NaN if near a tie
+    changed: np.ndarray | None = None
+    # of each commit, by rank: the best scores in the shadow less those of the commits
+    regret: np.ndarray | None = None
 
 
 @dataclass
@@ -633,10 +614,8 @@ class Run:
         self.first = min(self.masked)
         self.last_given = max(self.given, default=-1)
         self.locked: set[int] = set()  # Alg. 1, line 1: lock
-        self.caches: tuple[dict, dict] = (
-            {},
-            {},
-        )  # Alg. 1, line 1: C, one for each pass of guidance
+        # Alg. 1, line 1: C, one for each pass of guidance
+        self.caches: tuple[dict, dict] = ({}, {})
         self.stored: dict[int, Tensor] = {}  # Alg. 1, line 2: log p of the row's last own posterior
         self.visible = [0] * self.n  # passes that had the position's real token as input
         self.still = [0] * self.n  # KLASS: passes in a row with a small KL
@@ -650,23 +629,19 @@ class Run:
         self.unlocked_at = {}
         self.probed_at = {}
         self.written_at: dict[int, int] = {}  # the step of what stands there, if it was not given
-        self.drawn_at: dict[
-            int, float
-        ] = {}  # the probability of what a step committed, when it did
+        # the probability of what a step committed, when it did
+        self.drawn_at: dict[int, float] = {}
         self.doubted: set[int] = set()  # T2M: what the last step found unlikely
         self.times: dict[int, int] = {}  # T2M: how often a position of the block was masked again
         self.checks = 0  # T2M: steps of the block that began without a mask
-        self.goes_on = (
-            False  # T2M: whether the block is not over, though nothing of it may be masked
-        )
-        self.entropies: dict[int, float] | None = (
-            None  # of the last step's commits; None if no rule asked
-        )
+        # T2M: whether the block is not over, though nothing of it may be masked
+        self.goes_on = False
+        # of the last step's commits; None if no rule asked
+        self.entropies: dict[int, float] | None = None
         self.spans, self.masks_of, self.steps_of = self.schedule()
         self.blocks = len(self.spans)
-        self.settled: set[int] = (
-            set()
-        )  # rows of finished blocks of a block-causal network, computed once more
+        # rows of finished blocks of a block-causal network, computed once more
+        self.settled: set[int] = set()
         self.block = self.step_in_block = self.owed = 0
         self.trace = Trace()
 
@@ -752,9 +727,8 @@ class Run:
         elif self.finished:
             raise Refused(event)
         elif event.kind == "lock":
-            if (
-                i in self.masked or i in self.locked or self.last_computed[i] < 0
-            ):  # nothing of it is in the cache
+            # nothing of it is in the cache
+            if i in self.masked or i in self.locked or self.last_computed[i] < 0:
                 raise Refused(event)
             self.locked.add(i)
             self.locked_at[i] = t
@@ -1236,9 +1210,8 @@ class Run:
                 count = size if ignored <= policy.gamma else count
             return self.best(ranking, scores, late, count)
         quota = share + self.owed
-        self.owed = max(
-            0, quota - len(ranking)
-        )  # what selection, or an event, left unmet carries over
+        # what selection, or an event, left unmet carries over
+        self.owed = max(0, quota - len(ranking))
         self.meet("quota not met", self.owed > 0)
         return self.best(ranking, scores, late, quota)
 
@@ -1281,13 +1254,11 @@ class Run:
             return set()
         if isinstance(rule, LockByAge):
             return {i for i in candidates if self.visible[i] >= rule.steps}
-        candidates = {
-            i for i in candidates if self.visible[i] >= rule.visible_steps
-        }  # line 20: Z_t
+        # line 20: Z_t
+        candidates = {i for i in candidates if self.visible[i] >= rule.visible_steps}
         gated = rule.percentile is not None and bool(candidates)
-        theta = (
-            order_statistic([u[j] for j in candidates], rule.percentile) if gated else math.inf
-        )  # line 21
+        # line 21
+        theta = order_statistic([u[j] for j in candidates], rule.percentile) if gated else math.inf
         locks = set()
         for i in candidates:  # line 23
             epsilon = rule.epsilon
@@ -1353,10 +1324,11 @@ class Run:
         log_p = torch.log_softmax(logits, dim=-1)  # line 15
         for i in computed - self.masked:
             self.visible[i] += 1
+        # line 19
         kl = {
             i: kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf
             for i in computed
-        }  # line 19
+        }
         self.count_still(kl)
         self.found_shares: dict[int, list[float]] = {}
         commits = self.update_mask(t, logits, log_p, computed)  # line 16

@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
-CHROMIUM = (
-    "chromium-headless-shell"  # Debian's; without windows a page costs half of the processor time
-)
+# Debian's; without windows a page costs half of the processor time
+CHROMIUM = "chromium-headless-shell"
 #: What stands in a test file that runs JavaScript.
 _RUNS_JAVASCRIPT = re.compile(r"test_javascript|node_modules|lesson_answers")
 

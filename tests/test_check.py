@@ -118,9 +118,8 @@ def test_the_first_difference_has_its_place_its_cause_and_its_width(lm, nudge, c
     assert (difference.cause, difference.is_tie, difference.place.step) == (cause, is_tie, 3)
     assert difference.since == difference.place and difference.tokens[0] != difference.tokens[1]
     if is_tie:
-        assert difference.width == pytest.approx(
-            2 * TIE, rel=0.1
-        )  # from one side of the edge to the other
+        # from one side of the edge to the other
+        assert difference.width == pytest.approx(2 * TIE, rel=0.1)
     else:
         assert difference.width > rounding(lm)
 

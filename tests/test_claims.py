@@ -52,10 +52,11 @@ def ordered(values: Iterable[float]) -> bool:
 
 
 def parameters() -> float:
+    # in bfloat16
     return (
         json.loads(text("assets/stories/model.safetensors.index.json"))["metadata"]["total_size"]
         / 2
-    )  # in bfloat16
+    )
 
 
 def devices() -> set[str]:

@@ -425,9 +425,8 @@ def test_a_file_of_prompts_is_decoded_in_batches_and_goes_on_after_a_kill(
             assert traced[name].astype(str).equals(alone[name].astype(str)), name
         np.testing.assert_allclose(traced["kl"], alone["kl"], rtol=1e-4, atol=1e-9)
     content = out.read_bytes()
-    out.write_bytes(
-        content[: content.index(b"\n") + 40]
-    )  # as a kill leaves it: the table has more than the lines
+    # as a kill leaves it: the table has more than the lines
+    out.write_bytes(content[: content.index(b"\n") + 40])
     assert "1 of 5 prompts are in" in run(capsys, *words)[2]
     assert sorted(lines_of(out), key=str) == sorted(whole, key=str)
     assert sorted(sheet.read_text().splitlines()) == rows
@@ -447,9 +446,8 @@ def test_an_interruption_keeps_what_is_done(capsys, tmp_path, prompts, monkeypat
     from surelock.trace import cli
 
     def twice(lm, texts, *args, **kwargs):
-        calls.extend(
-            [texts] if "observe" in kwargs else []
-        )  # the others only ask whether it can be decoded
+        # the others only ask whether it can be decoded
+        calls.extend([texts] if "observe" in kwargs else [])
         if len(calls) == 2:
             raise KeyboardInterrupt
         return decode(lm, texts, *args, **kwargs)

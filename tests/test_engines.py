@@ -51,9 +51,8 @@ NEAR = {
 }
 NEAR |= {"theta": (0, 1e-5), "theta_unlock": (0, 1e-5)}
 SCORES = (0, 1e-4)  # all other comparisons
-OTHER = {
-    kind: ADDED[kind] for kind in (*BLOCKS, "mdlm", "lfm2")
-}  # block-causal, or of other layers
+# block-causal, or of other layers
+OTHER = {kind: ADDED[kind] for kind in (*BLOCKS, "mdlm", "lfm2")}
 
 
 @pytest.fixture(scope="session")

@@ -87,14 +87,12 @@ def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) 
         for i, ids in enumerate(prompts)
     ]
     texts = [run[-1].tokens[0, -8:].tolist() for run in runs]
-    lm = replace(
-        lm, ends=(texts[1][4],)
-    )  # a token of the second text, so that something comes behind an end
+    # a token of the second text, so that something comes behind an end
+    lm = replace(lm, ends=(texts[1][4],))
     ends = [text.index(lm.eos_id) if lm.eos_id in text else 8 for text in texts]
     lengths = [12, 10, 11]
-    counted = [
-        min(n, n - 8 + end + 1) for n, end in zip(lengths, ends, strict=True)
-    ]  # up to the EOS and with it
+    # up to the EOS and with it
+    counted = [min(n, n - 8 + end + 1) for n, end in zip(lengths, ends, strict=True)]
     assert counted != lengths
     rows = [[int(step.computed.sum()) for step in run] for run in runs]
     rows_to_eos = [

@@ -99,9 +99,8 @@ def test_what_is_no_number_changes_nothing(form: Form) -> None:
 def test_every_length_that_is_offered_can_run(
     form: Form, stories: surelock.LanguageModel, prompt: str
 ) -> None:
-    loading = form.longest(
-        "stories", prompt, True
-    )  # before the model is there, the prompt counts for more
+    # before the model is there, the prompt counts for more
+    loading = form.longest("stories", prompt, True)
     form.models._loaded["stories"] = stories
     try:
         longest = form.longest("stories", prompt, True)

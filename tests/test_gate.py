@@ -250,10 +250,8 @@ def test_other_sites_may_not_call_a_local_server(small: TestClient, origin: str)
 
 
 def test_bodies_are_bounded_and_say_their_length(small: TestClient) -> None:
-    for method, path in (
-        ("POST", "/gradio_api/queue/join"),
-        ("GET", "/"),
-    ):  # without a length, in pieces of any size
+    # without a length, in pieces of any size
+    for method, path in (("POST", "/gradio_api/queue/join"), ("GET", "/")):
         answer = small.request(method, path, content=iter([b"{", b"}"]), headers=KIND)
         assert "length" in refused(answer, 411) and answer.headers["connection"] == "close"
     refused(
@@ -578,9 +576,8 @@ def test_it_stops_at_once_and_leaves_nothing(
     """Ctrl-C, or a container's end, with an active run and one that waits."""
     (place := tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
-    monkeypatch.delenv(
-        "CI", raising=False
-    )  # where it is set, ONNX Runtime's telemetry is silent of itself
+    # where it is set, ONNX Runtime's telemetry is silent of itself
+    monkeypatch.delenv("CI", raising=False)
     with serve("--max-length", "256", log=tmp_path / "log") as served:
         wait_for_model(served)
         visitor = Visitor(served.url)

@@ -253,9 +253,8 @@ def assert_elementwise(functions: network.Elementwise, device: str) -> None:
     """In bfloat16, for several numbers of rows: a compiled function rounds once, a plain one where it stores."""
     generator = torch.Generator().manual_seed(0)
     for rows in (64, 5, 1, 320, 128):
-        x = (
-            torch.randn(rows, 12, 16, generator=generator).bfloat16().to(device)[:, :8]
-        )  # strided, as q and k are
+        # strided, as q and k are
+        x = torch.randn(rows, 12, 16, generator=generator).bfloat16().to(device)[:, :8]
         rotary = [each.to(device) for each in torch.randn(2, rows, 1, 16, generator=generator)]
         gate_up = torch.randn(rows, 96, generator=generator).bfloat16().to(device)
         with torch.inference_mode():

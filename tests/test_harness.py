@@ -113,9 +113,8 @@ def test_the_command_line_of_lm_eval_knows_it(
     monkeypatch.setattr(
         sys, "argv", [*words.split(), "--include_path", "tests/harness", "--batch_size", "1"]
     )
-    monkeypatch.setattr(
-        "lm_eval.tasks.TaskManager", partial(TaskManager, include_defaults=False)
-    )  # saves seconds
+    # saves seconds
+    monkeypatch.setattr("lm_eval.tasks.TaskManager", partial(TaskManager, include_defaults=False))
     harness.main()
     assert "|gsm8k_ten|" in capsys.readouterr().out
     assert get_model("surelock") is SureLockLM and get_model("dummy"), (

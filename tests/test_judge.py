@@ -220,9 +220,8 @@ def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, small_judge
     assert quick("epsilon", epsilon.parent) == 0
     said = "the judge random-1.5B has not read the texts of 1 of 3 cells as they are now"
     assert said in capsys.readouterr().err
-    assert (
-        len((epsilon / "judge-random-1.5B" / "table.csv").read_text().splitlines()) == 2
-    )  # the other, by itself
+    # the other, by itself
+    assert len((epsilon / "judge-random-1.5B" / "table.csv").read_text().splitlines()) == 2
     assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
     assert said not in capsys.readouterr().err
     again = (epsilon / "judge-random-1.5B" / "table.csv").read_text()

@@ -82,9 +82,8 @@ def test_a_lender_keeps_idle_memories_in_the_order_of_their_use(
             back = taken.pop(number % len(taken))
             lender.take_back(back)
             idle.append(back)
-            idle.sort(
-                key=lambda each, used=back.key: each.key == used
-            )  # stable: all of the key are used now
+            # stable: all of the key are used now
+            idle.sort(key=lambda each, used=back.key: each.key == used)
             drop(0)
         else:
             equal = [each for each in idle if each.key == key]
@@ -151,9 +150,8 @@ def test_a_second_run_of_about_one_size_captures_nothing(
     lm = like_a_gpu(small, monkeypatch, capture)
     assert all(map(same_numbers, plain, decoded(lm)))
     sizes = capture.captured
-    assert sizes == 128 // 8 and capture.replayed == len(
-        plain
-    )  # 82 positions are rounded up to 128
+    # 82 positions are rounded up to 128
+    assert sizes == 128 // 8 and capture.replayed == len(plain)
     assert all(map(same_numbers, plain, decoded(lm)))
     assert capture.captured == sizes
     longer = [[*prompt, 9] for prompt in PROMPTS]

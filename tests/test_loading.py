@@ -565,10 +565,8 @@ def test_mask_tokens_that_disagree_are_refused(tmp_path: Path) -> None:
             {"eos_token_id": [0, 40]},
             "config.json's eos_token_id is 40, which is no piece in the tokenizer",
         ),
-        (
-            {"mask_token_id": 40, "eos_token_id": [0, 3]},
-            "",
-        ),  # a row that the tokenizer has no piece for
+        # a row that the tokenizer has no piece for
+        ({"mask_token_id": 40, "eos_token_id": [0, 3]}, ""),
     ],
 )
 def test_a_mask_and_an_end_are_no_text_of_the_tokenizer(
@@ -790,9 +788,8 @@ def test_the_traps_of_a_qwen3_chat_model(tmp_path: Path) -> None:
     """
     write_chat_model(tmp_path)
     lm = load(tmp_path)
-    edit_json(
-        tmp_path / "tokenizer_config.json", pad_token=None
-    )  # the end of the text, then, and not of a turn
+    # the end of the text, then, and not of a turn
+    edit_json(tmp_path / "tokenizer_config.json", pad_token=None)
     for config, generation in ((4097, None), ([4097, 0], None), (None, 4097), (None, None)):
         edit_json(tmp_path / "config.json", eos_token_id=config)
         edit_json(tmp_path / "generation_config.json", eos_token_id=generation)

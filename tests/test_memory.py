@@ -136,10 +136,8 @@ def test_commit_errors_of_llada_8b_fit_a_gpu_of_24_gb(
             lm, [list(range(64))] * batch, settings, compute=LockRule(), keep_logits=True
         )
         for step in islice(run, 4096 // (64 + generated) + 2):
-            shadow.add(
-                replace(step, computed=step.computed & (step.index == 0))
-            )  # of whole steps the error is 0
+            # of whole steps the error is 0
+            shadow.add(replace(step, computed=step.computed & (step.index == 0)))
         shadow.result()
-    assert (
-        max(rows) > 4096 and weights + live.peak < 18.5e9
-    )  # 20 with keys and values of all layers
+    # 20 with keys and values of all layers
+    assert max(rows) > 4096 and weights + live.peak < 18.5e9

@@ -34,9 +34,8 @@ from surelock.engines import posterior
 MASK = 1
 EOS = 0
 TOLERANCE = 1e-9
-CASES = os.environ.get(
-    "SURELOCK_ORACLE_CASES"
-)  # for one long run: so many cases, drawn anew each time
+# for one long run: so many cases, drawn anew each time
+CASES = os.environ.get("SURELOCK_ORACLE_CASES")
 LOCKING = ("LockRule", "LockByAge")
 CHOOSING = ("SelectRule", "BudgetRule", "BlockCache", "DelayedCache", "EntropyCache")
 POLICIES = (
@@ -44,11 +43,8 @@ POLICIES = (
     "LocalLeap", "Correct", "Replay",
 )  # fmt: skip
 EVENTS = ("mask", "write", "unlock", "lock", "rule")
-TOGETHER = {
-    ("unlock", "mask"),
-    ("unlock", "write"),
-    ("write", "lock"),
-}  # what can be done to a position before a step
+# what can be done to a position before a step
+TOGETHER = {("unlock", "mask"), ("unlock", "write"), ("write", "lock")}
 FLAGS = (
     "computed", "probed", "resting", "newly_masked", "taken_back", "written", "newly_unmasked", "newly_locked",
     "newly_unlocked", "masked", "locked",
@@ -166,9 +162,8 @@ class Model:
     config: dict[str, Any]
 
 
-Named = tuple[
-    str, dict[str, Any]
-]  # a class that both sides have under this name, and its arguments
+# a class that both sides have under this name, and its arguments
+Named = tuple[str, dict[str, Any]]
 
 
 @dataclass
@@ -199,9 +194,8 @@ class Case:
     unmask: Named | None = None
     wishes: list[Wish] = field(default_factory=list)
     observe: bool = False
-    lists: list[list[tuple[int, list[list[int]]]]] = field(
-        default_factory=list
-    )  # of each prompt; none for none
+    # of each prompt; none for none
+    lists: list[list[tuple[int, list[list[int]]]]] = field(default_factory=list)
 
     @property
     def rules(self) -> list[list[Named]]:
@@ -562,9 +556,8 @@ def choosing(draw: st.DrawFn, kind: str) -> Named:
         "SelectRule": {"fraction": st.sampled_from([0.5, 0.8, 0.25, 1.0])},
         "BudgetRule": {
             "share": st.sampled_from([0.4, 0.25, 0.6, 0.9]),
-            "near": st.sampled_from(
-                [4.0, 1.0, 2.0, 16.0]
-            ),  # far below 1 all that is away weighs less than 1e-9
+            # far below 1 all that is away weighs less than 1e-9
+            "near": st.sampled_from([4.0, 1.0, 2.0, 16.0]),
         },
         "BlockCache": {"dual": st.booleans()},
         "DelayedCache": {"refresh": st.integers(2, 6)},
@@ -702,9 +695,8 @@ def canvas_sizes(draw: st.DrawFn, prompts: list[list[int]], size: int | None) ->
     blocks = st.none() | (
         st.integers(1, max(room)) if size is None else st.sampled_from([1, 2, size, 99])
     )
-    values["block_length"] = block = draw(
-        st.none() if bare else blocks
-    )  # a plain prompt has stricter ones
+    # a plain prompt has stricter ones
+    values["block_length"] = block = draw(st.none() if bare else blocks)
     most = min(map(len, masks))
     least = 1
     for own, whole in zip(masks, room, strict=True):
@@ -947,9 +939,8 @@ def test_library_equals_the_oracle_over_random_cases(
         steps = compare(models[case.model], case, told)
         count(tally, case, steps, told, canvases)
 
-    for number, pair in enumerate(
-        RULES
-    ):  # what is drawn by chance alone would leave some of them out
+    # what is drawn by chance alone would leave some of them out
+    for number, pair in enumerate(RULES):
         run = settings(
             max_examples=-(-int(CASES or examples) // len(RULES)), deadline=None, database=None,
             suppress_health_check=list(HealthCheck),
@@ -1147,9 +1138,8 @@ def test_oracle_and_library_networks_equal_transformers(models, kind: str) -> No
         ours = model.lm.network(tokens)[0]
         twin = transformers_twin(model)
         theirs = logits if twin is None else twin(input_ids=tokens, attention_mask=opened).logits[0]
-    if (
-        model.network.shifted
-    ):  # transformers has the block; the shift is Dream's own: its first row predicts two
+    # transformers has the block; the shift is Dream's own: its first row predicts two
+    if model.network.shifted:
         theirs = theirs[[0, *range(n - 1)]]
     torch.testing.assert_close(logits, theirs, rtol=0, atol=1e-4)
     torch.testing.assert_close(logits, ours, rtol=0, atol=1e-10)

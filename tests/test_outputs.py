@@ -161,9 +161,8 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(
         for moment in range(20):
             folder = tmp_path / str(moment)
             killed.append(decode(folder, partial(time.sleep, duration * moment / 20)) == -how)
-            duration *= (
-                1 if killed[-1] else 0.8
-            )  # it was over before: the machine is faster than it was
+            # it was over before: the machine is faster than it was
+            duration *= 1 if killed[-1] else 0.8
             assert decode(folder) == 0
             assert contents(folder / "kept") == whole, moment
         folder = tmp_path / "a result"

@@ -197,9 +197,8 @@ def test_tokens_drawn_by_span_have_the_posteriors_distribution() -> None:
     times = np.bincount(found, minlength=37)
     assert times[banned].sum() == 0
     kept = expected > 0
-    assert (
-        12 < ((times - expected)[kept] ** 2 / expected[kept]).sum() < 66
-    )  # one in a thousand is below or above
+    # one in a thousand is below or above
+    assert 12 < ((times - expected)[kept] ** 2 / expected[kept]).sum() < 66
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-40, 1e-9, 1e300])

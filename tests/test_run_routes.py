@@ -20,9 +20,8 @@ def shape(messages: list[dict[str, Any]]) -> list[str]:
 
 def test_a_run_is_read_by_its_events(app: "App") -> None:
     visit = Visitor(app.url)
-    events = list(
-        visit.read(run := visit.open(**SHORT, seed=83))
-    )  # no other test has had this job computed
+    # no other test has had this job computed
+    events = list(visit.read(run := visit.open(**SHORT, seed=83)))
     kinds = [kind for kind, _, _ in events]
     assert kinds == ["place", "open", *["records"] * 16, "errors", "errors", "end"]
     assert events[0][1] == {"place": 0, "seconds": 0.0} and events[-1][1] == {

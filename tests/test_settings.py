@@ -219,18 +219,16 @@ def test_what_a_model_recommends() -> None:
     assert recommended({}, {"unlock": True}).compute == LockRule(unlock=UnlockRule())
     assert recommended({"unmask": "entropy"}, {}).unmask == Entropy()
     assert recommended({"unmask": "entropy"}, {"unmask": "klass"}).unmask == Klass()
-    assert (
-        recommended(generation, {"compute": "everything"}).compute == Everything()
-    )  # its epsilon is passed over
+    # its epsilon is passed over
+    assert recommended(generation, {"compute": "everything"}).compute == Everything()
 
 
 def test_a_short_spelling_chooses_kinds_by_name() -> None:
     assert read_decoder(
         {"select_fraction": 0.5, "compute": "lock+select"}
     ).compute == LockRule() & SelectRule(0.5)
-    assert (
-        read_decoder({"select_fraction": 0.5}).compute == LockRule()
-    )  # a setting of a rule that was not chosen
+    # a setting of a rule that was not chosen
+    assert read_decoder({"select_fraction": 0.5}).compute == LockRule()
     assert read_decoder(
         {"compute": "age+delayed_cache", "age": 3, "refresh": 2}
     ).compute == LockByAge(3) & DelayedCache(2)

@@ -17,9 +17,8 @@ from surelock.trace.race import Beginning, race
 from surelock.trace.recorder import Recorder, make_header
 
 LENGTH = {"gen_length": 16, "seed": 3}
-NERVOUS = surelock.UnlockRule(
-    period=1, epsilon_unlock=0.0, min_interval=0, cooldown=0
-)  # unlocks in every step
+# unlocks in every step
+NERVOUS = surelock.UnlockRule(period=1, epsilon_unlock=0.0, min_interval=0, cooldown=0)
 DECODERS = {
     "every": Decoder(settings=surelock.DecodeSettings(**LENGTH)),
     "lock": Decoder(

@@ -73,9 +73,8 @@ def test_tables_are_of_the_cells(
     measured = next(iter(finished(kept).values()))["setup"]
     setup = lab.setup()
     setup["data"] = measured["data"] | setup["data"]  # data that does not ship
-    setup |= {
-        key: measured[key] for key in ("engine",) if key in measured
-    }  # of another version, here
+    # of another version, here
+    setup |= {key: measured[key] for key in ("engine",) if key in measured}
     beginning = text("docs/results.md").split("## ")[0]
     if measured["weights"] in re.findall(r"weights (\w{16})", beginning):
         setup["weights"] = measured["weights"]

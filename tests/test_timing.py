@@ -66,9 +66,8 @@ def test_observation_is_not_a_steps_time(
     for rule, seconds in ((Everything(), 0.0), (LockRule(epsilon=-1.0), 7.0)):
         steps = list(decode(lm, [[5, 6]], settings, compute=rule, observe=True, top_k=2))
         assert [step.seconds for step in steps] == [seconds] * 3
-    assert (
-        clock.now == 2 * 3 * (7 + 100) + 3 * 7
-    )  # under the second rule masks have KLs that are only observed
+    # under the second rule masks have KLs that are only observed
+    assert clock.now == 2 * 3 * (7 + 100) + 3 * 7
 
 
 class Scripted:

@@ -199,9 +199,8 @@ def test_the_quantised_form_says_the_same_to_its_precision(recorder: Recorder) -
     assert [set(trace.lanes.exact) for trace in traces] == [{True}, {False}]
     exact, rough = (trace.values for trace in traces)
     apart = fmt.bytes_to_kl(np.arange(1, 255, dtype=np.uint8))
-    np.testing.assert_allclose(
-        apart[1:] / apart[:-1], 1.14, atol=0.005
-    )  # as the docstring of `read_trace` says
+    # as the docstring of `read_trace` says
+    np.testing.assert_allclose(apart[1:] / apart[:-1], 1.14, atol=0.005)
     finite = np.isfinite(exact.kl) & (exact.kl > 1e-11)
     np.testing.assert_allclose(rough.kl[finite], exact.kl[finite], rtol=0.07)
     np.testing.assert_array_equal(np.isinf(rough.kl), np.isinf(exact.kl))

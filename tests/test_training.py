@@ -332,9 +332,8 @@ def test_an_epoch_has_every_story_and_every_token_once_in_batches_of_any_size() 
     assert first.tolist() != begun[len(stories) : 2 * len(stories)].tolist()  # another order
 
     longer = Corpus(stories, 0, 12, CPU)
-    for window in longer.batch(2 * len(stories))[
-        len(stories) :
-    ].tolist():  # behind a story comes another one
+    # behind a story comes another one
+    for window in longer.batch(2 * len(stories))[len(stories) :].tolist():
         story = window[: window.index(0)]
         assert story in stories and window[len(story) + 1] in [other[0] for other in stories]
 
@@ -424,9 +423,8 @@ def test_shipped_checkpoint_scores_within_its_stated_figure(
     """The stories above are not from any corpus: plainer sentences than the held-out ones, stranger names."""
     ids = [stories.encode(story) for story in STORIES]
     bound = evaluate(stories.network, ids, sum(map(len, STORIES)))
-    assert (stories.mask_id, stories.eos_id) == (1, 0) and bound[
-        "bits_per_character"
-    ] < 1.2  # the card says 1.16
+    # the card says 1.16
+    assert (stories.mask_id, stories.eos_id) == (1, 0) and bound["bits_per_character"] < 1.2
 
 
 def test_the_documents_command_is_one() -> None:

@@ -290,9 +290,8 @@ def test_links_say_who_races(form: Form) -> None:
         "kind": "age",
         "steps": 3,
     }
-    rule = read_link(
-        {"epsilon": "0.005", "remasking": "entropy"}, form.models.labels, form.suits
-    )  # lanes have rules
+    # lanes have rules
+    rule = read_link({"epsilon": "0.005", "remasking": "entropy"}, form.models.labels, form.suits)
     assert (
         rule.lanes is None
         and [problem.split("”")[1] for problem in rule.problems]

@@ -48,9 +48,8 @@ def packed(value: Any) -> Any:
             "scores": value.scores() if value.scored else None,
             "gumbel": value.gumbel(np.arange(len(value.row)), 5),
         }
-        keys = [
-            [str(part) for part in key] for key in value.keys
-        ]  # a seed may be more than JavaScript's numbers hold
+        # a seed may be more than JavaScript's numbers hold
+        keys = [[str(part) for part in key] for key in value.keys]
         return (
             packed_fields(value)
             | {"keys": keys}

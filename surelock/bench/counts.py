@@ -149,9 +149,8 @@ def _kernels(
         return [Kernel(name, 2 * _bytes(given[-1]))]
     if name in ("fill_", "zeros", "full"):
         return [Kernel(name, written)]
-    again = (
-        2 * written if name == "_softmax" else 0
-    )  # three passes over a row that exceeds shared memory
+    # three passes over a row that exceeds shared memory
+    again = 2 * written if name == "_softmax" else 0
     in_place = "out" in overload
     return [Kernel(name, sum(map(_bytes, given)) + (0 if in_place else written) + again)]
 

@@ -104,8 +104,7 @@ def _fused(rest: list[Kernel], config: NetworkConfig) -> list[Kernel]:
     row = 2 * config.vocab_size  # bytes in bfloat16
     products = [kernel for kernel in rest if kernel.name == "mm"]
     rows = sum(kernel.flops for kernel in products) // (2 * config.d_model * config.vocab_size)
-    passes = (
-        8 if any(kernel.name == "expm1" for kernel in rest) else 3
-    )  # with what KLs read and what is kept
+    # with what KLs read and what is kept
+    passes = 8 if any(kernel.name == "expm1" for kernel in rest) else 3
     small = [kernel for kernel in rest if kernel.nbytes < row]
     return [*products, *small, Kernel("passes", passes * rows * row)]

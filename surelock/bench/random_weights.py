@@ -16,9 +16,8 @@ from surelock.model.modulation import time_shapes
 from surelock.model.network import empty_network
 from surelock.values import Fields, Json
 
-_AT_ONCE = (
-    2**20
-)  # numbers that are drawn at once: the process keeps some of the memory that this takes
+# numbers that are drawn at once: the process keeps some of the memory that this takes
+_AT_ONCE = 2**20
 _STD = 0.02  # as networks begin
 
 
@@ -59,9 +58,8 @@ def write_random(described: Fields, directory: Path) -> None:
                     if norm
                     else _STD * generator.standard_normal(count, np.float32)
                 )
-                file.write(
-                    (part.view(np.uint32) >> 16).astype(np.uint16).tobytes()
-                )  # its upper half is bfloat16
+                # its upper half is bfloat16
+                file.write((part.view(np.uint32) >> 16).astype(np.uint16).tobytes())
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:

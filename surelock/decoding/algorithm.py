@@ -90,9 +90,8 @@ class Run:
         self.events = (
             in_order(events, self.canvas, steps, network.vocab_size, policy) if events else []
         )
-        self.forgotten: list[
-            Slots
-        ] = []  # slots whose kept posteriors are worthless from the next step on
+        # slots whose kept posteriors are worthless from the next step on
+        self.forgotten: list[Slots] = []
         if settings.no_repeat_ngram_size:
             check_vocabulary(self)
         self.layout = Layout(
@@ -150,14 +149,12 @@ class Run:
         present = state.alive & ~state.rests
         active = np.flatnonzero(~state.locked & present)  # line 6: A_t. Locked slots are L_t
         uncached = np.flatnonzero(state.settles | (present & (state.computed_at < 0)))
-        slots = ask(
-            state.step, self.compute.rows, state, active
-        )  # SureLock computes A_t, others choose among it
+        # SureLock computes A_t, others choose among it
+        slots = ask(state.step, self.compute.rows, state, active)
         if len(uncached) or len(due):
             slots = np.union1d(slots, np.concatenate((uncached, due)))
-        tokens = canvas.tokens[
-            slots
-        ]  # line 7: X_t. A locked row needs none: its keys and values are cached
+        # line 7: X_t. A locked row needs none: its keys and values are cached
+        tokens = canvas.tokens[slots]
         watches, compares = self._watched(slots)
         choice = self._choice(slots)
         forgotten = np.concatenate((NONE, *self.forgotten))
@@ -185,9 +182,8 @@ class Run:
 
     def _watched(self, slots: Slots) -> tuple[Flags, Flags]:
         """Which rows [R] keep their posterior p_t, and which of these have a KL from the one before."""
-        if (
-            self.events and not self.observe
-        ):  # one may open any row: the rule then goes by the row's last posterior
+        # one may open any row: the rule then goes by the row's last posterior
+        if self.events and not self.observe:
             every = np.ones(len(slots), dtype=bool)
             return every, every
         state = self.state
@@ -247,9 +243,8 @@ class Run:
         state.kl[active] = reading.kl[computed]  # line 19: D_t
         state.computed_at[active] = state.step
         state.probed_at[plan.slots[plan.probed]] = state.step
-        changes = ask(
-            state.step, self.compute.after, state, reading
-        )  # lines 20 to 23: F_t, after the commit
+        # lines 20 to 23: F_t, after the commit
+        changes = ask(state.step, self.compute.after, state, reading)
         locked = changes.locked[~state.locked[changes.locked]]  # a rule may name any
         state.lock(locked)  # lines 22, 24 and 25: what the row has in the cache stays there
         if len(changes.unlocked):  # the paper's appendix

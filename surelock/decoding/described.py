@@ -20,9 +20,8 @@ def describe() -> Json:
     "settings". A choice from outside the package has "was", its kind in traces of version 4. What no browser has, as
     these, has "server".
     """
-    policies = {
-        LowConfidence.kind: LowConfidence
-    } | UNMASK  # the default first, wherever it stands in the table
+    # the default first, wherever it stands in the table
+    policies = {LowConfidence.kind: LowConfidence} | UNMASK
     return {
         "settings": _settings(DecodeSettings),
         "compute": {

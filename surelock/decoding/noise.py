@@ -45,9 +45,8 @@ class Draws:
             bits = np.random.PCG64(np.random.SeedSequence(self.keys[stream]))
             bits.advance(self.lengths[stream] if self.scored else 0)
             generator = np.random.Generator(bits)
-            for near in np.split(
-                where, np.flatnonzero(np.diff(rows[where]) != 1) + 1
-            ):  # without gaps
+            # without gaps
+            for near in np.split(where, np.flatnonzero(np.diff(rows[where]) != 1) + 1):
                 first, last = rows[near[[0, -1]]].tolist()
                 bits.advance((first - at) * width)
                 generator.random(out=out[near[0] : near[-1] + 1])

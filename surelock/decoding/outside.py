@@ -78,11 +78,8 @@ def _imported(name: str) -> ModuleType:
         sys.path.append(folder)
     try:
         return import_module(name)
-    except (
-        ImportError,
-        SyntaxError,
-        ValueError,
-    ) as error:  # ValueError: an empty name, a setting of no kind
+    except (ImportError, SyntaxError, ValueError) as error:
+        # ValueError: an empty name, a setting of no kind
         raise ValueError(f"the module {name!r} cannot be imported: {error}") from error
     finally:
         if added:

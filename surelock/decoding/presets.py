@@ -17,9 +17,8 @@ class Preset:
     id: str
     name: str
     sentence: str
-    given: dict[
-        str, str
-    ]  # a short spelling; the model's generation_config.json sets the rest, else the defaults
+    # a short spelling; the model's generation_config.json sets the rest, else the defaults
+    given: dict[str, str]
 
     def decoder(self, generation: Fields, shared: Fields | None = None) -> Decoder:
         """Return the decoder for a model.

@@ -85,9 +85,8 @@ def find_class(choice: str, kind: Any, *, typed: bool = False) -> Any:
     if kind in table:
         return table[kind]
     names = ((each, (kind_of(each), vars(each).get("kind"))) for each in outside(BASES[choice]))
-    return next(
-        (each for each, kinds in names if kind in kinds), None
-    )  # the attribute: in traces of version 4
+    # the attribute: in traces of version 4
+    return next((each for each, kinds in names if kind in kinds), None)
 
 
 def class_of(choice: str, kind: Any, *, typed: bool = False) -> Any:

@@ -29,15 +29,12 @@ class Setting:
     label: str
     help: str  # one sentence for the page, the command line and `/decode`
     none: str | None = None  # the meaning of None, in words; None where the setting cannot be None
-    flat: str = (
-        ""  # its name where the settings of all kinds share one namespace; "" is the field's name
-    )
-    offered: tuple[float, float, float] | None = (
-        None  # low, high and step of the slider on the page
-    )
-    log: bool = (
-        False  # whether the slider is logarithmic; its lowest place then stands for -1, "never"
-    )
+    # its name where the settings of all kinds share one namespace; "" is the field's name
+    flat: str = ""
+    # low, high and step of the slider on the page
+    offered: tuple[float, float, float] | None = None
+    # whether the slider is logarithmic; its lowest place then stands for -1, "never"
+    log: bool = False
     advanced: bool = False  # whether the page folds it away at first
 
     def checked(self, name: str, value: Any) -> Any:

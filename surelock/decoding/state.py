@@ -241,9 +241,8 @@ def _blocks(
             raise ValueError(
                 f"block_length ({length}) must divide the {block_size} positions of this network's blocks"
             )
-        begun = (
-            part.start + ((start - part.start) // length + 1) * length
-        )  # of the block behind the one with `start`
+        # of the block behind the one with `start`
+        begun = part.start + ((start - part.start) // length + 1) * length
     spans = pairwise([start, *range(begun, part.stop, length), part.stop])
     found = [(span, masks) for span in spans if (masks := int(canvas.masked[slice(*span)].sum()))]
     ends = np.cumsum([masks for _, masks in found])  # masks up to the end of each block
@@ -257,9 +256,8 @@ def _blocks(
         raise ValueError(
             f"steps ({steps}) are too many: prompt {b + 1} has {most} masks, and each step writes one"
         )
-    further = ends - np.arange(
-        1, blocks + 1
-    )  # without one mask of each block, which has a step by itself
+    # without one mask of each block, which has a step by itself
+    further = ends - np.arange(1, blocks + 1)
     shares = 1 + np.diff((steps - blocks) * further // max(1, most - blocks), prepend=0)
     return [
         _Block(*span, quotas(masks, share))

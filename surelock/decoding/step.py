@@ -33,9 +33,8 @@ class Layout:
 
     lengths: tuple[int, ...]  # the number of positions of each sequence
     passes: int  # forward passes of a step: 2 with guidance, whose second pass does not see the prompt, else 1
-    once: bool = (
-        False  # every step computes all rows, so no keys and values need be kept for the next one
-    )
+    # every step computes all rows, so no keys and values need be kept for the next one
+    once: bool = False
 
 
 @frozen(eq=False)
@@ -43,19 +42,16 @@ class Choice:
     """How the tokens of candidates are chosen in a step. C is the number of candidates."""
 
     rows: Flags  # [R] bool, the candidates. The engine returns a token and its score for each
-    scores: str | None = (
-        None  # "confidence", "entropy" (negative, nats) or "margin" (p1 - p2); None: no tokens
-    )
+    # "confidence", "entropy" (negative, nats) or "margin" (p1 - p2); None: no tokens
+    scores: str | None = None
     #: Further numbers of each: "entropy", as above; "gap", of the two largest logits; or "input", the probability of
     #: the token that stands there.
     measures: tuple[str, ...] = ()
-    quotas: list[int] | None = (
-        None  # how many of each sequence are committed, the best by score; None: any may be
-    )
+    # how many of each sequence are committed, the best by score; None: any may be
+    quotas: list[int] | None = None
     banned: Sequence[int] = ()  # tokens that no candidate may become
-    barred: Whole = field(
-        default_factory=lambda: NO_PAIRS
-    )  # [2, K]: candidate numbers, ascending, and their tokens
+    # [2, K]: candidate numbers, ascending, and their tokens
+    barred: Whole = field(default_factory=lambda: NO_PAIRS)
     temperature: float = 0.0
     draws: Draws | None = None  # its random numbers; None if nothing is drawn
 
@@ -88,20 +84,16 @@ class Plan:
     watches: Flags  # [R] bool, rows whose posteriors are kept for their next computation, unless they are probed
     compares: Flags  # [R] bool, watched rows whose KL from the kept posterior is needed; infinite if none was kept
     choice: Choice  # the candidates, and how their tokens are chosen
-    blind: Whole | None = (
-        None  # [R] int64, the tokens of guidance's second pass, in which the prompt is masked
-    )
-    observe: bool = (
-        False  # read every row, and its KL: what no rule needs does not count as time of the step
-    )
-    forgotten: Whole = field(
-        default_factory=lambda: NO_ROWS
-    )  # slots whose kept posteriors are worthless
+    # [R] int64, the tokens of guidance's second pass, in which the prompt is masked
+    blind: Whole | None = None
+    # read every row, and its KL: what no rule needs does not count as time of the step
+    observe: bool = False
+    # slots whose kept posteriors are worthless
+    forgotten: Whole = field(default_factory=lambda: NO_ROWS)
     cfg_scale: float = 0.0
     top_k: int = 0  # the number of most likely tokens to report for each row
-    listed: Whole = field(
-        default_factory=lambda: NO_ROWS
-    )  # rows whose `Reading.listed` is needed, ascending
+    # rows whose `Reading.listed` is needed, ascending
+    listed: Whole = field(default_factory=lambda: NO_ROWS)
 
     @property
     def read(self) -> Whole:
@@ -130,13 +122,11 @@ class Reading:
     top_probs: NDArray  # [R, top_k] float64, their probabilities
     measures: dict[str, NDArray] = field(default_factory=dict)  # [C] float64 by name, see `Choice`
     finite: bool = True  # whether all logits that were read are finite
-    listed: NDArray | None = (
-        None  # [L, V] float64, log-probabilities of the plan's `listed` rows; None without any
-    )
+    # [L, V] float64, log-probabilities of the plan's `listed` rows; None without any
+    listed: NDArray | None = None
     seconds: float = 0.0  # the time of the engine, without the reading that no rule needs
-    find_likeliest: Callable[[], Whole] | None = (
-        None  # the engine's: returns `likeliest`; None: nothing is known
-    )
+    # the engine's: returns `likeliest`; None: nothing is known
+    find_likeliest: Callable[[], Whole] | None = None
     _likeliest: Whole | None = None
 
     @classmethod

@@ -275,9 +275,8 @@ class EntropyBound(UnmaskPolicy):
     def take(self, candidates: Candidates) -> Whole:
         ranked = candidates.ranked
         entropy = np.maximum(-candidates.score[ranked], 0)
-        ignored = np.concatenate(([0.0], np.cumsum(entropy)))[
-            : len(ranked)
-        ]  # all but the largest, which comes last
+        # all but the largest, which comes last
+        ignored = np.concatenate(([0.0], np.cumsum(entropy)))[: len(ranked)]
         within = (ignored <= self.gamma) & ~candidates.late[ranked]
         return ranked[: max(1, int(within.sum()))]
 
@@ -479,9 +478,8 @@ class Correct(UnmaskPolicy):
 
     def takes_back(self, state: State, b: int) -> Slots:
         memory = state.memory(_Revisions)
-        slots = np.flatnonzero(
-            memory.doubted & _is_rewritable(state, b)
-        )  # an event may have come in between
+        # an event may have come in between
+        slots = np.flatnonzero(memory.doubted & _is_rewritable(state, b))
         memory.times[slots] += 1
         return slots
 

@@ -28,9 +28,8 @@ class Segments:
     starts: (
         Tensor  # [S + 1] int32, the first slot of a segment's sequence; last, the number of slots
     )
-    seen: (
-        Tensor | None
-    )  # [S] int32, the slots that a segment attends to; None for all of its sequence
+    # [S] int32, the slots that a segment attends to; None for all of its sequence
+    seen: Tensor | None
     most_rows: int  # at least the largest number of rows of a segment
     most_seen: int  # at least the largest number of slots that a segment attends to
 
@@ -88,9 +87,8 @@ def attend_segments(q: Tensor, keys: Tensor, values: Tensor, segments: Segments)
     Returns a tensor in the shape of q.
     """
     more: Json = {} if segments.seen is None else {"seqused_k": segments.seen}
-    if (
-        "enable_gqa" in parameters()
-    ):  # without this parameter, torch takes any number of key/value heads
+    # without this parameter, torch takes any number of key/value heads
+    if "enable_gqa" in parameters():
         more["enable_gqa"] = q.shape[1] != keys.shape[1]
     most = segments.most_rows, segments.most_seen
     return varlen_attn(q, keys, values, segments.rows, segments.starts, *most, **more)

@@ -10,14 +10,10 @@ import math
 FASTER: dict[str, tuple[float, float]] = {
     "graph": (0, 512),  # 512 rows: 15.9 ms, plain 16.7 (H200); 667: 26.3, plain 24.9 (H100)
     "graph of compiled layers": (0, 704),  # 667 rows, filled up to 704: 22.2 ms, plain 24.9 (H100)
-    "compiled layers": (
-        64,
-        math.inf,
-    ),  # 64 rows: 8.4 ms, plain 9.5 (H100); 4,096: 92.2, plain 113.9 (H200)
-    "compiled reading": (
-        2058,
-        math.inf,
-    ),  # 2,058 rows: 55.1 ms, plain 70.3; 1,049: 43.3, plain 36.8 (H200)
+    # 64 rows: 8.4 ms, plain 9.5 (H100); 4,096: 92.2, plain 113.9 (H200)
+    "compiled layers": (64, math.inf),
+    # 2,058 rows: 55.1 ms, plain 70.3; 1,049: 43.3, plain 36.8 (H200)
+    "compiled reading": (2058, math.inf),
 }
 
 

@@ -68,9 +68,8 @@ class Rows:
     arrays: Fields
     counts: list[int]  # rows, by sequence
     lengths: list[int]  # positions, by sequence
-    read_counts: list[int] = field(
-        default_factory=list
-    )  # read rows, by sequence; empty without `read`
+    # read rows, by sequence; empty without `read`
+    read_counts: list[int] = field(default_factory=list)
     bucket: int = 0  # the number of rows after filling up; 0 without filling up
     longest: int = 0  # at least the positions of the longest sequence; 0 for exactly as many
 

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from surelock.model.network import Network
 
 _CHUNK_BYTES = 2**21  # of one table of posteriors: of the embedded model's, 128 rows
-_PART_BYTES = (
-    2**27
-)  # of weights in float32: a session holds its weights several times while it is made
+# of weights in float32: a session holds its weights several times while it is made
+_PART_BYTES = 2**27
 _NOTHING = {  # inputs of `posterior_graph` that ask for no output
     **dict.fromkeys(("chosen", "scored", "shown"), NO_ROWS),
     "bias": np.zeros((1, 1), np.float32),
@@ -111,9 +110,8 @@ class Cache:
                 binding.bind_cpu_input(name, rows)
             if states is not None:
                 binding.bind_ortvalue_input("states", states)
-            binding.bind_output(
-                "hidden" if session is self._parts[-1][0] else "next_states"
-            )  # its shape may change
+            # its shape may change
+            binding.bind_output("hidden" if session is self._parts[-1][0] else "next_states")
             session.run_with_iobinding(binding)
             states = binding.get_outputs()[-1]
         assert states is not None
@@ -142,15 +140,12 @@ class Memory:
         ]
         # Empty tables take memory where they are written.
         self.log_p = np.empty((slots, vocab_size), np.float32)
-        self.has: Flags = np.zeros(
-            slots, dtype=bool
-        )  # whether `log_p` holds the slot's last posterior
-        self.table = np.empty(
-            (min(rows, slots), vocab_size), np.float32
-        )  # of the logits made at once
-        self.logits = (
-            np.zeros((slots, vocab_size), np.float32) if keep_logits else None
-        )  # see `Engine.memory`
+        # whether `log_p` holds the slot's last posterior
+        self.has: Flags = np.zeros(slots, dtype=bool)
+        # of the logits made at once
+        self.table = np.empty((min(rows, slots), vocab_size), np.float32)
+        # see `Engine.memory`
+        self.logits = np.zeros((slots, vocab_size), np.float32) if keep_logits else None
         self.rows: Whole = NO_ROWS  # [K], the rows of the plan that `hidden` is of
         self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
 

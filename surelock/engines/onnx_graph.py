@@ -210,10 +210,8 @@ class _Layers:
         self._rotary = self._angles("positions")
         positions_read = g("Gather", "positions", "read")
         self._rotary_read = self._angles(positions_read)
-        self._sights = (
-            self._sight("positions"),
-            self._sight(positions_read),
-        )  # of all rows, of the read rows
+        # of all rows, of the read rows
+        self._sights = (self._sight("positions"), self._sight(positions_read))
 
     def add(self, layer: int, x: str) -> str:
         """x [R, d_model] -> [R, d_model], or [K, d_model] from the last layer."""

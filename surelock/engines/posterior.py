@@ -23,9 +23,8 @@ from surelock.values import Flags, Whole, frozen
 
 # Of one table [rows, V] in the wide dtype.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
-_BY_TOKEN = {
-    "cpu"
-}  # devices on which noise has one number for each token, as in recorded runs; see `choose_by_span`
+# devices on which noise has one number for each token, as in recorded runs; see `choose_by_span`
+_BY_TOKEN = {"cpu"}
 
 
 def kl_divergence(
@@ -56,9 +55,8 @@ def choose_tokens(
         logits = uniform.log_().neg_().log_().mul_(-temperature).add_(logits)
     for token in banned:
         logits[:, token].fill_(-torch.inf)
-    return logits.max(
-        dim=-1
-    ).indices  # the first among equals, as argmax, which takes three times as long on a CPU
+    # the first among equals, as argmax, which takes three times as long on a CPU
+    return logits.max(dim=-1).indices
 
 
 def choose_by_span(
@@ -232,9 +230,8 @@ class Reader:
                     diverge = self._read(few, chunk, found, plan, reading)
                 else:
                     diverge = self._read_fused(reads, few, chunk, found, plan)
-                for group in (
-                    read_plan.groups
-                ):  # what is observed first, before what is kept becomes another
+                # what is observed first, before what is kept becomes another
+                for group in read_plan.groups:
                     with self._watch.excluded() if group else nullcontext():
                         self._follow(group, chunk, few, found, diverge)
         for group in read_plan.groups:
@@ -264,9 +261,8 @@ class Reader:
             for group in read_plan.groups
             for name in [f"{group}compared"]
         }
-        table = self._kept_lse.new_empty(
-            sum(sizes.values())
-        )  # tokens are below 2 ** 24: exact in float32
+        # tokens are below 2 ** 24: exact in float32
+        table = self._kept_lse.new_empty(sum(sizes.values()))
         values = dict(zip(sizes, table.split(list(sizes.values())), strict=True))
         if any(len(read_plan.places[f"{group}kept"]) for group in read_plan.groups):
             self._kept_table()

@@ -31,16 +31,13 @@ class ReadPlan:
         kept, kept_slots: the rows whose posteriors are kept, and their slots; kept_rows: these, counted from row 0.
     """
 
-    parts: list[
-        tuple[slice, list[slice]]
-    ]  # whose logits are made at once, and the chunks that are read at once
-    groups: list[
-        str
-    ]  # the prefixes of what follows: "observed " for KLs that no rule needs, "" for the others
+    # whose logits are made at once, and the chunks that are read at once
+    parts: list[tuple[slice, list[slice]]]
+    # the prefixes of what follows: "observed " for KLs that no rule needs, "" for the others
+    groups: list[str]
     arrays: dict[str, NDArray]
-    places: dict[
-        str, Whole
-    ]  # the rows, counted from row 0, that the numbers of an array are of; ascending
+    # the rows, counted from row 0, that the numbers of an array are of; ascending
+    places: dict[str, Whole]
     infinite: Whole  # the rows that are compared while nothing is kept of them
 
     def in_chunk(self, name: str, chunk: slice) -> slice:

@@ -152,9 +152,8 @@ class Memory:
         self.layout = layout
         with torch.inference_mode(False):
             self.logits = None if self._logits is None else self._logits[: sum(layout.lengths)]
-        self.rows: Whole = np.empty(
-            0, dtype=np.int64
-        )  # [K], the rows of the plan that `hidden` is of
+        # [K], the rows of the plan that `hidden` is of
+        self.rows: Whole = np.empty(0, dtype=np.int64)
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
     @property

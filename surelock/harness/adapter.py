@@ -258,9 +258,8 @@ def custom_generate(
         import torch
 
         chosen = settings or _settings_of(named.get("generation_config"), input_ids.shape[1])
-        seen = named.get(
-            "attention_mask"
-        )  # named in the signature, transformers would give it twice
+        # named in the signature, transformers would give it twice
+        seen = named.get("attention_mask")
         seen = torch.ones_like(input_ids) if seen is None else seen
         prompts = [ids[kept == 1].tolist() for ids, kept in zip(input_ids, seen, strict=True)]
         decoder = Decoder(

@@ -38,9 +38,8 @@ def read_request(request: Fields) -> Json:
     length = next((request[name] for name in _LENGTHS if request.get(name) is not None), None)
     samples = request.get("do_sample")
     temperature = request.get("temperature")
-    if (
-        not samples or temperature is not None
-    ):  # do_sample without a temperature leaves it to the model
+    # do_sample without a temperature leaves it to the model
+    if not samples or temperature is not None:
         found["temperature"] = 0.0 if samples is False else float(temperature or 0.0)
     if length is not None:
         found.setdefault("gen_length", int(length))

@@ -25,16 +25,8 @@ _MOST_WORDS = 64  # of a list
 _LIST = r"\{(?P<list>[^{}]*)\}"  # behind a blank
 _PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning of their own
 _LETTER = "a"
-_BEGINNINGS = (
-    _LETTER,
-    ".",
-    "0",
-    "x",
-    "-",
-    ")",
-    "q",
-    "7",
-)  # of texts; one of them merges with no text that follows it
+# of texts; one of them merges with no text that follows it
+_BEGINNINGS = (_LETTER, ".", "0", "x", "-", ")", "q", "7")
 
 
 @contextmanager
@@ -168,9 +160,8 @@ class Encoder:
 
     owner: str  # the model, named in errors
     tokenizer: PreTrainedTokenizerBase  # a fast one of transformers
-    ends: frozenset[
-        int
-    ]  # also mask and padding: markup even where the tokenizer does not call them special
+    # also mask and padding: markup even where the tokenizer does not call them special
+    ends: frozenset[int]
     mask_id: int | None = None  # stands for text that is still to be written
 
     def encode(self, text: str, special: bool = True) -> list[int]:

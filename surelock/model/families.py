@@ -51,13 +51,11 @@ class Family:
     architecture: str
     tensors: Mapping[str, tuple[str, ...]]  # the tensor names of each parameter of the network
     read_config: Callable[[Fields], NetworkConfig]  # reads the shape from config.json
-    mask_id: int | None = (
-        None  # the id of the mask, if its files do not name one; -1 is the last of the vocabulary
-    )
+    # the id of the mask, if its files do not name one; -1 is the last of the vocabulary
+    mask_id: int | None = None
     generation: Fields = field(default_factory=dict)  # recommended settings, a short spelling
-    named: Mapping[str, int] = field(
-        default_factory=dict
-    )  # by a word in the names of block-causal ones: their blocks
+    # by a word in the names of block-causal ones: their blocks
+    named: Mapping[str, int] = field(default_factory=dict)
     modulated: bool = False  # whether a constant time condition is to be folded in, see `surelock.model.modulation`
     tokenizer: str = ""  # the hub id of the tokenizer, if the files of a checkpoint have none
     template: str = ""  # the chat template, if not that of the tokenizer
@@ -83,11 +81,8 @@ def read_json(path: Path) -> Json:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path} does not exist") from None
-    except (
-        OSError,
-        ValueError,
-        RecursionError,
-    ) as error:  # ValueError: no UTF-8, no JSON, a number without end
+    except (OSError, ValueError, RecursionError) as error:
+        # ValueError: no UTF-8, no JSON, a number without end
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} must hold a JSON object")
@@ -113,9 +108,8 @@ def family_of(config: Fields) -> Family:
         if family.architecture in named or (not named and family.model_type == model_type):
             _refuse_causal(family, config)
             return family
-    if (
-        not texts[-1] and {"graph", "noise"} <= config.keys()
-    ):  # SEDD's own file names no architecture
+    # SEDD's own file names no architecture
+    if not texts[-1] and {"graph", "noise"} <= config.keys():
         named = ["SEDD"]
     for name in named or texts:
         if name in REFUSED:

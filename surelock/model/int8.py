@@ -39,6 +39,5 @@ def quantize(network: Network, parameter: str) -> None:
     from torchao.quantization import Int8WeightOnlyConfig, quantize_  # its import takes seconds
 
     owner = network.get_submodule(parameter.rpartition(".")[0])
-    quantize_(
-        owner, Int8WeightOnlyConfig(set_inductor_config=False)
-    )  # it would tune every later compilation
+    # it would tune every later compilation
+    quantize_(owner, Int8WeightOnlyConfig(set_inductor_config=False))

@@ -86,9 +86,8 @@ class Block(nn.Module):
     ) -> Tensor:
         """Compute the layer for all rows of x, or for those that `only` picks. The others get keys and values alone."""
         if self.conv is None:
-            q, k, v = self._project(
-                self.attn_norm(x), rotary, elementwise
-            )  # line 10: Q, K, V of the active rows
+            # line 10: Q, K, V of the active rows
+            q, k, v = self._project(self.attn_norm(x), rotary, elementwise)
             out = self.attn_out
         else:
             b, q, inner = self.conv_in(self.attn_norm(x)).unsqueeze(-2).chunk(3, dim=-1)
@@ -100,9 +99,8 @@ class Block(nn.Module):
             q = only(q)
         # Line 11: `attend` writes K and V of the rows into the cache, which holds those of all others. A row that locks
         # has its own there: that is all of line 24's cache.
-        x = add_product(
-            x, out, attend(q, k, v).flatten(-2)
-        )  # line 12: attention, then the feed-forward
+        # line 12: attention, then the feed-forward
+        x = add_product(x, out, attend(q, k, v).flatten(-2))
         h = self.gate_up(self.ff_norm(x))
         plain = self.gate_up.bias is not None
         return add_product(
@@ -245,9 +243,8 @@ class Network(nn.Module):
         factors = None
         device = None
         last = len(self.blocks) - 1
-        for number, block in enumerate(
-            cast("Iterable[Block]", self.blocks)
-        ):  # line 9. Line 13: no locked row is here
+        # line 9. Line 13: no locked row is here
+        for number, block in enumerate(cast("Iterable[Block]", self.blocks)):
             here = block.ff_out.weight.device
             if factors is None or here != device:
                 x = x.to(here)

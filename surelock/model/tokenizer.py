@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 FILE = "tokenizer.json"
 DESCRIBED = "tokenizer_config.json"
 SLOW = ("vocab.json", "merges.txt")  # Dream and DiffuCoder publish only these, of Qwen2's tokenizer
-_IMPORTING = (
-    Lock()
-)  # while transformers is imported, a second thread would get the unfinished module
+# while transformers is imported, a second thread would get the unfinished module
+_IMPORTING = Lock()
 
 
 def read_tokenizer(directory: Path) -> Tokenizer:

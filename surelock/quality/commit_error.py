@@ -37,9 +37,8 @@ from surelock.values import Flags, Floats, Json
 _ROWS = {"cpu": 2**10, "cuda": 2**13}
 _SHARE = 0.5
 _HELD_BYTES = 2**26
-_MOST_WORDS = (
-    2**15
-)  # with a larger vocabulary the logits of all candidates cost more than the shadow itself
+# with a larger vocabulary the logits of all candidates cost more than the shadow itself
+_MOST_WORDS = 2**15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,9 +188,8 @@ class Shadow:
         if self._present is None:
             if step.index != 0:
                 raise ValueError(f"the steps must begin with the first, not with step {step.index}")
-            self._present = (
-                step.computed | step.resting
-            )  # the first step computes every position but these
+            # the first step computes every position but these
+            self._present = step.computed | step.resting
             self._given = step.given
             self._scores = step.scores if self._wants_regret else None
         unmasked = step.newly_unmasked
@@ -241,9 +239,8 @@ class Shadow:
             return _ROWS["cpu"]
         config = self._lm.config
         passes = 2 if self._settings.cfg_scale > 0 else 1
-        width = (
-            12 * config.d_model + 4 * config.d_ff
-        )  # of a layer's tables, those in float32 counted twice
+        # of a layer's tables, those in float32 counted twice
+        width = 12 * config.d_model + 4 * config.d_ff
         row = passes * width * self._lm.engine.dtype.itemsize
         free = min(
             free_memory(each) for each in {each.device for each in self._lm.network.parameters()}
@@ -286,9 +283,8 @@ class Shadow:
         scored = np.concatenate(
             [each.scored + number * length for number, each in enumerate(pending)]
         )
-        inner = scored % length < np.flatnonzero(given).max(
-            initial=-1
-        )  # given words stand behind these
+        # given words stand behind these
+        inner = scored % length < np.flatnonzero(given).max(initial=-1)
         none, chooses = np.zeros((2, len(tokens)), dtype=bool)
         chooses[scored] = True
         banned = [

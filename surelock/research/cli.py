@@ -130,9 +130,8 @@ def _run(arguments: argparse.Namespace, processes: Any) -> Json | None:
     )
     lab = Lab(lm, data)
     for cell in {(cell["source"], cell.get("skip", 0)): cell for cell in cells}.values():
-        lab.prompts(
-            cell
-        )  # wrong data or a wrong judge is refused before the work, not hours into it
+        # wrong data or a wrong judge is refused before the work, not hours into it
+        lab.prompts(cell)
     judge = None if arguments.judge is None else Judge.load(arguments.judge, lm.device)
     directory = arguments.out / arguments.name
     setup = lab.setup()

@@ -27,9 +27,8 @@ def mean(values: Sequence[float | None] | Floats) -> Estimate:
     if present.sum() == 1:
         return _estimate(value, np.where(present, np.nan, 0.0))
     count = present.sum()
-    scale = np.sqrt(
-        len(x) * (len(x) - 1) / (count * (count - 1))
-    )  # the error is that of those present, by themselves
+    # the error is that of those present, by themselves
+    scale = np.sqrt(len(x) * (len(x) - 1) / (count * (count - 1)))
     return _estimate(value, np.where(present, (x - value) * scale, 0.0))
 
 

@@ -58,9 +58,8 @@ def _filled(lab: Lab, cell: Cell) -> Record:
         left = ids[: blank.start] + [mask] * (len(ids) - blank.start)
         for name, canvas in (("", both), ("left_", left)):
             steps = decode(lab.lm, [canvas], settings, compute=Everything(), unmask=LowConfidence())
-            step = next(
-                step for step in steps if not step.masked[0, blank].any()
-            )  # the first block
+            # the first block
+            step = next(step for step in steps if not step.masked[0, blank].any())
             alike = step.tokens[0, blank] == np.array(ids[blank])
             found[f"{name}filled"].append(float(alike.all()))
             found[f"{name}tokens"].append(float(alike.mean()))

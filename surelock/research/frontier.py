@@ -41,9 +41,8 @@ RULES: dict[str, Record] = {
     "entropy cache": {"kind": "entropy_cache"},
     "early finish": {"kind": "everything", "unmask": "early_finish"},
 }
-EXACT = {
-    name for name, rule in RULES.items() if rule["kind"] == "everything"
-}  # whose commit error is 0
+# whose commit error is 0
+EXACT = {name for name, rule in RULES.items() if rule["kind"] == "everything"}
 
 _RUN = {
     "gen_length": 128,

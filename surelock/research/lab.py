@@ -48,9 +48,8 @@ class Lab:
             "model": Path(self.lm.name).name,
             **weights_of(self.lm),
             "data": hashes,
-            **(
-                {} if engine.startswith("torch") else {"engine": engine}
-            ),  # recorded cells of torch do not name it
+            # recorded cells of torch do not name it
+            **({} if engine.startswith("torch") else {"engine": engine}),
         }
 
 

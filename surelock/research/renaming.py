@@ -44,9 +44,8 @@ NO_NAMES = frozenset(_NOBODY.split())
 #: The names that are drawn, by gender.
 NAMES = {"girl": _GIRLS.split(), "boy": _BOYS.split()}
 _GENDERS = {name: gender for gender in NAMES for name in (*NAMES[gender], *_COMMON[gender].split())}
-_INSIDE = re.compile(
-    r"(?<=[a-z,;] )[A-Z][a-z]{1,11}\b"
-)  # capitalised, and not because a sentence begins
+# capitalised, and not because a sentence begins
+_INSIDE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]{1,11}\b")
 _LOWER = re.compile(r"\b[a-z]{2,12}\b")
 _FEMALE = re.compile(r"\b(?:she|her|hers|girl)\b", re.I)
 _MALE = re.compile(r"\b(?:he|his|him|boy)\b", re.I)

@@ -32,9 +32,8 @@ def _table(records: list[Record]) -> pd.DataFrame:
     results = [record["result"] for record in records]
     figures = []
     for result in results:
-        rows = [result["f_locked"] / results[0]["f_locked"]] * len(
-            result["tokens"]
-        )  # FLOPs of a position
+        # FLOPs of a position
+        rows = [result["f_locked"] / results[0]["f_locked"]] * len(result["tokens"])
         means = {"rows": rows, "faults": result["faults"], "repeats": result["repeats"]}
         figures.append({name: estimates.mean(each) for name, each in means.items()} | _bits(result))
     return _compared(records, figures)

@@ -21,9 +21,8 @@ from surelock.values import Flags, Floats, Json, Whole, frozen
 
 #: Nats below which a step-wise KL in float32 may be rounding alone: a ratio of two such says nothing.
 FLOOR = 1e-10
-L_SM = math.sqrt(
-    2
-)  # of log-softmax from the 2-norm to the max-norm: its gradient e_v - p is at most sqrt(2) long
+# of log-softmax from the 2-norm to the max-norm: its gradient e_v - p is at most sqrt(2) long
+L_SM = math.sqrt(2)
 _FEWEST = 8  # points for a fit to one position
 
 Array = Floats
@@ -185,9 +184,8 @@ def locked_positions(lab: Lab, cell: Cell, number: int, prompt: Prompt) -> dict[
     for step in decode(lab.lm, [prompt.ids], **decoder.keywords(), top_k=size):
         for i in step.newly_locked[0].nonzero()[0].tolist():
             at_lock[i] = (step.index, float(step.kl[0, i]), _log_posterior(step, i))
-        steps.append(
-            replace(step, top_ids=None, top_probs=None)
-        )  # two tables of the whole vocabulary
+        # two tables of the whole vocabulary
+        steps.append(replace(step, top_ids=None, top_probs=None))
     final = dense_logits(lab, steps[-1]).log_softmax(dim=-1).double().cpu()
     out: dict[str, list[float]] = {name: [] for name in _ERRORS}
     for t in sorted({t for t, _, _ in at_lock.values()}):

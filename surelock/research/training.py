@@ -316,9 +316,8 @@ class Trainer:
         options = self.options
         total = None if options.seconds else options.steps
         with warnings.catch_warnings(), tqdm(initial=self.step, total=total, unit="step") as bar:
-            warnings.filterwarnings(
-                "ignore", "Dynamo detected a call"
-            )  # of the rotary table, which is a constant
+            # of the rotary table, which is a constant
+            warnings.filterwarnings("ignore", "Dynamo detected a call")
             while self.progress < 1:
                 self._train_step()
                 bar.update()

@@ -191,9 +191,8 @@ class Comparison:
         self._watched = Watched(lm, tasks)
         self._steps = 0
         self._before: list[Moment | None] = [None] * len(tasks)
-        self._edges: dict[
-            int, tuple[Place, float]
-        ] = {}  # where the rows of a task first differ, and by what
+        # where the rows of a task first differ, and by what
+        self._edges: dict[int, tuple[Place, float]] = {}
         self.differences: dict[int, Difference] = {}
 
     def step(self) -> bool:

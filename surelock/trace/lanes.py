@@ -38,9 +38,8 @@ class Lane:
         """
         if not isinstance(plain, Mapping):
             raise ValueError(f"a lane must be an object, not {shown(plain)}")
-        values = {
-            key: value for key, value in plain.items() if key != "engine"
-        }  # of the header, not of the lane
+        # of the header, not of the lane
+        values = {key: value for key, value in plain.items() if key != "engine"}
         name = values.pop("name", None)
         lane_id = values.pop("id", None)
         parent = values.pop("parent", None)

@@ -55,9 +55,8 @@ def _json(path: Path) -> Any:
         raise LessonError(f"The lesson {path.name} is no file of at most {MOST_BYTES:,} bytes.")
     try:
         lesson = json.loads(path.read_bytes())
-        json.dumps(
-            lesson, ensure_ascii=False, allow_nan=False
-        ).encode()  # Python reads JSON that browsers do not
+        # Python reads JSON that browsers do not
+        json.dumps(lesson, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise LessonError(f"The lesson {path.name} is not JSON.") from error
     return lesson

@@ -32,9 +32,8 @@ class Holding:
     """The ids of the prompts that an output holds."""
 
     whole: set[str] = field(default_factory=set)  # that it holds completely
-    begun: set[str] = field(
-        default_factory=set
-    )  # of which it holds anything, the whole ones included
+    # of which it holds anything, the whole ones included
+    begun: set[str] = field(default_factory=set)
 
 
 class Output(Protocol):
@@ -67,9 +66,8 @@ class Output(Protocol):
 class Lacking:
     """The done prompts that an output lacks."""
 
-    never: list[
-        str
-    ]  # done before the output was begun, or no prompts of this command: it does without them
+    # done before the output was begun, or no prompts of this command: it does without them
+    never: list[str]
     lost: list[str]  # it should hold them: they are decoded again
 
 
@@ -104,9 +102,8 @@ class RowCounts:
     """Counts the rows of the prompts in a table, to tell whether they are complete."""
 
     def __init__(self) -> None:
-        self._counts: dict[
-            str, list[int]
-        ] = {}  # by prompt: rows, last position, computed positions
+        # by prompt: rows, last position, computed positions
+        self._counts: dict[str, list[int]] = {}
 
     def add(self, name: str, rows: int, last: int, computed: int) -> None:
         """Count rows of a prompt. last: their largest position. computed: how many are of computed positions."""

@@ -21,9 +21,8 @@ _LONGEST_LABEL = 60  # characters of an id, in a sentence
 class Prompt:
     """A prompt of the command line or of a file."""
 
-    id: (
-        int | str
-    )  # unique; the number of the line or of the argument, from 1, unless the file gives one
+    # unique; the number of the line or of the argument, from 1, unless the file gives one
+    id: int | str
     text: str
     given: Json  # settings of this prompt alone, a short spelling
     where: str = ""  # its file and line, as a sentence begins with them; empty for an argument

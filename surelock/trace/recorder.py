@@ -32,16 +32,12 @@ from surelock.trace.pieces import Pieces
 from surelock.trace.race import Errors, LaneStep, Round
 from surelock.values import Json
 
-_LATER = (
-    "commit_error",
-    "changed",
-    "regret",
-)  # keys of a record that are added when the steps are over
+# keys of a record that are added when the steps are over
+_LATER = ("commit_error", "changed", "regret")
 _SHOWN = ("vocab_size", "n_layers", "d_model")  # of the network, in a header
 Recorded = tuple[Json, np.ndarray, np.ndarray]  # a record, with KLs and confidences as measured
-_TOP_TOLERANCE = (
-    2  # of 255: likely tokens are stored again if one changes, or its probability by more than this
-)
+# of 255: likely tokens are stored again if one changes, or its probability by more than this
+_TOP_TOLERANCE = 2
 
 
 def make_header(
@@ -90,9 +86,8 @@ def make_header(
         "steps": max(lane.decoder.steps_of(prompt_tokens.count(lm.mask_id)) for lane in lanes),
         "lanes": [lane.to_plain() for lane in lanes],
         "engine": lm.engine.name,
-        "timed_together": [
-            {"lanes": [lane.id for lane in lanes], "machine": machine(lm.device)}
-        ],  # as `race` does
+        # as `race` does
+        "timed_together": [{"lanes": [lane.id for lane in lanes], "machine": machine(lm.device)}],
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
@@ -114,11 +109,8 @@ class Recorder:
         words = [
             token for each in header.get("lists", ()) for word in each["words"] for token in word
         ]
-        self._opening = {
-            *header["prompt_tokens"],
-            header["mask_id"],
-            *words,
-        }  # tokens whose pieces come first
+        # tokens whose pieces come first
+        self._opening = {*header["prompt_tokens"], header["mask_id"], *words}
         self._sent = self._opening.copy()  # tokens whose pieces the stream has
         self._records: list[Recorded] = []
         ids = [lane["id"] for lane in header["lanes"]]
@@ -207,9 +199,8 @@ class Recorder:
             ids = step.top_ids[0][computed].astype(np.int32)
             probs = unit_to_bytes(step.top_probs[0][computed])
             self._keep_top(lane, np.flatnonzero(computed), ids, probs)
-        self._records.append(
-            (record, kl, confidence)
-        )  # last: another thread may be making a document
+        # last: another thread may be making a document
+        self._records.append((record, kl, confidence))
         return record
 
     def _add_errors(self, errors: Errors) -> Json:
@@ -283,9 +274,8 @@ class Recorder:
 
     def _entries(self, records: list[Recorded], exact: bool, errors: bool) -> Iterator[Json]:
         """The records of `document`, without a lane's commit errors if another thread has not added all of them."""
-        measured = {
-            record["lane"]: errors and _LATER[-1] in record for record, *_ in records
-        }  # by the last of a lane
+        # by the last of a lane
+        measured = {record["lane"]: errors and _LATER[-1] in record for record, *_ in records}
         for record, kl, confidence in records:
             entry = dict(record)
             tops = self._tops[record["lane"]]

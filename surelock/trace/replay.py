@@ -63,9 +63,8 @@ def replay_shell() -> str:
         "__SURELOCK_CSS__": with_fonts((ASSETS / "scripts" / "stage.css").read_text("utf-8")),
         "__SURELOCK_SETTINGS__": data_scripts(),
         "__SURELOCK_PLOTLY__": plotly_script().read_text("utf-8").replace("</script", "<\\/script"),
-        "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text(
-            "utf-8"
-        ),  # contains TRACE_HOLE, too
+        # contains TRACE_HOLE, too
+        "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text("utf-8"),
     }
     return filled(page, parts)
 

@@ -112,9 +112,8 @@ def cells_of(run: Run, lm: LanguageModel | None = None) -> list[Cells]:
         document = load_document(run)
         return [lane_cells(document, lane["id"]) for lane in document["header"]["lanes"]]
     steps = list(run)
-    sizes = (
-        (steps[0].computed | steps[0].resting).sum(axis=1).tolist() if steps else []
-    )  # without pads
+    # without pads
+    sizes = (steps[0].computed | steps[0].resting).sum(axis=1).tolist() if steps else []
     runs = zip(*(split_step(step, sizes) for step in steps), strict=True)
     return [_step_cells(b, run, lm) for b, run in enumerate(runs)]
 

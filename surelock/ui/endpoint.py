@@ -67,9 +67,8 @@ class Calls:
         self._queue = queue
         self._limits = limits
         self._most = most
-        self._streams: Counter[str] = (
-            Counter()
-        )  # that are open, by the call or the session that they are of
+        # that are open, by the call or the session that they are of
+        self._streams: Counter[str] = Counter()
 
     @contextmanager
     def streamed(self, scope: Scope) -> Iterator[None]:
@@ -118,11 +117,8 @@ class Calls:
                         raise ValueError(too_long(self._limits.run_seconds))
                     seconds += time.monotonic() - begun
                     yield answer
-        except (
-            ArithmeticError,
-            MemoryError,
-            RuntimeError,
-        ) as error:  # torch's, out of memory on a GPU among them
+        except (ArithmeticError, MemoryError, RuntimeError) as error:
+            # torch's, out of memory on a GPU among them
             raise ValueError(f"The run stopped: {reason_of(error)}.") from error
         finally:
             DEVICE.submit(steps.close)  # behind the present step

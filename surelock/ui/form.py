@@ -119,9 +119,8 @@ class Form:
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
         self.wants = gr.Textbox(wants.text, visible="hidden")
-        self.warned = gr.Textbox(
-            visible="hidden"
-        )  # JSON of the page's warnings, see `refit_to_prompt`
+        # JSON of the page's warnings, see `refit_to_prompt`
+        self.warned = gr.Textbox(visible="hidden")
         self._connect()
 
     def about(self, label: str) -> str:
@@ -243,9 +242,8 @@ class Form:
         if lm and tokens:
             pieces = Pieces(lm.tokenizer)
             foreign = pieces.is_foreign(tokens)
-            rare = pieces.is_rare(
-                [token for token in tokens if token != lm.mask_id]
-            )  # a blank is no part of a word
+            # a blank is no part of a word
+            rare = pieces.is_rare([token for token in tokens if token != lm.mask_id])
         return [
             gr.update(info=fits),
             *self._schedule(label, prompt, chat, Wants.read(wanted), shown),
@@ -264,9 +262,8 @@ class Form:
         fits = f"{SHARED['gen_length'].help} At most {longest} beside this prompt."
         updates: dict[str, Json] = {
             "gen_length": {"maximum": longest, "info": fitted.said.get("gen_length", "") or fits},
-            "steps": {
-                "maximum": max(2, fitted.values["gen_length"])
-            },  # a slider of one place cannot be made
+            # a slider of one place cannot be made
+            "steps": {"maximum": max(2, fitted.values["gen_length"])},
             "block_length": {"choices": fitted.blocks},
         }
         for name, more in updates.items():

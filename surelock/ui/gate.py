@@ -46,27 +46,22 @@ MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a te
 #: Bytes of bodies whose requests are not answered yet: of all clients, and of one client.
 MOST_BODIES = 2**26
 MOST_BODIES_OF_ONE = 2**24
-MOST_VALUES = (
-    2**15
-)  # in a body: a value takes sixty bytes of memory; the longest prompt has 8,192 tokens
+# in a body: a value takes sixty bytes of memory; the longest prompt has 8,192 tokens
+MOST_VALUES = 2**15
 BODY_SECONDS = 30.0  # for a body to arrive
 UNREAD_SECONDS = 10.0  # for the connection to take a piece of an answer
-PIECE = (
-    2**16
-)  # bytes of an answer that are sent at once: the rest waits until the connection has taken them
+# bytes of an answer that are sent at once: the rest waits until the connection has taken them
+PIECE = 2**16
 PUBLIC_NAMES = ("*.hf.space", "*.gradio.live")
 BODY = "surelock.body"  # the key of the body, as JSON, in the scope of a request
-MOST_REQUESTS = (
-    400  # open requests of one client, streams included; a class behind one address is one client
-)
+# open requests of one client, streams included; a class behind one address is one client
+MOST_REQUESTS = 400
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,]*)', re.IGNORECASE)
 _DROPPED = (b"range", b"accept-encoding", b"x-gradio-server")
-_READABLE = {
-    "access-control-allow-credentials": "true",
-    "vary": "Origin",
-}  # as Gradio's other answers
+# as Gradio's other answers
+_READABLE = {"access-control-allow-credentials": "true", "vary": "Origin"}
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",  # an address holds a prompt
@@ -158,9 +153,8 @@ class Gate:
         except RuntimeError as error:
             if not isinstance(error.__cause__, HTTPException):
                 raise
-            await answer(
-                {"type": "http.response.body"}
-            )  # Gradio's stream has sent the error already
+            # Gradio's stream has sent the error already
+            await answer({"type": "http.response.body"})
         finally:
             self._bodies -= Counter({client: len(content)})
             self._open -= Counter([client])
@@ -174,9 +168,8 @@ class Gate:
         hosts = host, *_forwarded(headers)
         if not all(is_address(name) or _goes_by(name, names) for name in hosts):
             raise Refused(421, "This server does not go by that name; --allow-host adds one.")
-        if origin is not None and is_local(
-            host
-        ):  # any site may call a public server: requests carry no rights
+        # any site may call a public server: requests carry no rights
+        if origin is not None and is_local(host):
             site = _name(origin)
             if site != host and not _goes_by(site, self.names):
                 raise Refused(403, "Pages of other sites may not call a server on this machine.")
@@ -185,9 +178,8 @@ class Gate:
     def _check_route(self, scope: Scope) -> None:
         path = scope["path"]
         method = _method(scope)
-        if "transfer-encoding" in Headers(
-            scope=scope
-        ):  # pieces of one byte would keep the server busy for a minute
+        # pieces of one byte would keep the server busy for a minute
+        if "transfer-encoding" in Headers(scope=scope):
             raise Refused(411, "A body comes whole, with its length (content-length).")
         if method == "POST" and UPLOAD.fullmatch(path):
             raise Refused(403, "This page takes no uploads: traces are opened in the browser.")

@@ -181,9 +181,8 @@ def serve(args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             share=args.share or None,
             prevent_thread_lock=True,
             enable_monitoring=False,
-            max_threads=max(
-                MOST_THREADS, args.queue_size + 8
-            ),  # waiting calls of /decode hold no thread
+            # waiting calls of /decode hold no thread
+            max_threads=max(MOST_THREADS, args.queue_size + 8),
             **look(served, api=models.decodes),
         )
     except OSError as error:  # the port is taken

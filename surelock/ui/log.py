@@ -32,9 +32,8 @@ class Calm(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._seen: OrderedDict[tuple[str, ...], _Kind] = OrderedDict()
-        self._lines: deque[float] = deque(
-            [-SECONDS] * MOST_LINES, maxlen=MOST_LINES
-        )  # the times of the last lines
+        # the times of the last lines
+        self._lines: deque[float] = deque([-SECONDS] * MOST_LINES, maxlen=MOST_LINES)
 
     def filter(self, record: logging.LogRecord) -> bool:
         now = time.monotonic()

@@ -166,9 +166,9 @@ class Models:
     def _load(self, label: str) -> None:
         try:
             from surelock.loading import find_device, find_directory, load
-            from surelock.model.footprint import (
-                check_room,
-            )  # torch: not before the page can be served
+
+            # torch: not before the page can be served
+            from surelock.model.footprint import check_room
 
             name = self._names[label]
             if name != EMBEDDED:
@@ -180,9 +180,8 @@ class Models:
             self._failed[label] = without_paths(error).replace(self._names[label], label)
             _LOG.error("The model %s could not be loaded: %s", label, error)
         finally:
-            if (
-                label not in self._loaded
-            ):  # after any error: no request may wait for a thread that has ended
+            # after any error: no request may wait for a thread that has ended
+            if label not in self._loaded:
                 self._failed.setdefault(
                     label, "something in its files is damaged; the server's log says more."
                 )

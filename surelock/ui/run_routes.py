@@ -49,9 +49,8 @@ class RunRoutes:
         self._queue = queue
         self._runs = runs
         self._most = most
-        self._exports: WeakValueDictionary[str, asyncio.Lock] = (
-            WeakValueDictionary()
-        )  # are made, by client
+        # are made, by client
+        self._exports: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._looking = False
 
     @property
@@ -95,10 +94,8 @@ class RunRoutes:
         self, job: Job, origin: VisitorRun | None, headers: Mapping[str, str]
     ) -> Callable[[], SharedRace]:
         """What makes the race of a job. origin: the run that it names."""
-        from surelock.trace.recorder import (
-            Recorder,
-            make_header,
-        )  # torch: only once a model is loaded
+        # torch: only once a model is loaded
+        from surelock.trace.recorder import Recorder, make_header
         from surelock.ui.snapshots import snapshots_of
 
         lm = self._models.get(job.label)

@@ -46,9 +46,8 @@ class VisitorRun:
         self.touched = time.monotonic()
         self._stream: object = None  # the newest stream, None if none is open
         self._sent = 0  # messages
-        self._stopped: int | None = (
-            None  # the number of the last message, if the visitor stopped the run
-        )
+        # the number of the last message, if the visitor stopped the run
+        self._stopped: int | None = None
         race.followers.add(self)
 
     @property

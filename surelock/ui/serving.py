@@ -37,19 +37,15 @@ ICON = (
 PART = "part-"  # the prefix of the files that page.js is split into; their names hold a hash of the content
 SHELL = "replay.txt"  # the replay without its trace, as text, so that a browser does not open it
 _ASK_AGAIN = "no-cache"  # after an update a browser must not mix old and new modules
-_FOR_GOOD = (
-    "public, max-age=31536000, immutable"  # for files whose address changes with their content
-)
+# for files whose address changes with their content
+_FOR_GOOD = "public, max-age=31536000, immutable"
 #: The policy of the worker's script, which runs WebAssembly and fetches from this server.
 WORKER_POLICY = "default-src 'none'; script-src 'wasm-unsafe-eval'; connect-src 'self'"
 _MAKING_PLOTLY = Lock()
 _MAKING_SHELL = Lock()
 PLACE = b"surelock-host.invalid"  # the placeholder of the server's name in kept answers
-_FORWARDED = (
-    b"host",
-    b"x-forwarded-host",
-    b"x-forwarded-proto",
-)  # Gradio makes addresses of these headers
+# Gradio makes addresses of these headers
+_FORWARDED = (b"host", b"x-forwarded-host", b"x-forwarded-proto")
 _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
@@ -184,9 +180,8 @@ def _worker(request: Request) -> Response:
     return response
 
 
-def _plotly(
-    request: Request,
-) -> Response:  # in a thread: the first call compresses for a third of a second
+def _plotly(request: Request) -> Response:
+    # in a thread: the first call compresses for a third of a second
     script = plotly_script()
     with _MAKING_PLOTLY:
         return _Files(script.parent, "max-age=86400").file_response(

@@ -206,12 +206,8 @@ class SharedRace:
         """The next message: empty behind the last step, None at the end; and a sentence if the race has failed."""
         try:
             items = next(self._rounds, None)
-        except (
-            ArithmeticError,
-            ValueError,
-            MemoryError,
-            RuntimeError,
-        ) as error:  # torch's, out of memory among them
+        except (ArithmeticError, ValueError, MemoryError, RuntimeError) as error:
+            # torch's, out of memory among them
             return None, f"The run stopped: {reason_of(error)}."
         if not items:  # an empty round, or none
             return (None if items is None else {}), None

@@ -96,9 +96,8 @@ def on_gpu(
 
     def run(job: Job, top: bool, errors: bool, headers: Mapping[str, str]) -> Generator[Item]:
         context = copy_context()
-        context.run(
-            LocalContext.request.set, cast(Any, SimpleNamespace(headers=headers))
-        )  # where `spaces` looks
+        # where `spaces` looks
+        context.run(LocalContext.request.set, cast(Any, SimpleNamespace(headers=headers)))
         items = context.run(worker, job, top, errors)
         try:
             while (item := context.run(next, items, None)) is not None:

@@ -41,9 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     """A profile on the disk: there Chromium keeps the scripts that it has compiled, a third of what opening costs."""
-    chromium = chromium_path(
-        "chromium-headless-shell"
-    )  # the same without windows: half of the processor time
+    # the same without windows: half of the processor time
+    chromium = chromium_path("chromium-headless-shell")
     if chromium is None:
         pytest.skip(
             "no Chromium on this machine: on Debian, apt-get install chromium-headless-shell"

@@ -4,9 +4,8 @@ from playwright.sync_api import Page
 
 CARD = ".sl-lesson"
 RANGE = f"{CARD} input[type=range]"
-SHOWN = (
-    "surelock.stage.sides.find(({ canvas }) => canvas.clientWidth)"  # the first that is not hidden
-)
+# the first that is not hidden
+SHOWN = "surelock.stage.sides.find(({ canvas }) => canvas.clientWidth)"
 CELL = """(cell) => {
   const { grid, canvas } = surelock.stage.sides.find(({ canvas }) => canvas.clientWidth);
   const [x, y, w, h] = grid.rect(cell);

@@ -51,10 +51,8 @@ def looks() -> Iterator[tuple[str, str, int, dict[str, Any]]]:
         yield f"first-{name}", "", 60, size | {"color_scheme": "light"}
         yield f"first-{name}-dark", "", 60, size | {"color_scheme": "dark"}
     yield "presenter-1024", "?present", 84, {"viewport": {"width": 1024, "height": 768}}
-    zoomed = {
-        "viewport": {"width": 1280, "height": 720},
-        "device_scale_factor": 1.5,
-    }  # a projector at 150 % zoom
+    # a projector at 150 % zoom
+    zoomed = {"viewport": {"width": 1280, "height": 720}, "device_scale_factor": 1.5}
     yield "presenter-1920", "?present", 84, zoomed
     yield (
         "forced-colours",
@@ -79,9 +77,8 @@ def live(page: Page, url: str, folder: Path) -> None:
     """A run of one's own: its verdict, its fork, a cell in the drawer."""
     page.goto(url)
     page.wait_for_function("window.surelock?.stage.trace")
-    page.wait_for_timeout(
-        4000
-    )  # the browser loads and draws on the cores that the decoders are timed on
+    # the browser loads and draws on the cores that the decoders are timed on
+    page.wait_for_timeout(4000)
     page.click(".sl-action-run")
     wait_for_run(page)
     page.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=300_000)

@@ -46,9 +46,8 @@ def test_a_question_mark_lists_the_keys(page: Page, app: App) -> None:
 
 
 def test_the_summary_waits_while_a_cell_speaks(browser: Browser, app: App) -> None:
-    context = browser.new_context(
-        reduced_motion="reduce"
-    )  # a clock is one of all pages of a context
+    # a clock is one of all pages of a context
+    context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
     page.clock.install()  # summaries come every four seconds at most
     visit(page, app.url)

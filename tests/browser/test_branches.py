@@ -21,9 +21,8 @@ def stage(page: Page, app: App) -> Page:
         "window.surelock?.page.now.recorded && surelock.stage.trace && surelock.stage.timeline.atEnd",
     )
     page.wait_for_selector(".sidebar.open")
-    steady(
-        page, "surelock.stage.sides.map(({ canvas }) => canvas.clientWidth)"
-    )  # the grids make room for it
+    # the grids make room for it
+    steady(page, "surelock.stage.sides.map(({ canvas }) => canvas.clientWidth)")
     page.evaluate(SIMULATED)
     return page
 

@@ -72,9 +72,8 @@ def test_what_the_tab_has_outlives_the_server(page: Page) -> None:
         wait_for_model(app)
         begin(page)
         page.reload()
-        until(
-            page, "window.surelock?.stage.runs.entries.length === 3 && surelock.page.now.arrived"
-        )  # one is recorded
+        # one is recorded
+        until(page, "window.surelock?.stage.runs.entries.length === 3 && surelock.page.now.arrived")
         app.process.kill()
         app.process.wait()
         line.cut()

@@ -63,8 +63,7 @@ def test_print_gives_a_handout(page: Page, app: App) -> None:
     assert page.evaluate(SEEN) == before and handout.count() == 0
     assert page.evaluate("document.body.classList.contains('dark')")
 
-    pages = re.findall(
-        rb"/Type\s*/Page\b", page.pdf(format="A4")
-    )  # the browser's own printing, with its own events
+    # the browser's own printing, with its own events
+    pages = re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))
     assert 1 < len(pages) < 4
     assert handout.count() == 0

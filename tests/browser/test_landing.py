@@ -42,9 +42,8 @@ def landed(browser: Browser, app: App, size: tuple[int, int], **more: Any) -> Pa
 def test_the_first_screen_shows_the_race_and_little_beside_it(
     browser: Browser, app: App, size: str
 ) -> None:
-    page = landed(
-        browser, app, SIZES[size], reduced_motion="reduce"
-    )  # at its end: every word, the longest sentence
+    # at its end: every word, the longest sentence
+    page = landed(browser, app, SIZES[size], reduced_motion="reduce")
     until(
         page,
         "document.querySelector('.sl-verdict:not([hidden])')?.textContent.includes('less work')",

@@ -16,14 +16,10 @@ from tests.browser.hands import CARD, RANGE, Hands, Keys, Mouse
 from tests.browser.server import App
 
 LESSONS_THERE = read_lessons()["lessons"]
-TWO = [
-    lesson for lesson in LESSONS_THERE if lesson["name"] in ("unmasking", "too-early")
-]  # every kind of question
-SHORT = {
-    "gen_length": 16,
-    "steps": 16,
-    "block_length": 16,
-}  # of a learner's own run: it is the same lesson
+# every kind of question
+TWO = [lesson for lesson in LESSONS_THERE if lesson["name"] in ("unmasking", "too-early")]
+# of a learner's own run: it is the same lesson
+SHORT = {"gen_length": 16, "steps": 16, "block_length": 16}
 CLOSE = {"%": 5, "steps": 1}
 LIST = "role=button[name='Lessons']"
 

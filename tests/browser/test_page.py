@@ -94,9 +94,8 @@ def test_light_and_dark_are_drawn_and_without_a_serious_accessibility_violation(
                 "(masked) => surelock.stage.colours.masked === masked", arg=masked
             )
         assert set(drawn_states(page, 0)) == {0, 1}
-        steady(
-            page, "getComputedStyle(document.querySelector('.sl-control-step')).color"
-        )  # which fades
+        # which fades
+        steady(page, "getComputedStyle(document.querySelector('.sl-control-step')).color")
         assert serious(page) == [], scheme
         for tab in ("Analysis", "Runs", "Export", "About"):
             page.click(f"role=tab[name='{tab}']")

@@ -39,9 +39,8 @@ def press(page: Page, lane: int, cell: int) -> None:
     """Tap a cell, open the drawer from its menu, and wait until that sheet stands still."""
     tap(page, f"({CENTRE})([{lane}, {cell}])")
     page.locator(".sl-touch >> text=compare").tap()
-    page.wait_for_selector(
-        ".sl-drawer", state="attached"
-    )  # a part of the page, which the first tap fetches
+    # a part of the page, which the first tap fetches
+    page.wait_for_selector(".sl-drawer", state="attached")
     steady(page, "document.querySelector('.sl-drawer').getBoundingClientRect().y")
 
 
@@ -124,9 +123,8 @@ def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
     expect(phone.locator(".sidebar.open")).to_have_count(0)
     prompt.tap()
     expect(phone.locator(".sl-prompt-box")).to_be_hidden()
-    expect(
-        phone.locator(".sidebar .toggle-button")
-    ).to_be_hidden()  # it would cover what is scrolled beneath it
+    # it would cover what is scrolled beneath it
+    expect(phone.locator(".sidebar .toggle-button")).to_be_hidden()
     options = phone.locator(".sl-action-where option").all_inner_texts()
     assert options == ["this server · shared", "this browser · at once"]
     at = box(phone, ".sl-narrator-box")["y"]

@@ -31,10 +31,8 @@ def grown(value: Any) -> Any:
 
 INPUTS = json.loads(Path(__file__).with_name("inputs.json").read_text("utf-8"))
 FILES, ROUTES, PARAMETERS = (grown(INPUTS[name]) for name in ("files", "routes", "parameters"))
-GIVEN_AWAY = (
-    *INPUTS["given_away"],
-    SECRET,
-)  # nothing so short that it may stand in an unguessable id
+# nothing so short that it may stand in an unguessable id
+GIVEN_AWAY = (*INPUTS["given_away"], SECRET)
 
 
 def raw_get(url: str, path: str) -> tuple[int, str]:

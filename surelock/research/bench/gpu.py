@@ -126,11 +126,8 @@ def run(arguments: argparse.Namespace) -> Figures:
             continue
         try:
             found = part()
-        except (
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:  # written down, and the next part is measured
+        except (RuntimeError, TypeError, ValueError) as error:
+            # written down, and the next part is measured
             found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
         line = {"part": name, **found, **setup, "at": round(time.monotonic() - begun, 1)}
         if file is not None:

@@ -272,9 +272,8 @@ def plain_llama(network: Network) -> LlamaForCausalLM:
         attention: Any = layer.self_attn
         attention.is_causal = False
         attention.o_proj.bias = None
-    llama = family_of(
-        {"architectures": ["A2DQwen2LMHeadModel"]}
-    )  # its names of tensors, with those of biases
+    # its names of tensors, with those of biases
+    llama = family_of({"architectures": ["A2DQwen2LMHeadModel"]})
     weights = {"lm_head.weight": network.head_weight}
     for name, parameter in network.named_parameters():
         sources = llama.tensor_names(name)
