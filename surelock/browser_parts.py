@@ -98,7 +98,7 @@ def check_tokenizer(name: str, tokenizer: Json) -> None:
         tokenizer.get("normalizer") is None
         and all(step.get("type") in ("Split", "ByteLevel") for step in steps)
         and not any(step.get("add_prefix_space") for step in steps)
-        and properties <= {rf"\p{{{each}}}" for each in CLASSES}
+        and properties <= {rf"\p{{{choice}}}" for choice in CLASSES}
     )
     if not alike:
         raise ValueError(

@@ -64,7 +64,7 @@ def field_of(lm: LanguageModel, names: Sequence[str], given: Json) -> list[Lane]
     presets = [preset_of(name) for name in names]
     if chosen := sorted(DECODER_PARTS.keys() & given.keys()):
         raise ValueError(f"{chosen[0]} is what --lane says: leave one of the two out")
-    decoders = [each.decoder(lm.generation, given) for each in presets]
+    decoders = [preset.decoder(lm.generation, given) for preset in presets]
     check_owners(given, {kind for each in decoders for kind in kinds_of(each.to_plain())})
     return [
         Lane(id=each.id, name=each.name, decoder=decoder)

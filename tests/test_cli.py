@@ -151,6 +151,10 @@ def test_decode_prints_text_and_totals(capsys):
             ["--compute", "no_module:Rule"],
             "the module 'no_module' cannot be imported: No module named",
         ),
+        (
+            ["--compute", "./mine.py:Rule"],
+            "mine.py is a file: name its module, mine, in the folder where it lies",
+        ),
         (["--batch", "0"], "--batch must be at least 1, not 0"),
         (["--out", "results.txt"], "--out must be a file that ends in .jsonl"),
         (["--prompts", "-"], "give prompts as arguments, or a file of them by --prompts FILE"),

@@ -41,7 +41,7 @@ class Decoder:
 
     def keywords(self) -> Json:
         """Return the fields as keyword arguments of `surelock.decode` and `surelock.generate`."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def to_plain(self) -> Json:
         return {

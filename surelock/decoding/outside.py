@@ -72,6 +72,11 @@ def _check(name: str, made: Any) -> None:
 
 def _imported(name: str) -> ModuleType:
     """The module of a name, which may lie in the current folder. No other module is taken from there."""
+    if name.endswith(".py"):
+        module = name.removesuffix(".py")
+        raise ValueError(
+            f"{name} is a file: name its module, {module}, in the folder where it lies"
+        )
     folder = os.getcwd()
     added = folder not in sys.path
     if added:

@@ -55,7 +55,7 @@ def _preset(id: str, name: str, sentence: str = "", **given: str) -> Preset:
         for choice in given
         for kind, pairs in parts_of(given[choice])
     ]
-    parts = [each for each in parts if each[0] is not Everything] or parts
+    parts = [part for part in parts if part[0] is not Everything] or parts
     label = " and ".join(kind.label for kind, _ in parts)
     if values := ", ".join(pair for _, pairs in parts for pair in pairs):
         label += f" ({values})"

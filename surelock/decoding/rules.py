@@ -25,11 +25,11 @@ Tables = dict[str, Json]
 def _by_kind(module: ModuleType) -> Json:
     """The rules or policies that a module defines, in its order. A new one is a class there."""
     classes = [
-        each
-        for each in vars(module).values()
-        if isinstance(each, type) and each.__module__ == module.__name__
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
     ]
-    return {each.__dict__["kind"]: each for each in classes if "kind" in each.__dict__}
+    return {choice.__dict__["kind"]: choice for choice in classes if "kind" in choice.__dict__}
 
 
 COMPUTE: dict[str, type[ComputeRule]] = (

@@ -226,7 +226,9 @@ def setting(kind: str, default: Any, label: str, help: str, **more: Any) -> Any:
 @cache
 def described(kind: type) -> tuple[tuple[str, Setting], ...]:
     """Return (name, description) of each described field of a settings class, in order."""
-    return tuple((each.name, each.metadata[_KEY]) for each in fields(kind) if _KEY in each.metadata)
+    return tuple(
+        (field.name, field.metadata[_KEY]) for field in fields(kind) if _KEY in field.metadata
+    )
 
 
 def check(settings: Any) -> None:

@@ -156,7 +156,7 @@ class Memory:
 
     @property
     def nbytes(self) -> int:
-        kept = sum(each.nbytes for caches in self.caches for each in caches)
+        kept = sum(cache.nbytes for caches in self.caches for cache in caches)
         return (
             kept
             + self.log_p.nbytes

@@ -140,7 +140,7 @@ class SureLockLM(TemplateLM):
         if (
             plain
             and not self._warned
-            and any(each in string for each in self.tokenizer.all_special_tokens)
+            and any(special in string for special in self.tokenizer.all_special_tokens)
         ):
             self._warned = True
             _log.warning(
@@ -185,7 +185,7 @@ class SureLockLM(TemplateLM):
         prompt that is too long loses its beginning. Raises ValueError for what cannot be decoded, a prompt without
         tokens among it, before the first one is.
         """
-        pairs: list[Any] = [each.args for each in requests]
+        pairs: list[Any] = [request.args for request in requests]
         texts = [""] * len(pairs)
         kinds = _kinds(pairs)
         decoders = [self.decoder_for(pairs[kind[0][0]][1]) for kind in kinds]
@@ -271,7 +271,9 @@ class SureLockLM(TemplateLM):
         Raises ValueError, which names the pair, for another continuation without tokens and for one that does not fit,
         before the work, and NonFiniteLogits.
         """
-        pairs = [(texts, *self._encode_pair(*texts)) for texts in (each.args for each in requests)]
+        pairs = [
+            (texts, *self._encode_pair(*texts)) for texts in (request.args for request in requests)
+        ]
         return self._loglikelihood_tokens(pairs, disable_tqdm=disable_tqdm)
 
     def _loglikelihood_tokens(
@@ -312,7 +314,7 @@ class SureLockLM(TemplateLM):
         The special tokens that the tokenizer puts before a text are given, too. An empty text has 0. Raises ValueError
         for another text without tokens, and NonFiniteLogits.
         """
-        texts = [text for (text,) in (each.args for each in requests)]
+        texts = [text for (text,) in (request.args for request in requests)]
         pairs = [self._encode_pair("", text) for text in texts]
         for text, (_, ids) in zip(texts, pairs, strict=True):
             if text and not ids:

@@ -226,7 +226,7 @@ class Encoder:
             words += [known, *[()] * (size - 1)]
             at = blank.end()
         parts.append(text[at:])
-        written = "".join(each if isinstance(each, str) else "_" for each in parts)
+        written = "".join(part if isinstance(part, str) else "_" for part in parts)
         return Rendering(written, parts, words) if blanks else text
 
     def _words(self, words: Any, space: str, goes_on: bool) -> Words:
@@ -273,7 +273,7 @@ class Encoder:
                 at = stop
             parts += stand_ins.parts(rendered[at:])
             made = Rendering(
-                "".join(each for each in stand_ins.parts(rendered) if isinstance(each, str)), parts
+                "".join(part for part in stand_ins.parts(rendered) if isinstance(part, str)), parts
             )
         spoken = sum(len(turn["content"]) for turn in turns)
         check_growth(f"the chat template of {self.owner}", spoken, len(made), _MOST_ADDED)
@@ -324,10 +324,10 @@ class Encoder:
         """A text in which a character stands for each part that would be markup, and for each mask."""
         if isinstance(text, Rendering):
             parts = [
-                stand_ins.character(each) if isinstance(each, int) else str(each)
-                for each in text.parts
+                stand_ins.character(part) if isinstance(part, int) else str(part)
+                for part in text.parts
             ]
-            return "".join(self._hidden(each, markup, stand_ins) for each in parts)
+            return "".join(self._hidden(part, markup, stand_ins) for part in parts)
         made = ""
         at = 0
         for _, start, stop in self._found(text, markup):

@@ -100,7 +100,7 @@ def family_of(config: Fields) -> Family:
     texts = (
         [*named, "" if model_type is None else model_type] if isinstance(named, list) else [None]
     )
-    if not all(isinstance(each, str) for each in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise CheckpointError(
             "config.json must name its architectures in a list of texts, its model_type in a text"
         )
@@ -213,7 +213,9 @@ def _refuse_scaling(key: str, rope: Fields) -> None:
     )
     factors = [rope.get("factor"), rope.get("attention_factor") or 1]
     factors += [each for name in ("short_factor", "long_factor") for each in rope.get(name) or ()]
-    if (scales and any(each != 1 for each in factors)) or rope.get("partial_rotary_factor") not in (
+    if (scales and any(factor != 1 for factor in factors)) or rope.get(
+        "partial_rotary_factor"
+    ) not in (
         None,
         1,
     ):
@@ -227,8 +229,8 @@ def _read(config: Fields, keys: Mapping[str, str], **fields: Any) -> NetworkConf
     """The shape of a configuration. keys: the required key of each field; fields: those that are known otherwise."""
     d_model = _number(config, keys["d_model"])
     n_heads = _number(config, keys["n_heads"])
-    shape = {name: config[key] for name, key in keys.items()} | fields
-    shape["tied"] = bool(shape["tied"])
+    shape = {name: _number(config, key) for name, key in keys.items() if name != "tied"} | fields
+    shape["tied"] = bool(config[keys["tied"]])
     shape["n_kv_heads"] = fields.get("n_kv_heads") or n_heads
     shape["head_size"] = fields.get("head_size") or d_model // n_heads
     try:

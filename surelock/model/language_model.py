@@ -122,7 +122,8 @@ class LanguageModel:
     def encoder(self) -> Encoder:
         """What encodes its texts. Raises ValueError for a model without a tokenizer."""
         if self.tokenizer is None:
-            raise ValueError(f"{self.name} has no tokenizer: give prompts as lists of token ids")
+            ways = "put its tokenizer.json beside its weights, or give lists of token ids in Python"
+            raise ValueError(f"{self.name} has no tokenizer, which texts need: {ways}")
         return Encoder(
             self.name,
             self.tokenizer,

@@ -129,7 +129,7 @@ def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitErro
 
 def _joined(parts: list[CommitError]) -> CommitError:
     return CommitError(
-        *(np.concatenate([getattr(each, name) for each in parts]) for name in CommitError.__slots__)
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in CommitError.__slots__)
     )
 
 
@@ -243,7 +243,8 @@ class Shadow:
         width = 12 * config.d_model + 4 * config.d_ff
         row = passes * width * self._lm.engine.dtype.itemsize
         free = min(
-            free_memory(each) for each in {each.device for each in self._lm.network.parameters()}
+            free_memory(each)
+            for each in {parameter.device for parameter in self._lm.network.parameters()}
         )
         return max(1, min(_ROWS["cuda"], int(_SHARE * free) // row))
 

@@ -117,7 +117,7 @@ def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[J
         results = {
             each["cell"]["texts"]: each["result"] for each in found if each["setup"] == setup
         }
-        judged = Judged(folder, setup, [_scores(lab, each, results) for each in pairs])
+        judged = Judged(folder, setup, [_scores(lab, pair, results) for pair in pairs])
         if missing := sum(
             len(each) > len(scores) for each, scores in zip(pairs, judged.scores, strict=True)
         ):
@@ -149,7 +149,7 @@ def _key(pairs: list[tuple[str, str]]) -> str:
 def _cells(pairs: Sequence[Pairs]) -> list[Record]:
     return [
         {"texts": key}
-        for key in dict.fromkeys(_key(texts) for each in pairs for texts in each.values())
+        for key in dict.fromkeys(_key(texts) for pair in pairs for texts in pair.values())
     ]
 
 
@@ -186,10 +186,10 @@ def _estimates(
 ) -> tuple[estimates.Estimate, estimates.Estimate, estimates.Estimate]:
     """Bits per character, nats per token, share of repeated 4-grams: a prompt's texts count together."""
     nats, tokens, characters = (
-        np.sum([getattr(each, name) for each in scores], axis=0).tolist()
+        np.sum([getattr(score, name) for score in scores], axis=0).tolist()
         for name in ("nats", "tokens", "characters")
     )
-    repeats = pd.DataFrame([each.repeats for each in scores], dtype=float).mean().tolist()
+    repeats = pd.DataFrame([score.repeats for score in scores], dtype=float).mean().tolist()
     bits = estimates.ratio([value / math.log(2) for value in nats], characters)
     return bits, estimates.ratio(nats, tokens), estimates.mean(repeats)
 
@@ -209,12 +209,12 @@ def _per_text(scores: Scores) -> pd.DataFrame:
 
 
 def _change_at_equal_repeats(scores: Sequence[Scores], base: Scores) -> estimates.Estimate:
-    changes = [_per_text(each) - _per_text(base) for each in scores]
+    changes = [_per_text(score) - _per_text(base) for score in scores]
     return estimates.intercept(
-        *([each[name].tolist() for each in changes] for name in ("repeats", "bits"))
+        *([change[name].tolist() for change in changes] for name in ("repeats", "bits"))
     )
 
 
 def _preference(scores: Sequence[Scores]) -> float:
-    known = pd.concat([_per_text(each) for each in scores]).dropna()
+    known = pd.concat([_per_text(score) for score in scores]).dropna()
     return float(known.rank().corr().to_numpy()[0, 1])

@@ -64,7 +64,9 @@ class Muon(torch.optim.Optimizer):
             matrices = group["params"]
             rate = group["lr"]
             rows, columns = matrices[0].shape
-            alike = torch.stack([each for each in gradients if each.shape == matrices[0].shape])
+            alike = torch.stack(
+                [gradient for gradient in gradients if gradient.shape == matrices[0].shape]
+            )
             state = self.state[matrices[0]]
             if not state:
                 state["momentum"] = torch.zeros_like(alike)

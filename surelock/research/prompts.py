@@ -141,7 +141,7 @@ def _mt_bench(lm: LanguageModel, path: Path, per_category: int | None = None) ->
 
 def _human_eval(lm: LanguageModel, path: Path) -> list[Prompt]:
     """The prompts as they are, to be completed: the harness runs prompt + completion."""
-    return _texts(lm, (each["prompt"] for each in read_records(path, ("prompt",))))
+    return _texts(lm, (record["prompt"] for record in read_records(path, ("prompt",))))
 
 
 def _texts(lm: LanguageModel, texts: Iterable[str], chat: bool = False) -> list[Prompt]:

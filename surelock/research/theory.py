@@ -151,7 +151,7 @@ positions; rho_above_1: the share of fits at 1 or more.""",
         "quick": grid(gen_length=24, prompts=2),
     },
     measure=_contraction,
-    table=lambda records: pd.DataFrame([row(each, _CELLS, _RISES) for each in records]),
+    table=lambda records: pd.DataFrame([row(record, _CELLS, _RISES) for record in records]),
 )
 
 

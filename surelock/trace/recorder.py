@@ -146,10 +146,10 @@ class Recorder:
 
     def take(self, items: Round) -> Json:
         """Add a round of a race, and return the message of the stream: {"records", "pieces"} or {"errors"}."""
-        if errors := [self._add_errors(each) for each in items if isinstance(each, Errors)]:
+        if errors := [self._add_errors(item) for item in items if isinstance(item, Errors)]:
             return {"errors": errors}
         records = [
-            self.record(each.lane, each.step) for each in items if isinstance(each, LaneStep)
+            self.record(item.lane, item.step) for item in items if isinstance(item, LaneStep)
         ]
         fresh = {token for record in records for token in self._tokens_of(record)} - self._sent
         self._sent |= fresh
@@ -179,7 +179,7 @@ class Recorder:
             name: np.flatnonzero(flags[0]).tolist() for name, flags in rare.items() if flags.any()
         }
         if step.shares:
-            record["shares"] = [[each.position, *_rounded(each.shares)] for each in step.shares]
+            record["shares"] = [[share.position, *_rounded(share.shares)] for share in step.shares]
         if step.written.any():
             record["written"] = _commits(step, step.written)
         masks = computed & (step.masked | step.newly_unmasked)[0]
@@ -257,7 +257,9 @@ class Recorder:
 
     def _recorded(self, steps: int | None) -> list[Recorded]:
         """The records so far, of the first steps alone; None is all."""
-        return [each for each in list(self._records) if steps is None or each[0]["step"] < steps]
+        return [
+            record for record in list(self._records) if steps is None or record[0]["step"] < steps
+        ]
 
     def _beginning(self, records: list[Recorded]) -> Json:
         """What precedes the records of `document`, with the pieces of all their tokens."""

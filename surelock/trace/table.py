@@ -124,7 +124,7 @@ def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
     step = replace(step, commit_logits=None)
     for b, size in enumerate(sizes):
         ended = None if step.ended is None else _alone(step.ended, b, size)
-        shares = [each._replace(sequence=0) for each in step.shares if each.sequence == b]
+        shares = [share._replace(sequence=0) for share in step.shares if share.sequence == b]
         yield replace(
             _alone(step, b, size), seconds=step.seconds / batch, ended=ended, shares=shares
         )
@@ -133,9 +133,9 @@ def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
 def _alone(step: T, b: int, size: int) -> T:
     """A step, or what it says of ended sequences, with the arrays of one sequence alone."""
     arrays = {
-        each.name: value
-        for each in fields(step)
-        if isinstance(value := getattr(step, each.name), np.ndarray)
+        field.name: value
+        for field in fields(step)
+        if isinstance(value := getattr(step, field.name), np.ndarray)
     }
     rows = {name: value[b : b + 1] for name, value in arrays.items()}
     return replace(

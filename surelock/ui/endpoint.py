@@ -126,7 +126,10 @@ class Calls:
     def _read(self, named: Fields, request: Request) -> Generator[Json]:
         """The steps of a call, none of which is computed yet. Raises ValueError, one sentence."""
         check_names(named)
-        given: Json = {each.name: each.default for each in parameters()} | {"prompt": None, **named}
+        given: Json = {parameter.name: parameter.default for parameter in parameters()} | {
+            "prompt": None,
+            **named,
+        }
         lm = self._models.get(
             label := self._models.labels[0] if given["model"] == "" else given["model"]
         )

@@ -75,7 +75,7 @@ def parameters() -> list[inspect.Parameter]:
 
 def check_names(given: Iterable[str]) -> None:
     """Raise ValueError, one sentence, for a name that is no parameter of /decode."""
-    known = [each.name for each in parameters()]
+    known = [parameter.name for parameter in parameters()]
     for name in given:
         if name not in known:
             raise ValueError(
@@ -86,7 +86,10 @@ def check_names(given: Iterable[str]) -> None:
 def descriptions() -> dict[str, str]:
     """Return the description of each parameter, one line each."""
     settings = {name: _described(name, each) for name, each in flat_settings().items()}
-    return {each.name: settings.get(each.name) or _OTHERS[each.name][2] for each in parameters()}
+    return {
+        parameter.name: settings.get(parameter.name) or _OTHERS[parameter.name][2]
+        for parameter in parameters()
+    }
 
 
 def description() -> str:
@@ -98,7 +101,10 @@ def description() -> str:
 def schemas(models: Sequence[str]) -> dict[str, Json]:
     """Return the JSON schema of each parameter. models: the labels that the server offers."""
     lines = descriptions()
-    found = {each.name: _schema(each) | {"description": lines[each.name]} for each in parameters()}
+    found = {
+        parameter.name: _schema(parameter) | {"description": lines[parameter.name]}
+        for parameter in parameters()
+    }
     found["prompt"]["minLength"] = 1
     found["model"]["enum"] = ["", *models]
     found["unmask"]["enum"] = ["", *UNMASK]

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> Figures:
             where = {"gen_length": gen_length, "batch": batch, "rule": name}
             settings.append(where | _beside(said, found, name))
             print(_line(settings[-1]), file=sys.stderr, flush=True)
-    worst = max(abs(each["off"]) for each in settings)
+    worst = max(abs(setting["off"]) for setting in settings)
     return {"benchmark": "pays", "settings": settings, "worst": worst, "is_right": worst <= WITHIN}
 
 
