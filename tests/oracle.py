@@ -1268,6 +1268,9 @@ class Run:
                 cooling = t <= self.unlocked_at[i] + rule.unlock.cooldown
             self.compare("epsilon", kl[i], epsilon)
             self.compare("theta", u[i], theta)
+            if self.network.shifted and i < 2 and {0, 1} <= candidates and u[i] == theta:
+                # the first hidden state predicts both: which is less uncertain is rounding
+                self.trace.gaps["theta"] = 0.0
             if u[i] <= theta and kl[i] <= epsilon and not cooling:
                 locks.add(i)
         return locks
@@ -1389,7 +1392,7 @@ class Run:
             or any(i < ends[0] for i in self.masked)
         ):
             return
-        if isinstance(self.plan.policy, Remask) and ends[0] >= self.block_start():
+        if isinstance(self.plan.policy, Remask | Correct) and ends[0] >= self.block_start():
             self.meet("an end may be taken back")
             return
         passes = 2 if self.plan.cfg_scale > 0 else 1

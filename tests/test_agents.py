@@ -47,7 +47,7 @@ def asked(app: App) -> tuple[list[Tool], list[CallToolResult]]:
             await session.initialize()
             tools = (await session.list_tools()).tools
             prompt = {"prompt": "The dog ran", "gen_length": 8}
-            calls = [{**prompt, "compute": "age", "age": 2}, {**prompt, "steps": 9}]
+            calls = [{**prompt, "compute": {"kind": "age", "steps": 2}}, {**prompt, "steps": 9}]
             return tools, [await session.call_tool(tools[0].name, call) for call in calls]
 
     return finished(ask())

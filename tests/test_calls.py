@@ -113,7 +113,12 @@ def test_the_endpoint_decodes_as_the_library(
     }  # fmt: skip
     asked = {"compute": surelock.LockRule(**rule), "unmask": surelock.Entropy()}
     texts = surelock.generate(stories, ["Once"], surelock.DecodeSettings(**shared), **asked)
-    assert (endpoint("Once", unmask="entropy", **shared, **rule))[-1]["texts"] == texts
+    nested = {"compute": {"kind": "lock", **rule}, "unmask": {"kind": "entropy"}}
+    assert endpoint("Once", **shared, **nested)[-1]["texts"] == texts
+    short = {"compute": "lock,epsilon=0.01,percentile=50,visible_steps=0", "unmask": "entropy"}
+    assert endpoint("Once", **shared, **short)[-1]["texts"] == texts
+    with pytest.raises(ValueError, match="epsilon is a setting of lock"):
+        endpoint("Once", epsilon=0.01)
     for bad in ({"prompt": ""}, {"prompt": "x", "steps": 99}, {"prompt": "x", "model": "/etc"}):
         with pytest.raises(ValueError):
             (endpoint(**{"gen_length": 8, **bad}))
@@ -152,8 +157,8 @@ def test_the_endpoint_gives_the_trace_where_it_is_asked_to(endpoint: Endpoint) -
 def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
     stories: surelock.LanguageModel, endpoint: Endpoint
 ) -> None:
-    *_, without = endpoint("Once upon a time", gen_length=12, compute="age", age=1)
-    *_, last = endpoint("Once upon a time", gen_length=12, compute="age", age=1, commit_error=True)
+    *_, without = endpoint("Once upon a time", gen_length=12, compute="age,steps=1")
+    *_, last = endpoint("Once upon a time", gen_length=12, compute="age,steps=1", commit_error=True)
     settings = surelock.DecodeSettings(gen_length=12)
     how: dict[str, Any] = {"compute": surelock.LockByAge(1), "unmask": surelock.LowConfidence()}
     steps = surelock.decode(

@@ -44,13 +44,13 @@ from surelock.decoding.decoder import plain_choice, read_compute, read_decoder, 
 from surelock.decoding.flags import given_settings
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE, UNMASK
-from surelock.decoding.settings import described, to_plain
+from surelock.decoding.settings import described, setting, to_plain
 from surelock.decoding.spelling import flat_settings
 from surelock.decoding.state import check_blocks
 from surelock.harness.arguments import read_arguments, read_request
 from surelock.record import field_of
 from surelock.ui.endpoint import decoder_of
-from surelock.ui.parameters import parameters
+from surelock.ui.parameters import check_names, parameters
 
 NAN = math.nan
 INF = math.inf
@@ -423,9 +423,6 @@ WAYS: dict[str, Callable[[dict[str, Any]], Decoder]] = {
     "command line": given_on_the_command_line,
     "model_args": given_to_lm_eval,
     "request of lm-eval": lambda values: recommended({}, read_request(values)),
-    "/decode": lambda values: decoder_of(
-        {each.name: each.default for each in parameters()} | {"prompt": "Once", **values}
-    ),
 }
 
 
@@ -450,6 +447,28 @@ def test_a_setting_is_given_whatever_its_value(way: str, flat: str) -> None:
             ValueError, match=f"^{flat} is a setting of {each.group}, which was switched off$"
         ):
             WAYS[way]({choice: each.kind, each.group: False, flat: value})
+
+
+@pytest.mark.parametrize("flat", [name for name, each in flat_settings().items() if each.kind])
+def test_the_endpoint_takes_a_setting_in_the_object_of_its_kind(flat: str) -> None:
+    each = flat_settings()[flat]
+    choice, other = ("compute", "everything") if each.kind in COMPUTE else ("unmask", "random")
+    value = {} if each.setting.kind == "group" else each.default
+    settings = {each.group: {each.name: value}} if each.group else {each.name: value}
+
+    def chosen(kind: str) -> Any:
+        defaults = {parameter.name: parameter.default for parameter in parameters()}
+        decoder = decoder_of(defaults | {"prompt": "Once", choice: {"kind": kind, **settings}})
+        return getattr(decoder, choice)
+
+    with pytest.raises(ValueError, match=f"^{each.group or each.name} is no setting of"):
+        chosen(other)
+    made = chosen(each.kind)
+    owner = getattr(made, each.group) if each.group else made
+    assert type(made) is (COMPUTE | UNMASK)[each.kind]
+    assert value == {} or getattr(owner, each.name) == value
+    with pytest.raises(ValueError, match=f"^{flat} is a setting of {each.kind}: put it into"):
+        check_names(["prompt", flat])
 
 
 def test_a_flag_beside_presets_is_of_one_of_them(lm: LanguageModel) -> None:
@@ -605,4 +624,4 @@ def test_a_setting_of_no_kind_is_refused() -> None:
         ValueError,
         match="a setting must be one of whole, number, seeds, flag, code, group, not 'real'",
     ):
-        surelock.setting("real", 0.9, "Floor", "The least confidence.")
+        setting("real", 0.9, "Floor", "The least confidence.")

@@ -28,8 +28,12 @@ from surelock.trace.recorder import Recorder, make_header
 pytestmark = needs_node
 ROUGH = ("kl", "confidence")  # of a record, bytes: numpy rounds their logarithm as a float32
 ASKED = ("tokens", "blind", "slots", "chooses", "banned", "barred", "scores")  # of a plan
+#: The runs that a browser can compute.
 NAMES = [
-    name for name, (_, choices) in RUNS.items() if not isinstance(choices.get("unmask"), Replay)
+    name
+    for name, (_, choices) in RUNS.items()
+    if not isinstance(choices.get("unmask"), Replay)
+    and not getattr(choices.get("unmask"), "server_only", False)
 ]
 
 

@@ -195,6 +195,11 @@ def telltale(split: dict[str, Any]) -> dict[str, Any]:
     return told | {"added_tokens": [], "decoder": None, "pre_tokenizer": split, "model": model}
 
 
+def without_lists(lines: Iterable[str]) -> Iterable[str]:
+    """The lines but those with a brace behind a blank, where a list of words would begin."""
+    return (line for line in lines if "__{" not in line)
+
+
 def digest(ids: list[int]) -> str:
     return sha256(" ".join(map(str, ids)).encode()).hexdigest()
 
@@ -226,9 +231,8 @@ def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(
         ("browser", {"classes": shipped()}),
     ):
         (tmp_path / f"{name}.json").write_text(json.dumps(content), "utf-8")
-    texts = in_lines(
-        f"{edge}{other}{edge} {other}{edge}a" for edge in edges for other in STRADDLING
-    )
+    lines = (f"{edge}{other}{edge} {other}{edge}a" for edge in edges for other in STRADDLING)
+    texts = in_lines(without_lists(lines))
     found = json.loads(
         node(
             "tests/js/tokens.js",
@@ -246,7 +250,8 @@ def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(
 
 def test_letters_and_numbers_touch_a_blank_as_in_python(stories: Any) -> None:
     """Python's edition of Unicode, which `re` knows, is another one again."""
-    texts = in_lines(f"{edge}__ . __{edge} __ {edge}" for edge in edges_of(shipped()))
+    lines = (f"{edge}__ . __{edge} __ {edge}" for edge in edges_of(shipped()))
+    texts = in_lines(without_lists(lines))
     found = json.loads(
         node(
             "tests/js/tokens.js",

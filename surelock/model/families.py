@@ -230,7 +230,8 @@ def _read(config: Fields, keys: Mapping[str, str], **fields: Any) -> NetworkConf
     d_model = _number(config, keys["d_model"])
     n_heads = _number(config, keys["n_heads"])
     shape = {name: _number(config, key) for name, key in keys.items() if name != "tied"} | fields
-    shape["tied"] = bool(config[keys["tied"]])
+    if "tied" in keys:
+        shape["tied"] = bool(config[keys["tied"]])
     shape["n_kv_heads"] = fields.get("n_kv_heads") or n_heads
     shape["head_size"] = fields.get("head_size") or d_model // n_heads
     try:

@@ -1,4 +1,4 @@
-"""/decode: a script's or an agent's run, step by step. Its parameters are the flat settings of the library."""
+"""/decode: a script's or an agent's run, step by step. Its parameters are the settings of the library."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ from surelock.decoding.decoder import Decoder, read_decoder
 from surelock.decoding.ends import written
 from surelock.decoding.spelling import (
     check_owners,
-    flat_settings,
     kinds_of,
     unfolded,
-    without_nones,
 )
 from surelock.errors import reason_of, shown
 from surelock.trace.lanes import alone
@@ -38,7 +36,6 @@ from surelock.ui.models import Models
 from surelock.ui.parameters import ENDPOINT, FLAGS, NONE_IS_ZERO, check_names, parameters
 from surelock.ui.queue import Queue, QueueFull
 from surelock.ui.request import MOST_EVENTS, Job, read_job
-from surelock.ui.schedule import SHARED
 from surelock.ui.shared_race import DEVICE, Runner, settled_job
 from surelock.values import Fields, Json
 
@@ -226,17 +223,8 @@ def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[Json]]:
 
 
 def decoder_of(given: Fields) -> Decoder:
-    """Return the decoder of a call's parameters, a short spelling in which null is not given.
-
-    Raises ValueError, which begins with the setting's name.
-    """
-    known = flat_settings()
-    values = {
-        name: value
-        for name, value in given.items()
-        if value is not None or name not in known or name in SHARED
-    }
-    values = unfolded(without_nones(values))
+    """Return the decoder of a call's parameters. Raises ValueError, which begins with the setting's name."""
+    values = unfolded(given)
     values |= {name: None for name in NONE_IS_ZERO if values.get(name) == 0}
     events = values.get("events")
     if events is not None and (not isinstance(events, list) or len(events) > MOST_EVENTS):

@@ -5,20 +5,23 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from surelock.decoding.compute import Both
 from surelock.decoding.events import KINDS
-from surelock.decoding.rules import DECODER_PARTS, UNMASK
-from surelock.decoding.settings import Number
-from surelock.decoding.spelling import FlatSetting, flat_settings
+from surelock.decoding.rules import DECODER_PARTS, TABLES
+from surelock.decoding.settings import DecodeSettings, Group, Number, Setting, described
+from surelock.decoding.spelling import flat_settings
 from surelock.errors import shown
 from surelock.ui.limits import MOST_CELLS
 from surelock.values import Json
 
-_TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}
+_TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_SETTINGS: dict[str, Setting] = dict(described(DecodeSettings))
 #: Parameters for which 0 stands for the library's None.
 NONE_IS_ZERO = ("steps", "block_length")
 #: Defaults that differ from the library's.
 DEFAULTS: Json = {"gen_length": 64}
+_AS_OBJECT = "A text, or an object of its kind and its settings."
 #: Parameters that are no settings: type, default and description.
 _OTHERS: dict[str, tuple[Any, Any, str]] = {
     "prompt": (str, inspect.Parameter.empty, "The text to continue, with or without blanks."),
@@ -30,8 +33,8 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
         "of these words.",
     ),
     "model": (str, "", "One of the models that this server offers; empty for its first."),
-    "compute": (str, "", DECODER_PARTS["compute"]),
-    "unmask": (str, "", DECODER_PARTS["unmask"]),
+    "compute": (str | dict, "", f"{DECODER_PARTS['compute']} {_AS_OBJECT}"),
+    "unmask": (str | dict, "", f"{DECODER_PARTS['unmask']} {_AS_OBJECT}"),
     "events": (
         list[dict],
         None,
@@ -55,8 +58,8 @@ ENDPOINT = "decode"
 #: Parameters that are no settings, and true or false.
 FLAGS = tuple(name for name, (kind, _, _) in _OTHERS.items() if kind is bool)
 ABOUT = (
-    "Decode one prompt, step by step. Settings of rules and policies that are null are not given; those that are given "
-    "must belong to the chosen ones. An epsilon below 0 never locks."
+    "Decode one prompt, step by step. The settings of a rule or a policy stand in its object, such as "
+    '{"kind": "lock", "epsilon": 0.005}; what is left out has its default. An epsilon below 0 never locks.'
 )
 ANSWER = (
     "While the call waits: its place (runs before it) and the seconds until it begins, null if unknown. Then one "
@@ -70,101 +73,119 @@ ANSWER = (
 def parameters() -> list[inspect.Parameter]:
     """Return the parameters of the function behind /decode, with types and defaults."""
     late = [name for name in _OTHERS if name != "prompt"]
-    return [_parameter(name) for name in ("prompt", *flat_settings(), *late)]
+    return [_parameter(name) for name in ("prompt", *_SETTINGS, *late)]
 
 
-def check_names(given: Iterable[str]) -> None:
+def check_names(names: Iterable[str]) -> None:
     """Raise ValueError, one sentence, for a name that is no parameter of /decode."""
     known = [parameter.name for parameter in parameters()]
-    for name in given:
-        if name not in known:
-            raise ValueError(
-                f"{shown(name)} is no parameter of {ENDPOINT}; there are {', '.join(known)}."
-            )
+    for name in names:
+        if name in known:
+            continue
+        setting = flat_settings().get(name)
+        if setting is not None:
+            choice = "compute" if setting.kind in TABLES["compute"] else "unmask"
+            place = f'{choice}={{"kind": "{setting.kind}", ...}}'
+            raise ValueError(f"{name} is a setting of {setting.kind}: put it into {place}.")
+        listed = ", ".join(known)
+        raise ValueError(f"{shown(name)} is no parameter of {ENDPOINT}; there are {listed}.")
 
 
 def descriptions() -> dict[str, str]:
     """Return the description of each parameter, one line each."""
-    settings = {name: _described(name, each) for name, each in flat_settings().items()}
-    return {
-        parameter.name: settings.get(parameter.name) or _OTHERS[parameter.name][2]
-        for parameter in parameters()
-    }
+    lines = {name: text for name, (_, _, text) in _OTHERS.items()}
+    lines |= {name: _described(name, setting) for name, setting in _SETTINGS.items()}
+    return {parameter.name: lines[parameter.name] for parameter in parameters()}
 
 
 def description() -> str:
-    """Return the description of the endpoint: the answer, and one line for each parameter."""
-    lines = [f"{name}{_owner(name)}: {line}" for name, line in descriptions().items()]
+    """Return the description of the endpoint: the answer, a line for each parameter, and one for each kind."""
+    lines = [f"{name}: {line}" for name, line in descriptions().items()]
+    for choice, table in TABLES.items():
+        for kind, made in table.items():
+            names = [name for name, _ in described(made)]
+            lines.append(f"{choice} {kind}: {', '.join(names) or 'no settings'}")
     return "\n".join([f"{ABOUT} {ANSWER}", *lines])
 
 
 def schemas(models: Sequence[str]) -> dict[str, Json]:
     """Return the JSON schema of each parameter. models: the labels that the server offers."""
-    lines = descriptions()
-    found = {
-        parameter.name: _schema(parameter) | {"description": lines[parameter.name]}
-        for parameter in parameters()
-    }
-    found["prompt"]["minLength"] = 1
-    found["model"]["enum"] = ["", *models]
-    found["unmask"]["enum"] = ["", *UNMASK]
+    schemas = {parameter.name: _schema(parameter) for parameter in parameters()}
+    schemas["prompt"]["minLength"] = 1
+    schemas["model"]["enum"] = ["", *models]
+    for name in NONE_IS_ZERO:
+        schemas[name]["minimum"] = 0
+    for choice, table in TABLES.items():
+        kinds = [_object_schema(made, kind) for kind, made in table.items()]
+        schemas[choice] = {"anyOf": [{"type": "string"}, *kinds]}
+    schemas["compute"]["anyOf"].append(_BOTH)
     whole = {"type": "integer", "minimum": 0}
-    parts = {
-        "step": whole,
-        "kind": {"enum": list(KINDS)},
-        "position": whole,
-        "token": whole,
-        "compute": {},
+    event = {"step": whole, "kind": {"enum": list(KINDS)}, "position": whole, "token": whole}
+    event["compute"] = {}
+    schemas["events"]["items"] = {
+        "type": "object",
+        "properties": event,
+        "required": ["step", "kind"],
     }
-    found["events"]["items"] = {"type": "object", "properties": parts, "required": ["step", "kind"]}
-    return found
+    return {name: schemas[name] | {"description": line} for name, line in descriptions().items()}
+
+
+_BOTH: Json = {
+    "type": "object",
+    "properties": {
+        "kind": {"const": Both.kind},
+        "lock": {"type": "object"},
+        "select": {"type": "object"},
+    },
+    "required": ["kind", "lock", "select"],
+}
 
 
 def _schema(parameter: inspect.Parameter) -> Json:
-    """The JSON schema of a parameter's type and range."""
-    each = flat_settings().get(parameter.name)
-    name = parameter.name
-    made: Json = {"type": _JSON.get(parameter.annotation, "array")}
-    if each is None:
-        return made
-    setting = each.setting
+    setting = _SETTINGS.get(parameter.name)
+    if setting is None:
+        return {"type": _JSON.get(parameter.annotation, "array")}
+    return _value_schema(setting)
+
+
+def _value_schema(setting: Setting) -> Json:
+    """The JSON schema of a setting's values, without None."""
+    if isinstance(setting, Group):
+        return _object_schema(setting.of)
+    schema: Json = {"type": _JSON[_TYPES[setting.kind]]}
     if isinstance(setting, Number):
         if setting.low > -math.inf:
-            made["exclusiveMinimum" if setting.above else "minimum"] = (
-                0 if name in NONE_IS_ZERO else setting.low
-            )
+            schema["exclusiveMinimum" if setting.above else "minimum"] = setting.low
         if setting.high < math.inf:
-            made["maximum"] = setting.high
-    if not each.kind:
-        return made
-    word = [{"const": "none"}] if setting.none and setting.kind != "group" else []
-    return {"anyOf": [made, *word, {"type": "null"}]}
+            schema["maximum"] = setting.high
+    return schema
+
+
+def _object_schema(made: type, kind: str = "") -> Json:
+    """The JSON schema of a rule or a policy, or of a group of settings where `kind` is left out."""
+    properties: Json = {"kind": {"const": kind}} if kind else {}
+    for name, setting in described(made):
+        schema = _value_schema(setting)
+        if setting.none is not None:
+            schema = {"anyOf": [schema, {"type": "null"}]}
+        properties[name] = schema | {"description": setting.help}
+    schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
+    return schema | {"required": ["kind"]} if kind else schema
 
 
 def _parameter(name: str) -> inspect.Parameter:
-    each = flat_settings().get(name)
-    if each is None:
+    if name in _OTHERS:
         kind, default, _ = _OTHERS[name]
     else:
-        kind = _TYPES[each.setting.kind]
-        default = (
-            None if each.kind else DEFAULTS.get(name, 0 if name in NONE_IS_ZERO else each.default)
-        )
+        kind = _TYPES[_SETTINGS[name].kind]
+        library = getattr(DecodeSettings(), name)
+        default = 0 if name in NONE_IS_ZERO else DEFAULTS.get(name, library)
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind
     )
 
 
-def _described(name: str, each: FlatSetting) -> str:
-    setting = each.setting
-    if setting.kind == "group":
-        return f"{setting.help} Its settings stand beside it."
+def _described(name: str, setting: Setting) -> str:
     if name in NONE_IS_ZERO:
         return f"{setting.help} It is a whole number; 0 means {setting.none}."
-    none = f', or "none" for {setting.none}' if setting.none else ""
-    return f"{setting.help} It is {setting.words}{none}{f' (default: {each.default})' if each.kind else ''}."
-
-
-def _owner(name: str) -> str:
-    each = flat_settings().get(name)
-    return f" ({each.kind})" if each is not None and each.kind else ""
+    return f"{setting.help} It is {setting.words}."

@@ -4,7 +4,6 @@ import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { foreignText, warningOf } from "../run/wording.js";
 import { toWrite } from "../trace/blanks.js";
-import { paysLine } from "./pays.js";
 import { followRefusals } from "./refusal.js";
 import { where } from "./where.js";
 
@@ -89,7 +88,7 @@ export function connect({ element }) {
   setText(step, "Step");
   page.follow(["arrived"], ({ arrived }) => {
     const prompt = document.getElementById("sl-prompt"); // it may come after these buttons
-    if (arrived && prompt?.querySelector(".sl-writes") === null) prompt.append(writesLine(), paysLine());
+    if (arrived && prompt?.querySelector(".sl-writes") === null) prompt.append(writesLine());
   });
   keepInert();
   followRefusals(() => document.querySelector(".sidebar.open") || toggleSidebar());

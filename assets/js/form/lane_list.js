@@ -6,6 +6,7 @@ import { page } from "../run/state.js";
 import { described, rulesOf, sentence } from "../trace/described.js";
 import { MOST_LANES } from "../trace/states.js";
 import { checkbox, choice, field, row } from "./fields.js";
+import { paysLine } from "./pays.js";
 
 const OWN = "own";
 /** Rules that only choose can stand beside one that locks. */
@@ -33,7 +34,7 @@ export class LaneList {
     this.form = form;
     this.list = h("ol.sl-lane-list");
     this.add = h("button.sl-small", { onclick: () => this.#add() }, "Add a lane");
-    box.append(this.list, this.add);
+    box.append(this.list, this.add, paysLine());
     this.draw();
   }
 
