@@ -10,5 +10,5 @@ if runs_as_module(__name__):  # before the first import that the current folder 
 
 import lazy_loader
 
-__version__ = "4.0.0"
+__version__ = "5.0.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
