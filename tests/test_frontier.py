@@ -30,18 +30,34 @@ def records(
             "commits": [10] * len(own),
         }
         result |= {"error": own, "regret": own, "large": [1] * len(own), "changed": [2] * len(own)}
+        result["faults"] = list(range(len(own)))
         cell = {"setting": setting, "rule": rule, "compute": compute, "skip": skip}
         made.append({"cell": cell, "result": result | {"tokens": [[5]] * len(own)}})
     return made
 
 
 def timed(*seconds: float, setting: str = "recorded run") -> list[Record]:
-    """An opening for each of SureLock's seconds; every other rule takes 2 s."""
-    cell = {"setting": setting, "timed": RULES}
-    return [
-        {"cell": cell, "result": {"seconds": dict.fromkeys(RULES, 2.0) | {SURELOCK: own}}}
-        for own in seconds
-    ]
+    """An opening for each of SureLock's seconds; every other rule takes 2 s. Two rules take turns by themselves."""
+    later = ("local leap", "correct")
+    turns = [[name for name in RULES if name not in later], [EVERY, *later]]
+    made: list[Record] = []
+    for own in seconds:
+        for names in turns:
+            took = {name: own if name == SURELOCK else 2.0 for name in names}
+            cell = {"setting": setting, "timed": {name: RULES[name] for name in names}}
+            made.append({"cell": cell, "result": {"seconds": took}})
+    return made
+
+
+def test_a_rule_is_timed_beside_those_that_took_turns_with_it() -> None:
+    times = timed(1.0, 1.0)
+    for record in times:
+        if "correct" in record["cell"]["timed"]:
+            record["result"]["seconds"] = {EVERY: 4.0, "local leap": 2.0, "correct": 6.0}
+    frame = FRONTIER.table(records({SURELOCK: [0.1, 0.2]}) + times).set_index("rule")
+    assert frame.loc["correct", ["timed", "seconds", "time"]].tolist() == [2, 6.0, 1.5]
+    assert frame.loc[EVERY, ["timed", "seconds", "time"]].tolist() == [2, 2.0, 1.0]
+    assert frame.loc[EVERY, "faults"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -127,10 +143,11 @@ def test_rules_take_turns_in_going_first(
 
     monkeypatch.setattr(frontier, "decode", decoded)
     monkeypatch.setattr(frontier.time, "process_time", lambda: next(clock) ** 2)
-    (cell,) = [cell for cell in FRONTIER.grids["quick"] if "timed" in cell]
-    names = list(RULES)
-    for skip in (0, 3):
+    cells = [cell for cell in FRONTIER.grids["quick"] if "timed" in cell]
+    assert {name for cell in cells for name in cell["timed"]} == set(RULES)
+    for cell, skip in ((cells[0], 0), (cells[0], 3), (cells[1], 2)):
         runs.clear()
+        names = list(cell["timed"])
         told = FRONTIER.measure(Lab(stories), cell | {"skip": skip})["seconds"]
         order = names[skip:] + names[:skip]
         kinds = [RULES[name]["kind"] for name in [order[-1], *order]]

@@ -21,6 +21,7 @@ from surelock.model.machine import processor
 from surelock.quality.commit_error import Shadow
 from surelock.research import estimates, judged
 from surelock.research.experiment import Experiment
+from surelock.research.faults import repeated
 from surelock.research.lab import Lab
 from surelock.research.runner import RECOMMENDED, Cell, Record
 from surelock.values import Flags, Json, frozen
@@ -40,7 +41,10 @@ RULES: dict[str, Record] = {
     "delayed cache": {"kind": "delayed_cache", "refresh": 8},
     "entropy cache": {"kind": "entropy_cache"},
     "early finish": {"kind": "everything", "unmask": "early_finish"},
+    "local leap": {"kind": "everything", "unmask": "local_leap"},
+    "correct": {"kind": "everything", "unmask": "correct"},
 }
+_LATER = ("local leap", "correct")  # measured after the others, and timed beside every position
 # whose commit error is 0
 EXACT = {name for name, rule in RULES.items() if rule["kind"] == "everything"}
 
@@ -53,6 +57,11 @@ SETTINGS: dict[str, Record] = {
     "recorded run": _RUN,
     "whole canvas": {name: value for name, value in _RUN.items() if name != "block_length"},
 }
+#: The rules that take turns in one timed cell.
+_TURNS: list[dict[str, Record]] = [
+    {name: rule for name, rule in RULES.items() if name not in _LATER},
+    {name: RULES[name] for name in (EVERY, *_LATER)},
+]
 _WARM_UP = 3  # steps
 
 
@@ -81,7 +90,7 @@ def _cells(
     settings: dict[str, Record] = SETTINGS,
     **more: Any,
 ) -> list[Cell]:
-    """A cell for each rule and each few openings, by opening; then one with all rules for each that is timed."""
+    """A cell for each rule and each few openings, by opening; then those that are timed."""
     cells = []
     for start, (setting, sampler) in product(openings[::each], settings.items()):
         cell = {
@@ -95,7 +104,7 @@ def _cells(
             cell | {"sampler": sampler, "rule": rule, "compute": compute}
             for rule, compute in RULES.items()
         ]
-    for start, (setting, sampler) in product(openings[:timed], settings.items()):
+    for turns, start, (setting, sampler) in product(_TURNS, openings[:timed], settings.items()):
         cell = {
             "source": "openings",
             "prompts": 1,
@@ -103,7 +112,7 @@ def _cells(
             "seed": 0,
             "setting": setting,
         } | more
-        cells.append(cell | {"sampler": sampler, "timed": RULES})
+        cells.append(cell | {"sampler": sampler, "timed": turns})
     return cells
 
 
@@ -118,9 +127,11 @@ def _measure(lab: Lab, cell: Cell) -> Record:
         return _timed(lab, cell)
     first = cell["seed"] + cell["skip"]
     ids = [prompt.ids for prompt in lab.prompts(cell)]
-    return _run(
+    result = _run(
         lab, ids, _decoder(cell["sampler"], cell["compute"], range(first, first + len(ids)))
     )
+    texts = judged.texts_of_tokens(lab, {"cell": cell, "result": result})[""]
+    return result | {"faults": [repeated(text) for text in texts]}
 
 
 def _decoder(sampler: Record, compute: Record, seeds: Sequence[int]) -> Decoder:
@@ -241,7 +252,11 @@ def _figures(own: Any, every: Any) -> Record:
     figures |= {"steps": estimates.ratio(own["positions"], every_row).value}
     figures |= estimates.named({name: estimates.mean(own[name]) for name in ("error", "regret")})
     figures |= {"median": float(own["error"].median())}
-    return figures | {name: own[name].sum() / own["commits"].sum() for name in ("large", "changed")}
+    figures |= {name: own[name].sum() / own["commits"].sum() for name in ("large", "changed")}
+    more = own["faults"].to_numpy() - every["faults"].to_numpy()
+    return figures | estimates.named(
+        {"faults": estimates.mean(own["faults"]), "more_faults": estimates.mean(more)}
+    )
 
 
 def _beside(rule: str, own: Json) -> Record:
@@ -256,20 +271,22 @@ def _beside(rule: str, own: Json) -> Record:
 
 
 def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
-    """By setting and rule: median seconds, and the share of those of every position with its error over openings."""
-    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    """By setting and rule: median seconds, and the share of those of every position with its error over openings.
+
+    A rule is beside every position in the cells in which they took turns; of several kinds of these the first counts.
+    """
+    found: dict[tuple[str, tuple[str, ...]], list[dict[str, float]]] = defaultdict(list)
     for record in records:
         if "timed" in record["cell"]:
-            found[record["cell"]["setting"]].append(record["result"]["seconds"])
-    figures = {}
-    for setting, timed in found.items():
-        for rule in timed[0]:
+            turns = record["cell"]["setting"], tuple(record["cell"]["timed"])
+            found[turns].append(record["result"]["seconds"])
+    figures: dict[tuple[str, str], Record] = {}
+    for (setting, rules), timed in found.items():
+        for rule in rules:
             own, every = ([seconds[name] for seconds in timed] for name in (rule, EVERY))
             time_ratio = estimates.named({"time": estimates.ratio(own, every)})
-            figures[setting, rule] = {
-                "timed": len(own),
-                "seconds": float(np.median(own)),
-            } | time_ratio
+            ours = {"timed": len(own), "seconds": float(np.median(own))} | time_ratio
+            figures.setdefault((setting, rule), ours)
     return figures
 
 
@@ -306,9 +323,11 @@ of those steps score than the best that could have been, by the policy's own sco
 computed (entropy: nats). over_surelock, minus_surelock: ratio and difference of the errors on the same
 openings. errs: less or more than SureLock at the 95 % level (Student's t), corrected for all rows that were compared
 (Bonferroni). The controls, by age and by chance, were set to compute as many rows as SureLock. Caches and the budget
-may leave out masked rows, the others may not. seconds: processor seconds of one text, the median over `timed` openings
-on which the rules took turns; time: their share of those of every position. On one thread (`--threads 1`) they are the
-seconds of a quiet machine; other work lengthens them, less than the time that passes.""",
+may leave out masked rows, the others may not. faults: a text's sentences that it had before, words twice in a row,
+strings four times in a row, the mean over openings; more_faults: less those of every position, paired. seconds:
+processor seconds of one text, the median over `timed` openings on which the rules took turns; time: their share of
+those of every position. On one thread (`--threads 1`) they are the seconds of a quiet machine; other work lengthens
+them, less than the time that passes.""",
     grids={
         "stories": _cells(range(32, 96), 8, 8),
         "paper": _cells(range(80), 4, 8, _LONG, source="mt_bench"),

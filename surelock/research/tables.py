@@ -231,7 +231,7 @@ TABLES: dict[str, Callable[[], str]] = {
         {"setting": "{setting}", "decoder": "{rule}"}
         | COST
         | {"errs": "{errs}", "top words changed": "{changed:.1%}", "regret": plain("regret", 4)}
-        | {"steps": "{steps:.2f}", "time": plain("time")}
+        | {"steps": "{steps:.2f}", "time": plain("time"), "more faults": change("more_faults", 2)}
         | {"bits, judge": change("judge_bits_change")},
     ),
     "flops": Table(
