@@ -46,11 +46,11 @@ export class ColourBy {
 
   #tell({ colour, trace }) {
     this.select.value = colour;
-    const told = VALUES[colour];
-    this.scale.hidden = !told;
-    if (!told || !trace) return;
-    const [low, high] = told.ends(trace);
-    setText(this.called, `${told.label}:`);
+    const value = VALUES[colour];
+    this.scale.hidden = !value;
+    if (!value || !trace) return;
+    const [low, high] = value.ends(trace);
+    setText(this.called, `${value.label}:`);
     setText(this.low, low);
     setText(this.high, high);
   }

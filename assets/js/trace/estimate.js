@@ -1,4 +1,4 @@
-// What would have locked by now at another epsilon, told from the KL and the confidence that a run recorded.
+// What would have locked by now at another epsilon, computed from the KL and the confidence that a run recorded.
 // It is the lock rule run over the record: the run itself at the run's own epsilon (but for the bytes that the record
 // rounds to), an estimate elsewhere, because what locks earlier or later changes what the steps after it compute.
 

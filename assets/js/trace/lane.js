@@ -210,12 +210,11 @@ export class Lane {
     return this.kept.tokens;
   }
 
-  /** The shares of the words of the list that stands at a position, as step t or the last before it found them; null
-   * before the first. */
+  /** The shares of the words of a position's list, as they were last computed at or before step t; null before that. */
   shares(position, t) {
     for (let s = this.clamp(t); s >= 0; s--) {
-      const found = this.steps[s].shares.find(([at]) => at === position);
-      if (found) return found.slice(1);
+      const entry = this.steps[s].shares.find(([p]) => p === position);
+      if (entry) return entry.slice(1);
     }
     return null;
   }
