@@ -97,9 +97,9 @@ export class Pictures {
       setText(this.progress, `Making the video, ${percent(part)}.`);
     };
     try {
-      const made = await film(trace, this.#colours(), { guesses: page.now.guesses, onProgress, signal });
-      if (!made) return "The video was cancelled.";
-      download(`${name}.webm`, "video/webm", made);
+      const video = await film(trace, this.#colours(), { guesses: page.now.guesses, onProgress, signal });
+      if (!video) return "The video was cancelled.";
+      download(`${name}.webm`, "video/webm", video);
       return "";
     } finally {
       if (this.stopper.signal === signal) this.node.hidden = true; // else another one has begun

@@ -183,12 +183,12 @@ export class Share {
 
   async #link() {
     const href = this.source.link(this.trace, this.stage.view);
-    const told = [{ href }, ` ${leftOut(this.trace)}`.trimEnd()];
+    const linkParts = [{ href }, ` ${leftOut(this.trace)}`.trimEnd()];
     try {
       await navigator.clipboard.writeText(href);
-      return ["Copied ", ...told];
+      return ["Copied ", ...linkParts];
     } catch {
-      return ["Here is ", ...told];
+      return ["Here is ", ...linkParts];
     }
   }
 

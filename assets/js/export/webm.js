@@ -4,9 +4,9 @@ const text = (words) => new TextEncoder().encode(words);
 
 /** `size` bytes of a whole number, the largest first. */
 function bytes(number, size) {
-  const found = new Uint8Array(size);
-  for (let i = size - 1, left = number; i >= 0; i--, left = Math.floor(left / 256)) found[i] = left % 256;
-  return found;
+  const array = new Uint8Array(size);
+  for (let i = size - 1, left = number; i >= 0; i--, left = Math.floor(left / 256)) array[i] = left % 256;
+  return array;
 }
 
 const float = (number) => {
