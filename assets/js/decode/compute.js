@@ -1,7 +1,7 @@
 // Which rows does a step compute? Every rule is a choice of rows on the same packed forward and the same cache:
 // `rows(state, active)`, before the forward, chooses from the active slots, which are not locked; `after(state, reading)`,
 // once the step's tokens are committed, says what locks or unlocks for good. The rules that lock are in locking.js. What
-// each does and why is told in surelock/decoding/compute.py.
+// they do and why is said in surelock/decoding/compute.py.
 
 import { either, flags, NONE, ranked, take } from "./arrays.js";
 

@@ -85,13 +85,13 @@ export function seeded(key, count) {
 
 /** A whole number's 32-bit words, the lowest first. */
 function words(number) {
-  const found = [];
+  const limbs = [];
   let rest = BigInt(number);
   do {
-    found.push(Number(rest & 0xffffffffn));
+    limbs.push(Number(rest & 0xffffffffn));
     rest >>= 32n;
   } while (rest);
-  return found;
+  return limbs;
 }
 
 const MULTIPLIER = new Uint32Array([0x9fccf645, 0x4385df64, 0x1fc65da4, 0x2360ed05]);

@@ -14,7 +14,7 @@ export async function packedText({ body }) {
   return reader.result.slice(reader.result.indexOf(",") + 1);
 }
 
-/** All bytes of a stream. hear(bytes) is told of each part. It goes without a Blob, which no worker of a file from a disk
+/** All bytes of a stream. hear(bytes) gets the size of every part. It goes without a Blob, which no worker of a file from a disk
  * can read in WebKit, and without a Response: what either holds stays in memory until the browser collects it. */
 export async function gathered(stream, hear = () => {}) {
   const parts = [];

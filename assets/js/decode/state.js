@@ -109,7 +109,7 @@ export class Schedule {
   constructor(canvas, settings, { early, quotas }) {
     [this.#canvas, this.#early] = [canvas, early];
     this.#blocks = blocksOf(canvas, settings, quotas);
-    this.steps = this.#blocks.reduce((sum, each) => sum + each.quotas.length, 0);
+    this.steps = this.#blocks.reduce((sum, block) => sum + block.quotas.length, 0);
   }
 
   /** Goes on where another schedule of the same blocks is. */
@@ -157,7 +157,7 @@ export class Schedule {
   /** The steps that are left. Of a policy that ends blocks early it is 1: nobody knows. */
   get left() {
     if (this.#early) return 1;
-    const steps = this.#blocks.slice(this.#block).reduce((sum, each) => sum + each.quotas.length, 0);
+    const steps = this.#blocks.slice(this.#block).reduce((sum, block) => sum + block.quotas.length, 0);
     return steps - this.steps_in_block;
   }
 

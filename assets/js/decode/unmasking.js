@@ -156,7 +156,8 @@ export class EarlyFinish extends UnmaskPolicy {
     const least = [this.first, this.middle, this.last][(share >= 0.33) + (share >= 0.67)];
     const from = state.canvas.generated_from + this.answer - 1;
     const deciding = slots.filter((slot) => !this.answer || (slot >= from && slot < from + 5));
-    const gap = take(state.measures.gap, deciding).reduce((sum, each) => sum + each, 0) / deciding.length;
+    const gaps = take(state.measures.gap, deciding);
+    const gap = gaps.reduce((sum, value) => sum + value, 0) / deciding.length;
     return gap >= least ? Int32Array.from(slots.keys()) : inOrder(candidates).subarray(0, candidates.quota);
   }
 }

@@ -78,7 +78,10 @@ export function fillReplay(shell, document, decoder = "") {
 }
 
 export class Share {
-  /** source.document(run), source.shell(), source.decoder(model), source.link(trace, view): what the page offers; absent ones hide their buttons. */
+  /**
+   * source: what the page offers: document(run), shell(), decoder(model), link(trace, view).
+   * Those that are absent hide their buttons.
+   */
   constructor(stage, source) {
     Object.assign(this, { stage, source, pictures: new Pictures() });
     this.status = h("p.sl-hint", { role: "status" });

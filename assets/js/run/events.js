@@ -23,7 +23,7 @@ async function within(ms, promise) {
   return first;
 }
 
-/** Lists of events {event, id, data}, one list for each piece of an answer that completes some; an answer of another
+/** Lists of events {event, id, data}, one list for every piece of an answer that completes some; an answer of another
  * kind is one of no name. It ends where the answer ends, is cut, or brings nothing for `silence` milliseconds. */
 export async function* serverEvents({ headers, body }, silence) {
   if (!headers.get("content-type")?.startsWith("text/event-stream")) return yield [{ data: "" }];
