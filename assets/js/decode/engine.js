@@ -8,7 +8,7 @@ import { bestOf, emptyReading } from "./step.js";
 
 const CHUNK_BYTES = 2 ** 20; // of one table of logits
 const SOME_ROW = new Int32Array(1); // in WebAssembly a TopK of no rows divides by zero
-const LEAST_ROWS = 32; // each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
+const LEAST_ROWS = 32; // every chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 
 /** What of ONNX Runtime Web an engine needs: its tensors and its sessions. */
 class Runtime {
@@ -53,7 +53,7 @@ class Cache {
 
   constructor(runtime, session, config, length) {
     [this.#runtime, this.#session, this.#width] = [runtime, session, config.d_model];
-    // In a shifted network also hidden states: each position is predicted by the one before it.
+    // In a shifted network also hidden states: a position is predicted by the one before it.
     this.#states = config.shifted ? new Float32Array(length * config.d_model) : null;
     const size = config.n_kv_heads * config.head_size;
     this.#layers = Array.from({ length: config.n_layers }, (_, layer) => layer);
@@ -111,9 +111,11 @@ class Cache {
   }
 }
 
-/** What the engine keeps of one run: keys and values, posteriors that are watched, and of the step read last the rows
- * that can be asked for, what their logits come from, and the logits of candidates: numbers of their rows, and a row of
- * [V] for each. */
+/**
+ * What the engine keeps of one run: keys and values, and the posteriors that are watched.
+ * Of the step read last it keeps the rows that can be asked for, what their logits come from, and the candidates'
+ * logits, [V] by the number of a row.
+ */
 class Memory {
   constructor(caches, length, vocabSize) {
     Object.assign(this, { caches, vocabSize });
@@ -131,7 +133,7 @@ class Memory {
     return rowsOf(this.kept, slots, this.vocabSize);
   }
 
-  /** See `emptyReading`. A typed rule probes nothing, so that each watched row is kept. */
+  /** See `emptyReading`. A typed rule probes nothing, so that every watched row is kept. */
   likeliest({ slots, watches, probed }) {
     return Int32Array.from(slots, (slot, row) => (watches[row] && !probed[row] ? largest(this.of([slot])) : -1));
   }
@@ -265,8 +267,7 @@ export class OnnxEngine {
     return shares;
   }
 
-  /** The hidden states of the rows `read`, [K, d_model]. Guidance combines its two passes here already, since the head
-   * is linear. */
+  /** The hidden states of the rows `read`, [K, d_model]. Guidance combines its two passes before the linear head. */
   async #forward(memory, plan, read) {
     const pass = (cache, tokens) => cache.forward(tokens, plan.slots, plan.probed, read);
     if (!plan.slots.length) return new Float32Array(0);

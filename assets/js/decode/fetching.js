@@ -1,5 +1,5 @@
 // What a decoder in the browser is made of, fetched when the first run is asked for: a model's description of itself
-// (its shape, its graphs, and what its files must be), its weights, its tokenizer, and ONNX Runtime's own code, packed.
+// (its shape, its graphs, and what its files must be), its weights, its tokenizer, and ONNX Runtime's code, packed.
 
 import { sha256 } from "@noble/hashes/sha2.js"; // crypto.subtle is there in secure contexts alone
 import { release } from "./arrays.js";

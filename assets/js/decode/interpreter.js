@@ -57,8 +57,7 @@ export class Interpreter {
     }
   }
 
-  /** The string that a text comes to, null for any other value. Whatever is thrown is the text's fault: nothing else runs
-   * here. */
+  /** The string that a text comes to, null for any other value. Nothing else runs, so a throw is the text's fault. */
   #run(text, file) {
     let answer = null;
     let problem = null;

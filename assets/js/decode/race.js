@@ -63,7 +63,7 @@ export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begi
   }
 }
 
-/** The next step of a run and its plan, both null when it is over. Its seconds are those of the decisions and of the engine. */
+/** The next step of a run and its plan, both null when it is over. Its seconds are of the decisions and the engine. */
 async function turned(run, engine, memory) {
   const begun = performance.now();
   const plan = run.plan();

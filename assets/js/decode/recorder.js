@@ -80,8 +80,10 @@ export class Recorder {
     return { format: FORMAT, version: VERSION, header: this.header, pieces: this.#of(this.#opening()) };
   }
 
-  /** Adds the first steps of a lane of another race, which the stream does not tell: the page has them. lane: whose
-   * steps they are here. of: the lane of the other race. */
+  /**
+   * Adds the first steps of a lane of another race. The stream leaves them out: the page has them.
+   * lane: the lane of this race that gets them. of: the lane of the other race.
+   */
   adopt(lane, other, of, steps) {
     other.#records.forEach((record, i) => {
       if (record.lane !== of || record.step >= steps) return;
@@ -194,7 +196,7 @@ export class Recorder {
     return { ...this.start(), pieces: this.#of(used), records };
   }
 
-  /** Adds the likeliest token of each computed position that is masked before the step commits. */
+  /** Adds the likeliest tokens of the computed positions that are masked before the step commits. */
   #guess(record, { masked, newly_unmasked, ended, top_ids }, rows) {
     const width = this.header.model.vocab_size > 2 ** 16 ? 3 : 2;
     const masks = rows.filter((row) => masked[row] || newly_unmasked[row] || ended?.filled[row]);

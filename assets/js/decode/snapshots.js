@@ -3,7 +3,7 @@
 
 import { find, flags, NONE, put } from "./arrays.js";
 
-const EVERY = 7; // steps between two snapshots: with a step that is computed again, a run is at most eight from its own
+const EVERY = 7; // steps between two snapshots: to any step, a run computes at most eight steps again
 const MOST_BYTES = 64 * 2 ** 20;
 
 /** The bytes that the snapshots of all runs of a tab may take. The oldest run's make room for those of a new one. */

@@ -1,4 +1,4 @@
-// Text to token ids and back, by Hugging Face's own tokenizer in JavaScript, as `LanguageModel.encode` does.
+// Text to token ids and back, by Hugging Face's tokenizer in JavaScript, as `LanguageModel.encode` does.
 
 import { Tokenizer } from "@huggingface/tokenizers";
 import { blankBetween, LIST, stripped } from "../trace/blanks.js";

@@ -91,9 +91,10 @@ export async function settled(engine, { network, mask_id }, { ids, lists }, mask
         if (word.length !== wordLength) continue;
         const total = word.reduce((sum, token, k) => sum + logP[k * network.vocab_size + token], 0);
         const mean = total / wordLength;
-        if (mean <= best) continue;
-        best = mean;
-        length = wordLength;
+        if (mean > best) {
+          best = mean;
+          length = wordLength;
+        }
       }
     }
     tokens = [...before, ...new Array(length).fill(mask_id), ...behind];

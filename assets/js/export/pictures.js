@@ -24,8 +24,11 @@ function picture(trace, colours) {
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
-/** A WebM file of the race as a Blob; null where it was cancelled. guesses: see labelsOf. onProgress(from 0 to 1), signal: of an AbortController.
- * Throws TraceError where the browser makes none. */
+/**
+ * A WebM file of the race as a Blob; null where it was cancelled.
+ * guesses: see labelsOf. onProgress(from 0 to 1). signal: of an AbortController.
+ * Throws TraceError where the browser makes none.
+ */
 async function film(trace, colours, { guesses, onProgress, signal }) {
   if (!globalThis.VideoEncoder)
     throw new TraceError(

@@ -178,7 +178,7 @@ export class Poster {
   }
 }
 
-/** A grid of a cell in each state, and one that differs from the reference's. */
+/** A grid with a cell in every state, and one that differs from the reference's. */
 function samples(colours, scale) {
   const grid = new Grid(document.createElement("canvas"));
   const states = [...SHOWN, ACTIVE];

@@ -1,4 +1,5 @@
-// Export and import. Everything is made in the browser; a live run's full-precision trace comes from the server, keyed by the run's id.
+// Export and import. Everything is made in the browser.
+// Only a live run's full-precision trace comes from the server, keyed by the run's id.
 
 import { download, h } from "../dom.js";
 import { leftOut } from "../run/address.js";
@@ -29,8 +30,11 @@ const HINTS = {
 
 const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
 
-/** Text that a spreadsheet would run as a formula gets an apostrophe: also behind blanks, and in full width. So does
- * text that begins with one: without the first apostrophe a cell is the text. surelock/trace/csv_table.py has the rule, too. */
+/**
+ * Text that a spreadsheet would run as a formula gets an apostrophe: also behind blanks, and in full width.
+ * So does text that begins with one: without the first apostrophe a cell is the text.
+ * surelock/trace/csv_table.py has the rule, too.
+ */
 const FORMULA = /^(?:[\s\p{C}]*[=+\-@＝＋－＠]|['\t\r\n])/u;
 export const harmless = (text) => quoted(FORMULA.test(text) ? `'${text}` : text);
 

@@ -55,7 +55,7 @@ export function webm(frames, { width, height, ms }) {
   return [...head, ...element("18538067", information, element("1654AE6B", track), clusters(frames))];
 }
 
-/** A cluster from each key frame to the next; a frame's time counts from its cluster's. */
+/** The clusters: one from a key frame to the next. A frame's time counts from the start of its cluster. */
 function clusters(frames) {
   const groups = [];
   for (const frame of frames) {

@@ -1,4 +1,4 @@
-// What the first screen offers beside the race: Run, one's own words, the lessons.
+// What the first screen offers beside the race: Run, the prompt, the lessons.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";

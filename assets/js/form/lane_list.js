@@ -1,4 +1,4 @@
-// The lanes of the form: a list of them, each with the fields of its rule and its policy, made from their descriptions.
+// The lanes of the form: a list, with the fields of their rules and policies, made from their descriptions.
 
 import "../loaded_first.js";
 import { h, select } from "../dom.js";

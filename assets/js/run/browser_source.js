@@ -37,7 +37,7 @@ class BrowserSource {
   /** Has the decoder ready before a run is asked for. */
   async prepare() {
     if (lacking()) return;
-    this.#worker ??= this.#made();
+    this.#worker ??= this.#newWorker();
     await this.#ask("prepare");
     page.set({ decoder: this.#worker !== null });
   }
@@ -72,7 +72,7 @@ class BrowserSource {
     if (lacks) return { lost: `${GONE}it has no ${lacks}.` };
     try {
       const whole = { ...wholeRequest(request), machine: MACHINE };
-      this.#worker ??= this.#made();
+      this.#worker ??= this.#newWorker();
       this.#worker.postMessage({ ask: "start", run, request: whole });
       return null;
     } catch (error) {
@@ -109,7 +109,7 @@ class BrowserSource {
   /** {id, piece} of the one token that a text is, or {problem}. */
   token(text) {
     if (lacking()) return null;
-    this.#worker ??= this.#made();
+    this.#worker ??= this.#newWorker();
     return this.#ask("token", undefined, { text });
   }
 
@@ -130,7 +130,7 @@ class BrowserSource {
     return decoderInside(model, presets);
   }
 
-  #made() {
+  #newWorker() {
     const worker = new Worker(this.url); // a file from a disk may start no module: its origin is nobody's
     worker.onmessage = ({ data: { call, answer, run, message, busy } }) => {
       if (busy !== undefined) return this.#watch(busy);

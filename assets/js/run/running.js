@@ -316,7 +316,7 @@ export class Running {
     if (trace.count && !inVain) keepRun(trace, end === "finished" ? finished : end);
   }
 
-  /** Leaves the run on its way, if there is one. Says whether it is that trace's: what it has not finished goes on in the next one. */
+  /** Leaves the run on its way, if there is one. Returns whether it is that trace's: the next run goes on with the rest. */
   leave(trace) {
     const { run } = this;
     const going = page.now.phase !== "idle";

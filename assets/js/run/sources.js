@@ -19,7 +19,7 @@ export class Sources {
   }
 
   /** Whether this browser may decode a model, and can. */
-  #canBrowser(model) {
+  #browserDecodes(model) {
     return page.now.sources.includes("browser") && this.browser.decodes(model);
   }
 
@@ -27,15 +27,15 @@ export class Sources {
   #startedBy({ model, lanes, from, link }) {
     if (lanes.some(serverChoice)) return this.server;
     if (from && this.#of.has(from.run)) return this.#of.get(from.run); // both lanes come from one engine
-    if (link && this.#canBrowser(model)) return this.browser;
-    const typed = codesOf(lanes).length > 0 && this.#canBrowser(model);
+    if (link && this.#browserDecodes(model)) return this.browser;
+    const typed = codesOf(lanes).length > 0 && this.#browserDecodes(model);
     return typed ? this.browser : this.#chosen(model);
   }
 
   /** link: whether a link asks for it, which no queue delays where the browser has the model. */
   start({ link = false, ...request }, hear) {
     const source = this.#startedBy({ ...request, link });
-    const inBrowser = this.#canBrowser(request.model) && !request.lanes.some(serverChoice);
+    const inBrowser = this.#browserDecodes(request.model) && !request.lanes.some(serverChoice);
     if (source === this.server && request.prompt_tokens && inBrowser) return this.#startEither(request, hear);
     return this.#startAt(source, request, hear);
   }

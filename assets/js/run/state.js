@@ -42,11 +42,11 @@ class State {
  * @typedef {object} ShownState
  * @property {Trace | null} trace
  * @property {object} laid another object whenever the trace's lanes or its reference are others
- * @property {{original: Lane, touched: Lane, touches: object[]} | null} touches of a lane beside itself with touches, see touchesOf
+ * @property {object | null} touches of a lane beside itself with touches: {original, touched, touches}, see touchesOf
  * @property {number} records another number whenever some have come
  * @property {Trace | null} ended the trace that has ended last
  * @property {number} step the cursor's, from 0; -1: before the first
- * @property {{step: number, moving: boolean}} drawn what views draw, once a frame at most; moving: whether more is to come soon
+ * @property {{step: number, moving: boolean}} drawn what views draw, once a frame at most; moving: one of many to come
  * @property {number} hover the position that is looked at, or -1
  * @property {Map<number, number>} pins the colours' numbers of pinned positions; a change is another Map
  * @property {number} inspected the position in the drawer, or -1
@@ -79,7 +79,7 @@ class State {
  * @property {number} steps
  * @property {number} temperature
  * @property {boolean} foreign whether the model cannot know that prompt
- * @property {boolean} rare whether the prompt's words are many tokens each
+ * @property {boolean} rare whether the prompt's words have many tokens
  * @property {string} tooLong a sentence where no answer fits beside the prompt, or ""
  * @property {{text: string, field: string | null} | null} refused why the last run was refused, and the field that is wrong
  * @property {boolean} decoder whether this browser has its decoder at hand

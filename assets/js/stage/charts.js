@@ -12,7 +12,7 @@ const DASHES = [[5, 3], [], [2, 3], [7, 3, 2, 3]]; // lanes differ by their dash
 const depth = (nats) => (Math.log10(Math.max(nats, 1e-12)) - LOW) / (HIGH - LOW);
 const saved = ({ totalFlops, totalBaseline }) => 1 - totalFlops / totalBaseline;
 
-/** Of each chart its name, its unit, and of a lane's step: its value in words, and its height from 0 to 1. */
+/** The charts: name and unit, and of a lane's step the value in words and the height from 0 to 1. */
 const CHARTS = [
   {
     key: "kl",

@@ -1,4 +1,4 @@
-// What a lane's own clock says.
+// What a lane's clock says.
 
 import { count, h, seconds, setText } from "../dom.js";
 import { speedOf } from "../trace/timing.js";

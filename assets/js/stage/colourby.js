@@ -1,5 +1,5 @@
-// What the cells' fill says: the state, or a value on a scale; and whether masked ones hold guesses. A select beside the legend,
-// and the scale, with its two ends, in the place of the key.
+// What the cells' fill says: the state, or a value on a scale; and whether masked cells hold guesses.
+// It is a select beside the legend, and the scale, with its two ends, in the place of the key.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";

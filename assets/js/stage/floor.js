@@ -1,4 +1,4 @@
-// The floor: the lanes beside each other, each a side, and how much room their grids have.
+// The floor: the lanes beside each other, one side a lane, and how much room their grids have.
 
 import { h, reducedMotion } from "../dom.js";
 import { besideParents } from "../run/branching.js";

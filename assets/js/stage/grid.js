@@ -139,7 +139,7 @@ export class Grid {
     }
   }
 
-  /** Moves what is drawn, so that only the rows that come in are drawn anew. top: how much of the cells is to lie above the canvas. */
+  /** Moves the picture, so that only rows that come in are drawn anew. top: how much of the cells lies above the canvas. */
   #scroll(top) {
     const { pen, canvas, box, ratio, offset: before } = this;
     const after = Math.round(Math.max(0, Math.min(top, box.rows * box.h - this.tall)) * ratio);

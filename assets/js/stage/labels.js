@@ -24,10 +24,10 @@ export function labelsOf({ pieces }, lane, t, guesses) {
   const cellGuesses = Array.from(tokens, (_, p) => guessAt(lane, p, lane.clamp(t)));
   const words = pieces.labels(cellGuesses.map((guess) => guess?.[0] ?? -1));
   for (const [p, guess] of cellGuesses.entries()) {
-    const probability = guess?.[1] ?? 0;
-    if (probability < LEAST) continue;
+    const isLikely = guess !== null && guess[1] >= LEAST;
+    if (!isLikely) continue;
     list[p] = words[p];
-    faint[p] = 1 + Math.min(3, Math.floor(4 * probability));
+    faint[p] = 1 + Math.min(3, Math.floor(4 * guess[1]));
   }
   return { tokens, list, faint };
 }

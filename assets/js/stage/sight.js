@@ -16,7 +16,7 @@ export class Sight {
     for (const part of parts) watchView(part, () => this.moving && this.redraw());
   }
 
-  /** Before each drawing: whether it is one of many to come. */
+  /** Begins a drawing. moving: whether it is one of many to come. */
   begin(moving) {
     this.moving = moving;
     this.tells = !moving || performance.now() >= this.spoken + WORDS_MS;

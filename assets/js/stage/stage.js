@@ -1,5 +1,5 @@
-// The stage: the parts of the race, views of the page's state, which move to one step together. It is the same in the page and
-// in an exported replay.
+// The stage: the parts of the race, views of the page's state, which move to one step together.
+// It is the same in the page and in an exported replay.
 
 import { beforeSeen, count, h, inView, isNarrow, perFrame, setText, throttle, watchView } from "../dom.js";
 import { page, redraw } from "../run/state.js";

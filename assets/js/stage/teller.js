@@ -1,5 +1,6 @@
-// The one slow narrator: the moments of a race in their order, and between them now and then what happens. The race rests while
-// a new sentence stands; one about a step that is further behind than two, or about a lane that has ended, is gone.
+// The slow narrator: the sentences of a race's moments in their order, and between them now and then what happens.
+// The race rests while a new sentence stands. A sentence goes when its step is more than two steps behind, or when
+// its lane has ended.
 
 import { h, setText } from "../dom.js";
 import { Headline } from "./verdict.js";

@@ -52,7 +52,7 @@ export class Timeline {
     this.scrubber = h("input.sl-scrubber", { ...range, "aria-label": "Step", oninput });
     this.marks = h("div.sl-chapters", { "aria-hidden": "true" });
     this.chapters = [];
-    this.label = h("span.sl-step-label", "–"); // an output would be spoken with each step
+    this.label = h("span.sl-step-label", "–"); // an output would be spoken with every step
     this.whose = h("span.sl-step-whose");
     const speeds = SPEEDS.map((x) => [x, `${x}×`]);
     this.speed = select("select.sl-speed", { "aria-label": "Speed" }, speeds, 1);

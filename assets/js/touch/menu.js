@@ -11,8 +11,11 @@ const LISTED = 5;
 const likely = (p) => percent(p, p < 0.1 ? 1 : 0);
 
 export class Menu {
-  /** at: {trace, lane, side, cell, t, can: see touchable}. does: {choose(event), compare(), caret() or null, close(), token(text)
-   * or null, presets()}; why: a sentence where nothing can be chosen, or "". */
+  /**
+   * @param {{trace: Trace, lane: Lane, side: Side, cell: number, t: number, can: Touchable}} at
+   * @param {object} does {choose(event), compare(), caret() or null, close(), token(text) or null, presets()}
+   * @param {string} why a sentence where nothing can be chosen, or ""
+   */
   constructor(at, does, why) {
     Object.assign(this, { at, does, why });
     this.words = h("div.sl-touch-words", { role: "group", "aria-label": "Likely words" });

@@ -4,7 +4,7 @@ import { count } from "../dom.js";
 
 /** The pattern of a blank. letters: what stands in a set of characters for those that may not touch it. */
 export const blankBetween = (letters) => String.raw`(?<![${letters}_\\])_{2,}(?![${letters}_\\])`;
-export const BLANK = blankBetween(String.raw`\p{L}\p{N}`); // the browser's own letters: the tokenizer has the server's
+export const BLANK = blankBetween(String.raw`\p{L}\p{N}`); // the browser's letters: the tokenizer has the server's
 /** The pattern of the list behind a blank, if there is one. */
 export const LIST = String.raw`(?:\{(?<list>[^{}]*)\})?`;
 const LISTED = 4;
@@ -26,7 +26,7 @@ export function stripped(text) {
   return characters.slice(Math.max(0, characters.findIndex(isWord)), characters.findLastIndex(isWord) + 1).join("");
 }
 
-/** Of each blank of a text the number of its underscores, which is that of its tokens unless it has a list. */
+/** The numbers of underscores of a text's blanks. A blank has as many tokens, unless it has a list. */
 export const blanksOf = (text) => Array.from(text.matchAll(new RegExp(BLANK, "gu")), ([blank]) => blank.length);
 
 const hasLists = (text) => Array.from(text.matchAll(new RegExp(BLANK + LIST, "gu"))).some(({ groups }) => groups.list);

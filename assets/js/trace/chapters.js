@@ -2,8 +2,11 @@
 
 import { forkOf } from "./prose.js";
 
-/** [{step, at, name, stop}, ...] in order of step, of the lane that the sentences are about. at: that lane's own step.
- * stop: whether the race stops there for a sentence. A fork has its position and both words, too. */
+/**
+ * The chapters of the lane that the sentences are about: [{step, at, name, stop}, ...] in order of step.
+ * step: the cursor's; at: the lane's. stop: whether the race stops there for a sentence.
+ * A fork has its position and both words, too.
+ */
 export function chapters(trace) {
   const lane = trace.subject;
   if (!trace.count || !lane.count) return [];

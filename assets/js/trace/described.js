@@ -1,10 +1,13 @@
-// What the settings, rules and policies are called: the library's own descriptions, which the page brings along.
+// What the settings, rules and policies are called: the library's descriptions, which the page brings along.
 
 const place = globalThis.document?.getElementById("sl-settings");
-/** {settings, compute: {kind: {label, sentence, settings, server}}, unmask: {kind: ...}}, as surelock/decoding/described.py says. */
+/**
+ * {settings, compute: {kind: {label, sentence, settings, server}}, unmask: {kind: ...}}.
+ * See surelock/decoding/described.py.
+ */
 export const described = place ? JSON.parse(place.textContent) : { settings: {}, compute: {}, unmask: {} };
 
-// A rule from outside is found, but not listed, by the kind that it has in traces of version 4.
+// The kind that a rule from outside has in traces of version 4 leads to the rule, but is not listed.
 for (const table of [described.compute, described.unmask]) {
   const byFormerKind = Object.values(table).map((description) => [description.was, description]);
   Object.setPrototypeOf(table, Object.fromEntries(byFormerKind));

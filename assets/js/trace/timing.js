@@ -18,7 +18,7 @@ export function clocked(lanes) {
 
 const sum = (list) => list.reduce((total, x) => total + x, 0);
 
-/** The seconds of all steps but each block's, for each block. */
+/** For every block the seconds of all other blocks' steps. */
 function withoutEach(seconds) {
   const edge = (block) => Math.floor((seconds.length * block) / BLOCKS);
   const all = sum(seconds);

@@ -24,7 +24,7 @@ export function touchedName({ name }, events) {
   return `${name.slice(0, 56)}, with your ${events.length > 1 ? `${events.length} ${touches}` : one}`;
 }
 
-/** A lane's events up to a new one. What was done later goes, and what was done to its place in its own step. */
+/** A lane's events up to a new one. Later events go, and so do those at the same position in the same step. */
 export const withEvent = (events, event) => [
   ...events.filter(({ step, position }) => step < event.step || (step === event.step && position !== event.position)),
   event,

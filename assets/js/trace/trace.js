@@ -69,8 +69,10 @@ export class Trace {
     return trace;
   }
 
-  /** Gives each lane the number of a colour, from 0: those that have one keep it, others take the first that is free.
-   * before: the numbers by lane. */
+  /**
+   * Gives the lanes numbers of colours, from 0. A lane that has one keeps it, another takes the first that is free.
+   * before: the numbers by lane.
+   */
   coloured(before = new Map()) {
     this.colours = new Map(this.lanes.filter((lane) => before.has(lane)).map((lane) => [lane, before.get(lane)]));
     for (const lane of this.lanes) if (!this.colours.has(lane)) this.colours.set(lane, freeNumber(this.colours));
@@ -160,7 +162,7 @@ export class Trace {
     return cut;
   }
 
-  /** The trace as a document: each lane's records from `exact` (by lane id), or as they came; with what was looked at. */
+  /** The trace as a document, with what was looked at. A lane's records are from `exact` (by lane id), or as they came. */
   toDocument(exact = new Map(), pieces = {}, view = null) {
     const lists = this.lanes.map(({ id, records }) => ({ id, records: exact.get(id) ?? records }));
     const records = [];
