@@ -1,4 +1,4 @@
-// The parts of a stage that come when they are needed, each a file of its own that imports what was there before it.
+// The parts of a stage that come when they are needed, one file a part, which imports what was there before it.
 
 export const LOADS = {
   curves: async () => (await import("./curves/curves.js")).Curves,

@@ -77,7 +77,7 @@ export function throttle(f, ms) {
   };
 }
 
-/** Calls f when the node comes into view; inView says whether it is. What nobody sees need not be drawn while a run streams. */
+/** Calls f when the node comes into view; inView says whether it is. A run that streams draws only what is seen. */
 const hidden = new WeakSet();
 export const inView = (node) => !hidden.has(node);
 export function watchView(node, f) {
@@ -101,7 +101,7 @@ export function beforeSeen(node, f, first, ms) {
   setTimeout(once, ms);
 }
 
-/** How many pixels of the window one of a node's own is: more than 1 in presenter mode. */
+/** How many pixels of the window a pixel of a node takes: more than 1 in presenter mode. */
 export const zoomOf = (node) => node.getBoundingClientRect().width / node.offsetWidth || 1;
 
 /** Whether the screen is narrow: there the drawer is a sheet from below. */

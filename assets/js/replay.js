@@ -18,9 +18,9 @@ import { readTrace } from "./trace/reading.js";
 
 /** The stage, and who decodes for it, if the page can. */
 async function begin(root) {
-  const told = await decoderHere();
-  if (!told) return { stage: new Stage(root, LOADS) };
-  const { model, presets } = told;
+  const decoder = await decoderHere();
+  if (!decoder) return { stage: new Stage(root, LOADS) };
+  const { model, presets } = decoder;
   page.set({ sources: ["browser"], source: "browser", presets });
   const source = await decoderOf(model);
   const parts = { source };

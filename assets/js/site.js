@@ -9,8 +9,8 @@ import { page } from "./run/state.js";
 import { followScheme } from "./stage/theme.js";
 
 followScheme();
-const told = JSON.parse(document.getElementById("sl-form").textContent);
-const ALONE = `This page has no server: its browser runs the model “${told.model}” alone.`;
+const initial = JSON.parse(document.getElementById("sl-form").textContent);
+const ALONE = `This page has no server: its browser runs the model “${initial.model}” alone.`;
 
 /** Stands where a server would. */
 const none = {
@@ -23,16 +23,16 @@ const none = {
 };
 
 const form = new SiteForm({
-  told,
+  initial,
   onRun: (values) => page.now.live.press(values),
   onEdit: (values) => window.surelock?.addressing.edit(values),
 });
-page.set({ sources: ["browser"], source: "browser", model: told.model });
+page.set({ sources: ["browser"], source: "browser", model: initial.model });
 begin({
   root: document.getElementById("sl-stage"),
   source: new Sources(none, new BrowserClient()),
   fill: (settings) => form.fill(settings),
-  refuses: (model) => (model === told.model ? "" : ALONE),
+  refuses: (model) => (model === initial.model ? "" : ALONE),
 });
 form.fill(readAddress(location.search, location.hash).settings);
 page.set({ prompt: form.prompt.value });

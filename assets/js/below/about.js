@@ -1,4 +1,4 @@
-// The page's own account of the method, and of what it found.
+// The page's account of the method, and of what it found.
 
 import { h } from "../dom.js";
 import { explained } from "./term.js";

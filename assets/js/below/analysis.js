@@ -10,8 +10,11 @@ function delayLabel(low, high) {
   return high - low > 1 ? `${low}–${high - 1} steps` : count(low, "step");
 }
 
-/** Of a lane's last step: {delays, never}, how many steps after it was written (of the prompt: after the start) each
- * locked token locked, the least first, and how many written ones are not locked. */
+/**
+ * How long written tokens stayed active, at a lane's last step: {delays, never}.
+ * delays: for every locked token the steps from its being written (of the prompt: from the start) to its lock, ascending.
+ * never: how many written tokens are not locked.
+ */
 export function lockDelays(lane) {
   const last = lane.count - 1;
   const cells = Array.from({ length: lane.n }, (_, p) => p);

@@ -1,4 +1,4 @@
-// What the words of the field mean, a sentence each, and the tip that says it.
+// What the words of the field mean, one sentence a word, and the tip that says it.
 
 import { h, setText } from "../dom.js";
 

@@ -18,7 +18,7 @@ const LEGEND = [
 ];
 
 export function legend() {
-  const told = (text, terms) => h("span", explained(text, terms, { stop: false })); // Tab finds them further down
-  const kinds = LEGEND.map(([kind, text, ...terms]) => h("li", swatch(kind), told(text, terms)));
+  const explanation = (text, terms) => h("span", explained(text, terms, { stop: false })); // Tab stops at them below
+  const kinds = LEGEND.map(([kind, text, ...terms]) => h("li", swatch(kind), explanation(text, terms)));
   return h("ul.sl-legend", { "aria-label": "Legend" }, kinds);
 }

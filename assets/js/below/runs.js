@@ -1,4 +1,5 @@
-// This visitor's runs: of each its prompt and how its lanes' texts begin; show it again, put its settings into the form.
+// This visitor's runs, with their prompts and the beginnings of their lanes' texts.
+// A run can be shown again, and its settings put into the form.
 
 import { h } from "../dom.js";
 import { page } from "../run/state.js";

@@ -5,7 +5,7 @@ import { Part } from "../stage/part.js";
 
 const glossary = new Part(
   () => import("./glossary.js"),
-  (made) => made,
+  (module) => module,
   () => {}, // the next hover asks again
 );
 
@@ -33,7 +33,7 @@ export function term(name, text = name, { stop = true } = {}) {
   return node;
 }
 
-/** A text with its first mention of each of these terms as one that explains itself: a list of children. */
+/** A text in which the first mention of each of these terms explains itself: a list of children. */
 export function explained(text, names, options) {
   const parts = [text];
   for (const name of names) {

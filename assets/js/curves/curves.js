@@ -1,4 +1,5 @@
-// The four figures, by Plotly, redrawn once a second at most. The cursor is a thin element over each plot: moving it costs no redraw.
+// The four figures, by Plotly, redrawn once a second at most.
+// The cursor is a thin element over every plot: moving it costs no redraw.
 
 import "../loaded_first.js";
 import { explained } from "../below/term.js";
@@ -25,27 +26,30 @@ const FIGURES = [
   { key: "time", title: "Time per step", y: "ms" },
 ];
 
-/** Loads plotly.min.js once; address(): a promise of where it is. Resolves to Plotly, or to null when it cannot be loaded (then the rest of the page goes on). */
+/**
+ * Loads plotly.min.js once. address(): a promise of where it is.
+ * Resolves to Plotly, or to null when it cannot be loaded (then the rest of the page goes on).
+ */
 async function loadPlotly(address) {
   const url = await address();
   return new Promise((resolve) => {
-    document.head.append(
-      h("script", { src: url, onload: () => resolve(window.Plotly ?? null), onerror: () => resolve(null) }),
-    );
+    const onload = () => resolve(window.Plotly ?? null);
+    const onerror = () => resolve(null);
+    document.head.append(h("script", { src: url, onload, onerror }));
   });
 }
 
 const QUIET = { responsive: false, displayModeBar: false };
 const LEGEND = { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom" };
 
-const medians = new WeakMap(); // by lane: what was worked out of how many steps
+const medians = new WeakMap(); // by lane: the medians of the steps that it had when they were last asked for
 
-/** After each of a lane's steps the median KL of all written tokens, each at its last value. */
+/** The median KL of all written tokens after every step of a lane. A token counts with its last KL. */
 export function writtenMedians(lane) {
   const known = medians.get(lane);
   if (known?.length === lane.count) return known;
   const last = new Float32Array(lane.n).fill(NaN);
-  const found = Array.from({ length: lane.count }, (_, t) => {
+  const values = Array.from({ length: lane.count }, (_, t) => {
     for (let p = 0; p < lane.n; p++) {
       const kl = lane.kl[t * lane.n + p];
       if (!Number.isNaN(kl)) last[p] = kl;
@@ -53,15 +57,15 @@ export function writtenMedians(lane) {
     const written = last.filter((kl, p) => Number.isFinite(kl) && lane.token(p, t) >= 0).sort();
     return quantile(written, 0.5);
   });
-  medians.set(lane, found);
-  return found;
+  medians.set(lane, values);
+  return values;
 }
 
 /** The line of an epsilon, and where it is named. */
 const ACROSS = { type: "line", xref: "paper", x0: 0, x1: 1 };
 const AT_RIGHT = { xref: "paper", x: 1, xanchor: "right", yanchor: "bottom" };
 
-/** Lanes are told apart by their dashes, too. */
+/** Lanes differ by their dashes, too. */
 const DASHES = ["dash", "solid", "dot", "dashdot"];
 
 /** A lane's name as text that Plotly neither marks up nor fills in. */
@@ -78,8 +82,8 @@ export class Curves {
       const cursor = h("div.sl-plot-cursor", { hidden: true });
       const caption = h("figcaption", explained(figure.title, figure.terms ?? []));
       const hint = figure.hint ? h("p.sl-hint.sl-figure-hint", { hidden: true }, figure.hint) : null;
-      const told = figure.caption && h("p.sl-hint.sl-figure-hint", explained(figure.caption, []));
-      const node = h("figure.sl-figure", caption, told ?? null, hint, h("div.sl-plot-box", plot, cursor));
+      const description = figure.caption && h("p.sl-hint.sl-figure-hint", explained(figure.caption, []));
+      const node = h("figure.sl-figure", caption, description ?? null, hint, h("div.sl-plot-box", plot, cursor));
       return { ...figure, plot, cursor, node, hint };
     });
     this.note = h("p.sl-hint", { hidden: true }, "The curves could not be loaded.");
@@ -104,7 +108,7 @@ export class Curves {
       ["drawn"],
       ({ trace, drawn: { step } }) => trace && this.moveTo(trace.race.reached(trace.subject, step)),
     );
-    if (plotly) loadPlotly(plotly).then((found) => this.use(found));
+    if (plotly) loadPlotly(plotly).then((loaded) => this.use(loaded));
     else this.use(window.Plotly ?? null);
   }
 
@@ -147,7 +151,7 @@ export class Curves {
     }
   }
 
-  /** Draws all; of a run that still grows those in sight, each in a frame of its own. */
+  /** Draws all figures; of a run that still grows only those in sight, one a frame. */
   async draw() {
     if (!this.plotly || !this.trace || !this.colours || !this.node.clientWidth || !inView(this.node)) return;
     const { live } = this.trace.race;
@@ -178,12 +182,14 @@ export class Curves {
   }
 
   #data(key) {
-    const each = (f) => this.lanes.map((lane) => this.#line(lane, f));
-    if (key === "flops") return each((s) => s.flops / s.baselineFlops);
-    if (key === "saved") return each((s) => 1 - s.totalFlops / s.totalBaseline);
-    if (key === "time")
-      return each((s) => 1000 * s.seconds).filter((_, i) => this.trace.race.clocked.includes(this.lanes[i]));
-    const medians = each((s) => level(s.median));
+    const linesOf = (f) => this.lanes.map((lane) => this.#line(lane, f));
+    if (key === "flops") return linesOf((s) => s.flops / s.baselineFlops);
+    if (key === "saved") return linesOf((s) => 1 - s.totalFlops / s.totalBaseline);
+    if (key === "time") {
+      const { clocked } = this.trace.race;
+      return linesOf((s) => 1000 * s.seconds).filter((_, i) => clocked.includes(this.lanes[i]));
+    }
+    const medians = linesOf((s) => level(s.median));
     for (const line of medians) line.name += ", median";
     return [...this.#band(), ...this.#writtenMedians(), ...medians, ...this.#pinLines()];
   }
@@ -220,7 +226,7 @@ export class Curves {
     return [edge("low"), edge("high", "tonexty")];
   }
 
-  /** Of every lane the median of all written tokens, each at its last value: thin. */
+  /** Thin lines: the lanes' medians over all written tokens, see writtenMedians. */
   #writtenMedians() {
     return this.lanes.map((lane) => {
       const values = writtenMedians(lane);
@@ -238,8 +244,8 @@ export class Curves {
   /** The moments of the race as upright lines with their names: [shapes, annotations]. */
   #marks() {
     const { trace, colours } = this;
-    const found = chapters(trace).filter(({ name }) => MARKS[name] && trace.subject);
-    const places = found.map(({ name, at }) => ({ x: at + 1, text: MARKS[name] }));
+    const marked = chapters(trace).filter(({ name }) => MARKS[name] && trace.subject);
+    const places = marked.map(({ name, at }) => ({ x: at + 1, text: MARKS[name] }));
     const line = { color: colours.muted, dash: "dot", width: 1 };
     const shapes = places.map(({ x }) => ({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line }));
     const font = { size: 11, color: colours.muted };
@@ -255,7 +261,7 @@ export class Curves {
     return [shapes, places.map(({ x, text }) => ({ ...upright, x, text }))];
   }
 
-  /** A pinned position's KL in each lane, with a mark at each of its locks. */
+  /** The KL of pinned positions in every lane, with marks at their locks. */
   #pinLines() {
     const lines = [];
     for (const { hint } of this.plots) if (hint) hint.hidden = page.now.pins.size === 0;
@@ -289,15 +295,17 @@ export class Curves {
     return lines;
   }
 
-  /** The lines under which positions may lock: each epsilon once, said whose it is where lanes have different ones. */
+  /** The lines under which positions may lock: every epsilon once, with its lanes' names where they differ. */
   #epsilons() {
     const having = this.lanes.filter(({ epsilon }) => Number.isFinite(epsilon) && epsilon > 0);
     const values = [...new Set(having.map(({ epsilon }) => epsilon))];
+    if (values.length === 1)
+      return [{ value: values[0], colour: this.colours.activeRing, text: `ε = ${number(values[0])}` }];
     return values.map((value) => {
-      const own = having.filter(({ epsilon }) => epsilon === value);
-      const whose = values.length > 1 ? ` (${plain(own.map(({ name }) => name).join(", "))})` : "";
-      const colour = values.length > 1 ? this.colours.lanes[this.#place(own[0])] : this.colours.activeRing;
-      return { value, colour, text: `ε = ${number(value)}${whose}` };
+      const sharing = having.filter(({ epsilon }) => epsilon === value);
+      const names = plain(sharing.map(({ name }) => name).join(", "));
+      const colour = this.colours.lanes[this.#place(sharing[0])];
+      return { value, colour, text: `ε = ${number(value)} (${names})` };
     });
   }
 

@@ -42,8 +42,8 @@ export class Drawer {
   }
 
   #listen() {
-    const own = ".sl-drawer, .sl-timeline, canvas.sl-grid";
-    const outside = ({ target }) => isNarrow() && !target.closest?.(own) && this.close();
+    const inside = ".sl-drawer, .sl-timeline, canvas.sl-grid";
+    const outside = ({ target }) => isNarrow() && !target.closest?.(inside) && this.close();
     const onKey = ({ key, target }) => {
       if (key === "Escape" && this.isShown && !target.closest?.("dialog")) this.close();
     };
@@ -125,7 +125,7 @@ export class Drawer {
     this.inspector.draw(step);
   }
 
-  /** Starts a lane. Its progress is told here, where it was asked for, and has the focus: the button pressed is gone. */
+  /** Starts a lane. The drawer shows its progress, which gets the focus: the button that was pressed is gone. */
   #begin(start) {
     this.child = true; // what is said meanwhile is of it
     const why = start();
@@ -139,14 +139,14 @@ export class Drawer {
     else this.forget(trace);
   }
 
-  /** A trace that is not on show has ended: nothing more is told of its lane. */
+  /** A trace that is not on show has ended: its lane's progress is shown no more. */
   forget({ lanes }) {
     if (!lanes.includes(this.child)) return;
     this.child = null;
     setText(this.progress, "");
   }
 
-  /** Whether a sentence of the page is told here. */
+  /** Shows a sentence of the page, if it is about the drawer's new lane. Returns whether it did. */
   tells(text) {
     if (!this.child || !this.isShown) return false;
     setText(this.progress, text);

@@ -30,9 +30,10 @@ export class Epsilon {
     this.said = h("p.sl-hint", { role: "status" });
     const act = (text, onclick) => h("button.sl-small", { onclick }, text);
     this.room = new MakeRoom();
-    const told = (why) => why && setText(this.said, why); // until the estimate is another
+    const say = (why) => why && setText(this.said, why); // until the estimate changes
     const start = (gone) => race(this.lane, this.value, gone);
-    this.race = race && act("Race it", () => told(this.room.ask(this.trace, this.lane, start, told)));
+    const raceIt = () => say(this.room.ask(this.trace, this.lane, start, say));
+    this.race = race && act("Race it", raceIt);
     this.back = act("Put it back", () => this.put(null));
     this.actions = h("span.sl-epsilon-actions", { hidden: true }, this.race, this.back);
     this.node = h("div.sl-epsilon-row", { hidden: true }, this.said, this.actions, this.room.node);
@@ -77,13 +78,13 @@ export class Epsilon {
     this.place();
   }
 
-  get own() {
+  get laneEpsilon() {
     return lockRule(this.lane).epsilon;
   }
 
   put(value) {
     if (!this.lane) return;
-    const wanted = value === null || value === this.own ? null : value;
+    const wanted = value === null || value === this.laneEpsilon ? null : value;
     const focused = this.actions.contains(document.activeElement);
     this.room.close();
     if (wanted !== this.value) this.estimate = wanted === null ? null : locksAt(this.lane, wanted, this.full);
@@ -127,15 +128,16 @@ export class Epsilon {
     const would = lockedIn(this.states(lane, t) ?? []);
     const whose = `“${lane.name}”`;
     const before = `before its step ${t + 1}`;
-    const told =
-      value === null
-        ? `Drag ε${isTouch() ? "" : " or use the arrow keys"}: ${whose} shows what would have locked by now.`
-        : `ε ${number(value)}: ${whose} would have locked ${count(would, "token")} ${before}, not ${was}.`;
-    if (this.told !== told) {
-      this.told = told;
-      this.said.replaceChildren(...(value === null ? explained(told, ["ε"], { stop: false }) : [told]));
+    const keys = isTouch() ? "" : " or use the arrow keys";
+    const invitation = `Drag ε${keys}: ${whose} shows what would have locked by now.`;
+    const estimate = `ε ${number(value)}: ${whose} would have locked ${count(would, "token")} ${before}, not ${was}.`;
+    const sentence = value === null ? invitation : estimate;
+    if (this.sentence !== sentence) {
+      this.sentence = sentence;
+      const nodes = value === null ? explained(sentence, ["ε"], { stop: false }) : [sentence];
+      this.said.replaceChildren(...nodes);
     }
-    const shown = value ?? this.own;
+    const shown = value ?? this.laneEpsilon;
     this.handle.setAttribute("aria-valuenow", Math.log10(shown).toFixed(2));
     const locked = value === null ? `${was} locked` : `${would} locked, not ${was},`;
     this.handle.setAttribute("aria-valuetext", `ε ${number(shown)}, ${whose}: ${locked} ${before}`);
@@ -145,7 +147,7 @@ export class Epsilon {
   place() {
     this.handle.hidden = !this.lane;
     if (!this.lane) return;
-    this.handle.style.top = `${100 * this.curve.place(this.value ?? this.own)}%`;
+    this.handle.style.top = `${100 * this.curve.place(this.value ?? this.laneEpsilon)}%`;
     this.handle.classList.toggle("sl-epsilon-moved", this.value !== null);
   }
 
@@ -181,7 +183,7 @@ export class Epsilon {
 
   /** The stop so many further on from the present value. */
   #beside(by) {
-    const now = this.value ?? this.own;
+    const now = this.value ?? this.laneEpsilon;
     const past = this.stops.filter((x) => (by > 0 ? x > now * 1.001 : x < now / 1.001));
     const at = by > 0 ? by - 1 : past.length + by;
     return past[Math.max(0, Math.min(past.length - 1, at))] ?? now;

@@ -16,17 +16,22 @@ const likely = (p) => percent(p, p < 0.1 ? 1 : 0);
 
 /** What a person did to a position up to step t. */
 function byHand(lane, cell, t) {
-  const own = (lane.decoder.events ?? []).filter(({ position, step }) => position === cell && step <= t);
-  return own.map((event) => `${eventText(event).replace(/^position \d+ /, "")} at step ${event.step + 1}`).join(", ");
+  const events = (lane.decoder.events ?? []).filter(({ position, step }) => position === cell && step <= t);
+  const textOf = (event) => eventText(event).replace(/^position \d+ /, "");
+  return events.map((event) => `${textOf(event)} at step ${event.step + 1}`).join(", ");
 }
 
-/** What a choice looked at, from [[position, share], ...] as a dense forward of the step's tokens has them: of the words
- * written before, those that it attended to most, and which of them were locked, so that it met their keys and values as they were. */
+/**
+ * A sentence about the words that a choice attended to most, and which of them were locked.
+ * list: [[position, share], ...] from a dense forward of the step's tokens, of positions that were written before.
+ */
 export function lookedAt(trace, lane, t, list) {
-  const told = list.slice(0, LISTED).map(([p, share]) => {
-    return `${trace.word(lane.token(p, t))} ${percent(share)}${lane.isLocked(p, t - 1) ? " (locked)" : ""}`;
+  const words = list.slice(0, LISTED).map(([p, share]) => {
+    const state = lane.isLocked(p, t - 1) ? " (locked)" : "";
+    return `${trace.word(lane.token(p, t))} ${percent(share)}${state}`;
   });
-  return told.length ? `Among the tokens already written, this prediction attended most to ${told.join(", ")}.` : "";
+  if (!words.length) return "";
+  return `Among the tokens already written, this prediction attended most to ${words.join(", ")}.`;
 }
 
 export class Inspector {
@@ -68,7 +73,7 @@ export class Inspector {
     this.cell = cell;
   }
 
-  /** The position at the cursor's step: each lane's own step is said beside its name. */
+  /** The position at the cursor's step. A lane's name has the step beside it that the lane is at. */
   draw(step) {
     const { cell } = this;
     setText(this.title, `Position ${cell}${this.trace.given[cell] ? " (prompt)" : ""}`);
@@ -141,11 +146,12 @@ export class Inspector {
     this.wanted = wanted;
     clearTimeout(this.timer);
     this.timer = setTimeout(async () => {
-      const found = await Promise.all(missing.map(({ lane, t }) => this.fetchTop(lane, cell, t)));
+      const tops = await Promise.all(missing.map(({ lane, t }) => this.fetchTop(lane, cell, t)));
       if (this.wanted !== wanted) return;
       missing.forEach(({ bars }, i) => {
-        for (const [id, piece] of found[i] ?? []) if (piece !== null) pieces.add({ [id]: piece });
-        this.#bars(bars, named(found[i]?.map(([id, , p]) => [id, p])));
+        const top = tops[i];
+        for (const [id, piece] of top ?? []) if (piece !== null) pieces.add({ [id]: piece });
+        this.#bars(bars, named(top?.map(([id, , p]) => [id, p])));
       });
     }, TOP_MS);
   }
@@ -176,7 +182,7 @@ export class Inspector {
     this.#namePins(this.step);
   }
 
-  /** Pins are called by what stands there now: a blank's word is not given away. */
+  /** Pins are called by what stands there now: they do not tell a blank's word. */
   #namePins(step) {
     this.step = step;
     for (const { cell, pin, button } of this.pinned) {

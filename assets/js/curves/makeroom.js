@@ -8,9 +8,15 @@ export class MakeRoom {
     this.node = h("div.sl-room", { role: "group", "aria-label": "Which lane makes room", hidden: true });
   }
 
-  /** start(gone) -> "" or a sentence why not; gone: the lane that makes room, null where none has to. Gives the
-   * sentence where it starts at once, else "": told(why) comes after the choice. */
-  ask(trace, parent, start, told) {
+  /**
+   * Starts a lane at once where there is room, else once a person has chosen the lane that it replaces.
+   * Returns what start returns, or "" where the choice is still to come; say gets it after the choice.
+   * @param {Trace} trace
+   * @param {Lane} parent
+   * @param {(gone: Lane | null) => string} start gone makes room; returns a sentence why not, or ""
+   * @param {(why: string) => void} say
+   */
+  ask(trace, parent, start, say) {
     const lanes = replaceable(trace, parent);
     this.node.hidden = !lanes.length;
     if (!lanes.length) return start(null);
@@ -18,7 +24,7 @@ export class MakeRoom {
     const choose = (gone) => {
       asker.focus({ preventScroll: true }); // where it was before the choice
       this.node.hidden = true;
-      if (gone) told(start(gone));
+      if (gone) say(start(gone));
     };
     const button = (text, gone) => h("button.sl-small", { onclick: () => choose(gone) }, text);
     this.node.replaceChildren(

@@ -20,7 +20,7 @@ export function stops({ offered: [low, high, step], log, none }) {
   return none ? [...values, null] : values;
 }
 
-/** The place of the stop nearest to a value, on the slider's own scale. */
+/** The place of the stop nearest to a value, on the slider's scale. */
 export function nearest(all, value, log) {
   if (value === null || value < 0) return all.indexOf(value === null ? null : NEVER);
   const scale = (x) => (log ? Math.log(Math.max(x, 1e-12)) : x);

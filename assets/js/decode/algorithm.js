@@ -18,10 +18,12 @@ export class NonFiniteLogits extends Error {}
 
 const UNDISTURBED = { written: NONE, masked: NONE, locked: NONE, unlocked: NONE, taken_back: NONE };
 
-/** One run of a prompt, token ids, masks among them. shape: {network, mask_id, ends}. decoder: see `readDecoder`.
- * observe: every row is read, and has a KL. top_k: how many likely tokens of each row a step tells; it observes.
+/**
+ * One run of a prompt, token ids, masks among them. shape: {network, mask_id, ends}. decoder: see `readDecoder`.
+ * observe: every row is read, and has a KL. top_k: how many likely tokens a step gives of a row; it observes.
  * lists: blanks from lists, {at, words}.
- * Throws a RangeError, one sentence, for an event that the run cannot have, and for what its canvas and schedule refuse. */
+ * Throws a RangeError, one sentence, for an event that the run cannot have, and for what its canvas and schedule refuse.
+ */
 export class Run {
   #ends;
   #late;
@@ -29,7 +31,7 @@ export class Run {
   #rowFlops;
   #next = 0;
   #forgets = [];
-  #made = null;
+  #planned = null;
 
   constructor(shape, prompt, decoder, { observe = false, top_k = 0, lists = [] } = {}) {
     const { settings, unmask: policy } = decoder;
@@ -74,7 +76,7 @@ export class Run {
   /** What the next step computes (lines 5-8), made once and the same until it is taken; null when the run is over.
    * Throws a RangeError for an event that does not fit what the run has become. */
   plan() {
-    if (this.#made) return this.#made.plan;
+    if (this.#planned) return this.#planned.plan;
     if (!this.schedule.running) {
       const late = this.events.find((event) => event.step >= this.#next);
       if (late) throw refused(late, `there is no such step, the run ended before step ${this.#next}`);
@@ -84,14 +86,14 @@ export class Run {
     const due = this.events.filter((event) => event.step === this.#next);
     const done = due.length ? this.#intervene(due) : UNDISTURBED;
     const taken_back = this.#takeBack();
-    this.#made = { plan: this.#plan(), done: { ...done, taken_back } };
-    return this.#made.plan;
+    this.#planned = { plan: this.#plan(), done: { ...done, taken_back } };
+    return this.#planned.plan;
   }
 
-  /** The step that comes of what an engine found (lines 16-24). */
+  /** The step that comes of an engine's reading (lines 16-24). */
   take(reading) {
-    if (!this.#made) throw new RangeError("there is no plan to take a reading of: call plan() first");
-    const { plan, done } = this.#made;
+    if (!this.#planned) throw new RangeError("there is no plan to take a reading of: call plan() first");
+    const { plan, done } = this.#planned;
     const { state } = this;
     if (!reading.finite) throw new NonFiniteLogits(`the network put out NaN or infinite logits in step ${state.step}`);
     plan.slots.forEach((slot, row) => {
@@ -114,7 +116,7 @@ export class Run {
       this.#forgets.push(changes.unlocked);
     }
     const ended = this.settings.stop_at_end ? stop(this) : null;
-    this.#made = null;
+    this.#planned = null;
     this.#next += 1;
     return this.#report(plan, reading, unmasked, changes, { ...done, ended, shares });
   }

@@ -5,9 +5,9 @@ export const NONE = new Int32Array(0);
 
 /** Where a flag is set, ascending. */
 export function find(flags) {
-  const found = new Int32Array(count(flags));
-  for (let i = 0, k = 0; i < flags.length; i++) if (flags[i]) found[k++] = i;
-  return found;
+  const places = new Int32Array(count(flags));
+  for (let i = 0, k = 0; i < flags.length; i++) if (flags[i]) places[k++] = i;
+  return places;
 }
 
 export function count(flags) {
@@ -18,19 +18,19 @@ export function count(flags) {
 
 export const take = (values, places) => new values.constructor(places.length).map((_, i) => values[places[i]]);
 
-/** Sets one value at some places, or a value for each. */
+/** Sets one value at some places, or a list of values, one a place. */
 export function put(values, places, value) {
-  const each = ArrayBuffer.isView(value);
-  for (let i = 0; i < places.length; i++) values[places[i]] = each ? value[i] : value;
+  const isList = ArrayBuffer.isView(value);
+  for (let i = 0; i < places.length; i++) values[places[i]] = isList ? value[i] : value;
 }
 
 /** Some rows of a flat table of `width` columns. */
 export function rowsOf(values, rows, width) {
-  const found = new values.constructor(rows.length * width);
+  const table = new values.constructor(rows.length * width);
   rows.forEach((row, i) => {
-    found.set(values.subarray(row * width, (row + 1) * width), i * width);
+    table.set(values.subarray(row * width, (row + 1) * width), i * width);
   });
-  return found;
+  return table;
 }
 
 export const flags = (size, test) => new Uint8Array(size).map((_, i) => Number(test(i)));
@@ -48,7 +48,7 @@ export function join(lists, Kind = Int32Array) {
   return all;
 }
 
-/** What is in either list, ascending, each once. */
+/** The values that are in either list, ascending, without repeats. */
 export function union(a, b) {
   const all = join([a, b]).sort();
   return all.filter((slot, i) => i === 0 || slot !== all[i - 1]);

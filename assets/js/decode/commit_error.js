@@ -28,14 +28,16 @@ export class Shadow {
 
   /** A shadow of the same steps, to which others can be added. */
   copy() {
-    const made = new Shadow(this.engine, this.shape, this.settings);
-    made.#waiting = [...this.#waiting];
-    made.#scores = this.#scores;
-    return made;
+    const shadow = new Shadow(this.engine, this.shape, this.settings);
+    shadow.#waiting = [...this.#waiting];
+    shadow.#scores = this.#scores;
+    return shadow;
   }
 
-  /** Yields of each step that committed, in their order, {step, position, error, changed, regret}: its commits' places
-   * and, of each, what `CommitError` says. */
+  /**
+   * Yields {step, position, error, changed, regret} for the steps that committed, in their order.
+   * position: the places of a step's commits. The others have a value per commit, see `CommitError`.
+   */
   async *result() {
     for (const waiting of this.#waiting.splice(0)) {
       const { step, committed: position, skipped } = waiting;
@@ -51,12 +53,11 @@ export class Shadow {
     const { score } = await this.engine.read(memory, this.#plan(tokens, given, candidates));
     const z = await this.engine.logits(memory, committed);
     const width = this.shape.network.vocab_size;
-    const rows = Array.from(committed, (_, i) => [z, other].map((each) => each.subarray(i * width, (i + 1) * width)));
+    const rowOf = (logits, i) => logits.subarray(i * width, (i + 1) * width);
+    const rows = Array.from(committed, (_, i) => [rowOf(z, i), rowOf(other, i)]);
     const error = Float64Array.from(rows, ([full, part]) => klDivergence(full, part));
-    const changed = Uint8Array.from(
-      rows,
-      ([full, part]) => part.every(Number.isFinite) && largest(full) !== largest(part),
-    );
+    const differs = ([full, part]) => part.every(Number.isFinite) && largest(full) !== largest(part);
+    const changed = Uint8Array.from(rows, differs);
     const regret = this.#scores === null ? none : less(score, candidates, committed);
     return { error, changed, regret };
   }
@@ -66,6 +67,8 @@ export class Shadow {
     const { mask_id, ends } = this.shape;
     const { suppress_eos, cfg_scale } = this.settings;
     const inner = Array.from({ length: place(candidates, given.lastIndexOf(1)) }, (_, row) => row);
+    const barredRows = inner.flatMap((row) => ends.map(() => row));
+    const barredTokens = inner.flatMap(() => ends);
     const none = new Uint8Array(tokens.length);
     const chooses = none.slice();
     put(chooses, candidates, 1);
@@ -85,9 +88,7 @@ export class Shadow {
       measures: [],
       quota: null,
       banned: [mask_id, ...(suppress_eos ? ends.slice(0, 1) : [])],
-      barred: [inner.flatMap((row) => ends.map(() => row)), inner.flatMap(() => ends)].map((list) =>
-        Int32Array.from(list),
-      ),
+      barred: [Int32Array.from(barredRows), Int32Array.from(barredTokens)],
       temperature: 0,
       draws: null,
       cfg_scale,
@@ -96,16 +97,18 @@ export class Shadow {
   }
 }
 
-/** How much less than the best the committed ones of some scores are, in their order: each beside the best score of its
- * own rank. */
+/**
+ * The regrets of committed candidates, in their order: how much less a score is than the best score of the same rank.
+ * The best committed candidate compares with the best of all, the second with the second, and so on.
+ */
 function less(scores, candidates, committed) {
   const place = new Map(Array.from(candidates, (slot, i) => [slot, i]));
   const chosen = Float64Array.from(committed, (slot) => scores[place.get(slot)]);
   const best = Float64Array.from(scores).sort().reverse();
-  const found = new Float64Array(chosen.length);
+  const regrets = new Float64Array(chosen.length);
   const ranks = Array.from(chosen.keys()).sort((i, j) => chosen[j] - chosen[i]);
-  for (const [rank, i] of ranks.entries()) found[i] = best[rank] - chosen[i];
-  return found;
+  for (const [rank, i] of ranks.entries()) regrets[i] = best[rank] - chosen[i];
+  return regrets;
 }
 
 /** KL(p || q) in nats of p = softmax(logits) from q = softmax(other). */

@@ -1,7 +1,7 @@
 // Which rows does a step compute? Every rule is a choice of rows on the same packed forward and the same cache:
 // `rows(state, active)`, before the forward, chooses from the active slots, which are not locked; `after(state, reading)`,
 // once the step's tokens are committed, says what locks or unlocks for good. The rules that lock are in locking.js. What
-// each does and why is told in surelock/decoding/compute.py.
+// they do and why is said in surelock/decoding/compute.py.
 
 import { either, flags, NONE, ranked, take } from "./arrays.js";
 
@@ -14,7 +14,7 @@ const CANDIDATES = 4;
 /** What all rules share. */
 export class ComputeRule {
   static kind;
-  measures = []; // numbers that it needs of each candidate; `state.measures` holds those that the last step committed
+  measures = []; // numbers that it needs of the candidates; `state.measures` holds those that the last step committed
 
   constructor(settings) {
     Object.assign(this, settings);
@@ -25,12 +25,12 @@ export class ComputeRule {
     return active;
   }
 
-  /** Which of the rows that a step computes the rule follows: they are kept, and it is told their confidence. */
+  /** Which of a step's rows the rule follows: their posteriors are kept, and it gets their confidence. */
   watches(_state, slots) {
     return new Uint8Array(slots.length);
   }
 
-  /** Those of them whose KL from the posterior kept last it is told: all, unless a rule needs fewer. */
+  /** Those of the followed rows whose KL from the posterior kept last it gets: all, unless a rule needs fewer. */
   compares(state, slots) {
     return this.watches(state, slots);
   }

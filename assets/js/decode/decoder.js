@@ -6,13 +6,11 @@ import * as own from "./own.js";
 import * as policies from "./unmasking.js";
 
 /** A table of the classes that have a kind, but for the pair of two: a new rule or policy is a class in its file. */
-const byKind = (...modules) =>
-  Object.fromEntries(
-    modules
-      .flatMap((each) => Object.values(each))
-      .filter(({ kind }) => kind && kind !== rules.Both.kind)
-      .map((each) => [each.kind, each]),
-  );
+function byKind(...modules) {
+  const exported = modules.flatMap((module) => Object.values(module));
+  const classes = exported.filter(({ kind }) => kind && kind !== rules.Both.kind);
+  return Object.fromEntries(classes.map((Class) => [Class.kind, Class]));
+}
 const COMPUTE = byKind(rules, locking, own);
 const UNMASK = byKind(policies);
 

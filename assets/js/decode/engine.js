@@ -8,7 +8,7 @@ import { bestOf, emptyReading } from "./step.js";
 
 const CHUNK_BYTES = 2 ** 20; // of one table of logits
 const SOME_ROW = new Int32Array(1); // in WebAssembly a TopK of no rows divides by zero
-const LEAST_ROWS = 32; // each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
+const LEAST_ROWS = 32; // every chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 
 /** What of ONNX Runtime Web an engine needs: its tensors and its sessions. */
 class Runtime {
@@ -53,7 +53,7 @@ class Cache {
 
   constructor(runtime, session, config, length) {
     [this.#runtime, this.#session, this.#width] = [runtime, session, config.d_model];
-    // In a shifted network also hidden states: each position is predicted by the one before it.
+    // In a shifted network also hidden states: a position is predicted by the one before it.
     this.#states = config.shifted ? new Float32Array(length * config.d_model) : null;
     const size = config.n_kv_heads * config.head_size;
     this.#layers = Array.from({ length: config.n_layers }, (_, layer) => layer);
@@ -70,13 +70,13 @@ class Cache {
     rows.read = this.#states ? Int32Array.from(tokens.keys()) : read;
     if (!rows.read.length) rows.read = new Int32Array(1); // the last layer's attention wants a row
     const names = Object.keys(this.#tables);
-    const found = await this.#run(rows, ["hidden", ...names.map((name) => `new_${name}`)]);
+    const outputs = await this.#run(rows, ["hidden", ...names.map((name) => `new_${name}`)]);
     for (const name of names) {
-      const { data } = found[`new_${name}`];
+      const { data } = outputs[`new_${name}`];
       setRows(this.#tables[name].data, rows.targets, data);
-      release(data); // of each step some megabytes
+      release(data); // some megabytes a step
     }
-    const hidden = found.hidden.data;
+    const hidden = outputs.hidden.data;
     const width = this.#width;
     if (!this.#states) return hidden.subarray(0, read.length * width);
     for (const row of written)
@@ -88,7 +88,7 @@ class Cache {
     );
   }
 
-  /** Of each position what is kept from step to step: tables, and the width of their rows. */
+  /** What is kept of the positions from step to step: tables, and the width of their rows. */
   get tables() {
     const all = Object.values(this.#tables).map(({ data, dims }) => [data, dims[1]]);
     return this.#states ? [...all, [this.#states, this.#width]] : all;
@@ -99,20 +99,23 @@ class Cache {
     const every = tokens.map((_, i) => i);
     const rows = { tokens, positions: every, written: every, targets: every, read: every };
     const kinds = ["queries.", "new_keys."].map((kind) => this.#layers.map((layer) => kind + layer));
-    const found = await this.#run(rows, kinds.flat());
-    return kinds.map((names) => names.map((name) => found[name].data));
+    const outputs = await this.#run(rows, kinds.flat());
+    return kinds.map((names) => names.map((name) => outputs[name].data));
   }
 
   #run(rows, outputs) {
-    const feeds = Object.fromEntries(Object.entries(rows).map(([name, each]) => [name, this.#runtime.whole(each)]));
+    const feeds = {};
+    for (const [name, values] of Object.entries(rows)) feeds[name] = this.#runtime.whole(values);
     for (const [name, table] of Object.entries(this.#tables)) feeds[`past_${name}`] = table;
     return this.#session.run(feeds, outputs);
   }
 }
 
-/** What the engine keeps of one run: keys and values, posteriors that are watched, and of the step read last the rows
- * that can be asked for, what their logits come from, and the logits of candidates: numbers of their rows, and a row of
- * [V] for each. */
+/**
+ * What the engine keeps of one run: keys and values, and the posteriors that are watched.
+ * Of the step read last it keeps the rows that can be asked for, what their logits come from, and the candidates'
+ * logits, [V] by the number of a row.
+ */
 class Memory {
   constructor(caches, length, vocabSize) {
     Object.assign(this, { caches, vocabSize });
@@ -130,7 +133,7 @@ class Memory {
     return rowsOf(this.kept, slots, this.vocabSize);
   }
 
-  /** See `emptyReading`. A typed rule probes nothing, so that each watched row is kept. */
+  /** See `emptyReading`. A typed rule probes nothing, so that every watched row is kept. */
   likeliest({ slots, watches, probed }) {
     return Int32Array.from(slots, (slot, row) => (watches[row] && !probed[row] ? largest(this.of([slot])) : -1));
   }
@@ -220,35 +223,37 @@ export class OnnxEngine {
   /** Logits of rows that the last step read, [K, V]. */
   async logits(memory, rows) {
     const width = this.config.vocab_size;
-    const found = new Float32Array(rows.length * width);
+    const table = new Float32Array(rows.length * width);
     rows.forEach((row, i) => {
-      if (memory.logits.has(row)) found.set(memory.logits.get(row), i * width);
+      if (memory.logits.has(row)) table.set(memory.logits.get(row), i * width);
     });
     const others = find(Uint8Array.from(rows, (row) => !memory.logits.has(row)));
-    if (!others.length) return found;
+    if (!others.length) return table;
     const at = take(rows, others).map((row) => place(memory.rows, row));
     const hidden = this.#runtime.table(rowsOf(memory.hidden, at, this.config.d_model), this.config.d_model);
     const logits = (await this.#sessions.head.run({ hidden })).logits.data;
     others.forEach((i, k) => {
-      found.set(logits.subarray(k * width, (k + 1) * width), i * width);
+      table.set(logits.subarray(k * width, (k + 1) * width), i * width);
     });
-    return found;
+    return table;
   }
 
-  /** How much what predicts a position attends to each: the mean over layers and heads of the dense forward, [N]. It
-   * mirrors `Network.attention`. */
+  /**
+   * How much the row that predicts a position attends to all positions, [N].
+   * The mean over layers and heads of the dense forward. It mirrors `Network.attention`.
+   */
   async attention(tokens, position) {
     const { n_layers, n_heads, n_kv_heads, head_size, shifted } = this.config;
     const cache = new Cache(this.#runtime, this.#sessions.step, this.config, tokens.length);
     const [queries, keys] = await cache.queriesAndKeys(tokens);
     const row = Math.max(0, position - Number(shifted));
-    const found = new Float64Array(tokens.length);
+    const shares = new Float64Array(tokens.length);
     for (let layer = 0; layer < n_layers; layer++)
       for (let head = 0; head < n_heads; head++) {
         const group = Math.floor((head * n_kv_heads) / n_heads);
         const start = (row * n_heads + head) * head_size;
         const query = queries[layer].subarray(start, start + head_size);
-        const scores = found.map((_, at) => {
+        const scores = shares.map((_, at) => {
           const key = keys[layer].subarray((at * n_kv_heads + group) * head_size);
           return query.reduce((sum, value, i) => sum + value * key[i], 0) / Math.sqrt(head_size);
         });
@@ -256,14 +261,13 @@ export class OnnxEngine {
         const weights = scores.map((score) => Math.exp(score - most));
         const total = n_layers * n_heads * weights.reduce((sum, weight) => sum + weight, 0);
         weights.forEach((weight, at) => {
-          found[at] += weight / total;
+          shares[at] += weight / total;
         });
       }
-    return found;
+    return shares;
   }
 
-  /** The hidden states of the rows `read`, [K, d_model]. Guidance combines its two passes here already, since the head
-   * is linear. */
+  /** The hidden states of the rows `read`, [K, d_model]. Guidance combines its two passes before the linear head. */
   async #forward(memory, plan, read) {
     const pass = (cache, tokens) => cache.forward(tokens, plan.slots, plan.probed, read);
     if (!plan.slots.length) return new Float32Array(0);
@@ -288,21 +292,18 @@ export class OnnxEngine {
       const candidates = chosen.map((_, i) => first + i);
       feeds.bias = this.#runtime.table(biasOf(plan, candidates, logits.dims[1]), logits.dims[1]);
     }
-    const followed = [take(plan.compares, part), take(plan.watches, part)];
-    const found = await this.#follow(
-      chunk,
-      ...followed,
-      ["confidence", "total", "token", score, ...plan.measures],
-      feeds,
-    );
-    put(reading.confidence, part, found.confidence.data);
-    reading.finite &&= found.total.data.every(Number.isFinite);
+    const compares = take(plan.compares, part);
+    const watches = take(plan.watches, part);
+    const names = ["confidence", "total", "token", score, ...plan.measures];
+    const outputs = await this.#follow(chunk, compares, watches, names, feeds);
+    put(reading.confidence, part, outputs.confidence.data);
+    reading.finite &&= outputs.total.data.every(Number.isFinite);
     const width = logits.dims[1];
     for (const i of chosen) memory.logits.set(part[i], logits.data.subarray(i * width, (i + 1) * width));
     if (!chosen.length) return;
-    reading.score.set(found[score].data, first);
-    for (const name of plan.measures) reading.measures[name].set(found[name].data, first);
-    if (plan.quota === null) reading.tokens.set(Int32Array.from(found.token.data, Number), first);
+    reading.score.set(outputs[score].data, first);
+    for (const name of plan.measures) reading.measures[name].set(outputs[name].data, first);
+    if (plan.quota === null) reading.tokens.set(Int32Array.from(outputs.token.data, Number), first);
   }
 
   /** Tokens of the candidates that `Plan.quota` lets be committed: the graph's sums and its order, without its call. */
@@ -328,15 +329,19 @@ export class OnnxEngine {
     const others = [plan.compares, plan.watches].map((flags) => take(flags, part).map((flag) => !flag));
     const k = plan.top_k;
     const feeds = { shown: this.#runtime.whole(Int32Array.from(part.keys())), top_k: this.#runtime.whole([k]) };
-    const found = await this.#follow(chunk, ...others, ["top_ids", "top_probs"], feeds);
+    const outputs = await this.#follow(chunk, ...others, ["top_ids", "top_probs"], feeds);
+    const ids = Int32Array.from(outputs.top_ids.data, Number);
     part.forEach((row, i) => {
-      reading.top_ids.set(Int32Array.from(found.top_ids.data.subarray(i * k, (i + 1) * k), Number), row * k);
-      reading.top_probs.set(found.top_probs.data.subarray(i * k, (i + 1) * k), row * k);
+      reading.top_ids.set(ids.subarray(i * k, (i + 1) * k), row * k);
+      reading.top_probs.set(outputs.top_probs.data.subarray(i * k, (i + 1) * k), row * k);
     });
   }
 
-  /** Outputs of the posteriors' graph; KLs of some rows from what is kept of their slots, infinite where nothing is; and
-   * others are kept, but for those that are probed. */
+  /**
+   * Runs the posteriors' graph, and returns its outputs.
+   * compares: the rows that get KLs from the posteriors kept of their slots, infinite where none is kept.
+   * watches: the rows whose posteriors are kept, but for those that are probed.
+   */
   async #follow({ memory, plan, reading, part, logits }, compares, watches, outputs, feeds) {
     put(reading.kl, take(part, find(compares)), Number.POSITIVE_INFINITY);
     const compared = find(flags(part.length, (i) => compares[i] && memory.has[plan.slots[part[i]]]));
@@ -358,10 +363,10 @@ export class OnnxEngine {
       inputs.watched = this.#runtime.whole(watched);
     }
     if (!wanted.length) return {};
-    const found = await this.#sessions.posterior.run(inputs, wanted);
-    if (compared.length) put(reading.kl, take(part, compared), found.kl.data);
-    if (watched.length) memory.keep(take(plan.slots, take(part, watched)), found.log_p.data);
-    return found;
+    const results = await this.#sessions.posterior.run(inputs, wanted);
+    if (compared.length) put(reading.kl, take(part, compared), results.kl.data);
+    if (watched.length) memory.keep(take(plan.slots, take(part, watched)), results.log_p.data);
+    return results;
   }
 }
 

@@ -1,5 +1,5 @@
 // What a person does to a run, applied before a step: {step, kind, position, token, compute}, as
-// surelock/decoding/events.py has them. What does not fit the run is refused here, in one sentence, a RangeError.
+// surelock/decoding/events.py has them. What does not fit the run is refused with a RangeError, one sentence.
 
 /** In which order the events of a step are applied. */
 const ORDER = ["unlock", "mask", "write", "lock", "rule"];

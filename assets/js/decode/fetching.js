@@ -1,5 +1,5 @@
 // What a decoder in the browser is made of, fetched when the first run is asked for: a model's description of itself
-// (its shape, its graphs, and what its files must be), its weights, its tokenizer, and ONNX Runtime's own code, packed.
+// (its shape, its graphs, and what its files must be), its weights, its tokenizer, and ONNX Runtime's code, packed.
 
 import { sha256 } from "@noble/hashes/sha2.js"; // crypto.subtle is there in secure contexts alone
 import { release } from "./arrays.js";
@@ -22,7 +22,7 @@ const within = (name, { packed }) =>
     throw new RangeError(`The decoder cannot be unpacked: this page is damaged at ${name}.`);
   });
 
-/** An answer's bytes. hear(bytes) is told of each part that comes. Throws a RangeError, a sentence. */
+/** An answer's bytes. hear(bytes) gets the size of every part that comes. Throws a RangeError, a sentence. */
 async function fetched(name, url, cache = "default", hear = () => {}) {
   if (url.packed) return within(name, url);
   const failed = (how) => new RangeError(`${FAILED}${name} ${how}.`);
@@ -40,13 +40,13 @@ function addressOf(url, { sha256: hash }) {
   return address;
 }
 
-/** The files of a decoder, each by an address that names what must be in it; what was found right is kept. */
+/** The files of a decoder, by addresses that name what must be in them. What is right is kept. */
 class Files {
   #store;
   #come;
   #kept = [];
 
-  /** store: the browser's, null where it has none. come(bytes) is told of each part that comes. */
+  /** store: the browser's, null where it has none. come(bytes) gets the size of every part that comes. */
   constructor(store, come) {
     [this.#store, this.#come] = [store, come];
   }
@@ -76,7 +76,7 @@ class Files {
     return (await Promise.all(this.#kept)).every(Boolean);
   }
 
-  /** Drops what the browser keeps of another edition's: all but these. files: [name, url, told], see `get`. */
+  /** Drops what the browser keeps of another edition: all but these. files: [name, url, listed], see `get`. */
   async tidy(files) {
     const named = new Set(files.map(([, url, listed]) => !url.packed && addressOf(url, listed).href));
     const all = (await allowed(() => this.#store?.keys())) ?? [];
@@ -84,18 +84,39 @@ class Files {
   }
 }
 
-/** {engine, tokenizer, shape, note, digits (see digits.js), interpreter} of a model. ort: ONNX Runtime Web. model: the folder of the model's
- * files; runtime, interpreter: where the packed code of ONNX Runtime and of QuickJS lies; URLs, or {packed: the text of a
- * packed file}, those of the model by their names. hear(got, all) is told of bytes. note: a sentence, where the browser
- * keeps nothing, or "". interpreter() fetches QuickJS's code. Throws a RangeError, one sentence, for what does not come
- * whole. */
+/**
+ * Where the parts of a decoder are: URLs, or {packed: the text of a packed file}.
+ * @typedef {object} DecoderPlaces
+ * @property {string | object} model the folder of the model's files, or packed files by their names
+ * @property {string | object} runtime ONNX Runtime's packed code
+ * @property {string | object} interpreter QuickJS's packed code
+ */
+
+/**
+ * What decodes.
+ * @typedef {object} Assembled
+ * @property {OnnxEngine} engine
+ * @property {TextTokenizer} tokenizer
+ * @property {object} shape
+ * @property {string} note a sentence where the browser keeps nothing, or ""
+ * @property {string} digits of the weights, see digits.js
+ * @property {() => Promise<Uint8Array>} interpreter fetches QuickJS's code
+ */
+
+/**
+ * Fetches a decoder. Throws a RangeError, one sentence, for what does not come whole.
+ * @param {object} ort ONNX Runtime Web
+ * @param {DecoderPlaces} places
+ * @param {(got: number, all: number) => void} hear gets the bytes that have come, and those of all parts
+ * @returns {Promise<Assembled>}
+ */
 export async function assemble(ort, { model, runtime, interpreter }, hear) {
   const at = (name) => (typeof model === "string" ? new URL(name, model) : model[name]);
   const described = JSON.parse(textOf(await fetched("browser.json", at("browser.json"))));
   const { shape, graphs, weights, classes, ...listed } = described;
   const packed = ["ort.wasm.gz", runtime, listed.runtime];
   const typed = ["quickjs.wasm.gz", interpreter, listed.interpreter];
-  const parts = Object.entries(listed.files).map(([name, each]) => [name, at(name), each]);
+  const parts = Object.entries(listed.files).map(([name, listing]) => [name, at(name), listing]);
   const all = [packed, ...parts].reduce((sum, [, , { bytes }]) => sum + bytes, 0);
   let got = 0;
   const store = await allowed(() => globalThis.caches?.open(STORE) ?? null);
@@ -109,15 +130,15 @@ export async function assemble(ort, { model, runtime, interpreter }, hear) {
     const runtimeCode = await gunzipped(code);
     ort.env.wasm.wasmBinary = runtimeCode;
     ort.env.wasm.numThreads = 1;
-    const made = Object.fromEntries(Object.entries(graphs).map(([name, text]) => [name, bytesOf(text)]));
-    const engine = await OnnxEngine.load(ort, { config: shape.network, graphs: made, files: weightsCome });
+    const graphBytes = Object.fromEntries(Object.entries(graphs).map(([name, text]) => [name, bytesOf(text)]));
+    const engine = await OnnxEngine.load(ort, { config: shape.network, graphs: graphBytes, files: weightsCome });
     ort.env.wasm.wasmBinary = undefined;
     release(runtimeCode); // it is compiled
     return engine;
   });
   const [engine, content] = await Promise.all([loading, come]);
   const digits = digitsOfWeights(await weightsCome());
-  for (const name of weights) release(content[name]); // the sessions hold their own
+  for (const name of weights) release(content[name]); // the sessions hold copies
   await files.tidy([packed, typed, ...parts]);
   const [tokens, config] = ["tokenizer.json", "tokenizer_config.json"].map((name) => JSON.parse(textOf(content[name])));
   const lost = globalThis.isSecureContext ? KEEPS_NONE : PLAIN_HTTP;

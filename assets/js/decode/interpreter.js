@@ -9,7 +9,7 @@ const MOST_MS = 500;
 const MOST_TEXT = 2 ** 16; // characters of an answer: the positions of the longest canvas take less
 const MOST_THROWN = 200; // of what it threw
 const FILE = "rule.js";
-/** What it says depends on what it is told alone, so that a run repeats. */
+/** Without these, an answer depends on the question alone, so that a run repeats. */
 const REPEATS = "delete globalThis.Date; delete Math.random;";
 
 export class Interpreter {
@@ -30,16 +30,19 @@ export class Interpreter {
     }
   }
 
-  /** What a function of the text returns for a value, as JSON has both; undefined where there is no such function. Throws a RangeError, a clause. */
+  /**
+   * What a function of the text returns for a value, as JSON has both; undefined where there is no such function.
+   * Throws a RangeError, a clause.
+   */
   call(name, value) {
     const program = `typeof ${name} === "function" ? JSON.stringify(${name}(${JSON.stringify(value)})) ?? "null" : ""`;
-    const found = this.#run(program, "own.js");
-    if (found === null) return null;
-    if (found.length > MOST_TEXT) throw new RangeError(`${name} returned more than ${MOST_TEXT / 2 ** 10} kB`);
+    const answer = this.#run(program, "own.js");
+    if (answer === null) return null;
+    if (answer.length > MOST_TEXT) throw new RangeError(`${name} returned more than ${MOST_TEXT / 2 ** 10} kB`);
     try {
-      return found === "" ? undefined : JSON.parse(found);
+      return answer === "" ? undefined : JSON.parse(answer);
     } catch {
-      return null; // it has a JSON of its own
+      return null; // the text has put another JSON in its place
     }
   }
 
@@ -48,30 +51,29 @@ export class Interpreter {
     const held = [this.#context, this.#runtime];
     [this.#context, this.#runtime] = [null, null];
     try {
-      for (const each of held) each?.dispose();
+      for (const part of held) part?.dispose();
     } catch {
       // QuickJS ends where something of the text is left, as after a SyntaxError deep within brackets
     }
   }
 
-  /** The string that a text comes to, null for any other value. Whatever is thrown is the text's fault: nothing else runs
-   * here. */
+  /** The string that a text comes to, null for any other value. Nothing else runs, so a throw is the text's fault. */
   #run(text, file) {
-    let found = null;
+    let answer = null;
     let problem = null;
     try {
       this.#runtime.setInterruptHandler(shouldInterruptAfterDeadline(Date.now() + MOST_MS));
       const { value, error } = this.#context.evalCode(text, file);
       const result = value ?? error;
       if (error) problem = clauseOf(this.#context.dump(error));
-      else if (this.#context.typeof(value) === "string") found = this.#context.getString(value);
+      else if (this.#context.typeof(value) === "string") answer = this.#context.getString(value);
       if (result.alive) result.dispose();
       else problem = "it threw a promise"; // which reading disposes of
     } catch (error) {
       problem = error instanceof RangeError ? "it is nested too deeply" : "it broke the interpreter that it ran in";
     }
     if (problem !== null) throw new RangeError(problem);
-    return found;
+    return answer;
   }
 }
 

@@ -1,5 +1,5 @@
 // When does a position lock? Algorithm 1, lines 17-24, the appendix' optional unlocking, and a control. All decisions
-// are taken from each row's KL and uncertainty. See surelock/decoding/locking.py.
+// are taken from the rows' KLs and uncertainties. See surelock/decoding/locking.py.
 
 import { find, flags, NONE, ranked, take, union } from "./arrays.js";
 import { ComputeRule } from "./compute.js";

@@ -1,7 +1,9 @@
 // No n-gram twice (`no_repeat_ngram_size`, as transformers calls it), for tokens that come in any order.
 
-/** The [position, token] pairs with which an n-gram of `size` tokens would stand in the sequence twice: by position,
- * then by token, each once. tokens, masked [N]: one sequence, prompt included. */
+/**
+ * The [position, token] pairs with which an n-gram of `size` tokens would stand in the sequence twice.
+ * They are in order of position, then of token, without repeats. tokens, masked [N]: one sequence, prompt included.
+ */
 export function repeatingTokens(tokens, masked, size) {
   const windows = [];
   for (let start = 0; start + size <= tokens.length; start++) {
@@ -9,7 +11,7 @@ export function repeatingTokens(tokens, masked, size) {
     const hole = masks.indexOf(1);
     if (hole === masks.lastIndexOf(1)) windows.push({ start, hole });
   }
-  const found = new Map();
+  const pairs = new Map();
   for (const { start, hole } of windows) {
     if (hole < 0) continue;
     const position = start + hole;
@@ -19,10 +21,10 @@ export function repeatingTokens(tokens, masked, size) {
       if (!alike(tokens, masked, start, other.start, size)) continue;
       const token = tokens[other.start + hole];
       if (other.hole >= 0 && tokens[start + other.hole] !== token) continue;
-      found.set(`${position} ${token}`, [position, token]);
+      pairs.set(`${position} ${token}`, [position, token]);
     }
   }
-  return [...found.values()].sort(([p, t], [q, u]) => p - q || t - u);
+  return [...pairs.values()].sort(([p, t], [q, u]) => p - q || t - u);
 }
 
 function alike(tokens, masked, a, b, size) {

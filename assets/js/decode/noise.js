@@ -1,19 +1,22 @@
 // Random numbers of the sampler: one stream per (seed, step), over every position of the block. A number depends on seed,
 // step, position in the block and token alone: locks never shift it. Positions before the block, which only an event can
-// have masked again, have a stream of their own, (seed, step, 1). The stream is numpy's PCG64, which can jump, so that only
+// have masked again, have another stream, (seed, step, 1). The stream is numpy's PCG64, which can jump, so that only
 // the rows that are asked for are drawn.
 
 import { join, place } from "./arrays.js";
 
-/** Where the numbers of C candidates come from: keys of the streams, (seed, step) or (seed, step, 1), and `lengths`,
- * positions of each stream's part of the sequence; of each candidate, ascending, its `stream` and its `row` there.
- * scored: whether each stream begins with one number per position, which are the candidates' scores. */
+/**
+ * Where the numbers of C candidates come from.
+ * keys: of the streams, (seed, step) or (seed, step, 1). lengths: how many positions a stream's part of the sequence has.
+ * stream, row [C]: the candidates' streams and their rows in them, ascending.
+ * scored: whether a stream begins with one number per position, which are the candidates' scores.
+ */
 class Draws {
   constructor(keys, lengths, stream, row, scored) {
     Object.assign(this, { keys, lengths, stream, row, scored });
   }
 
-  /** One uniform number in [0, 1) for each candidate. */
+  /** Uniform numbers in [0, 1), one a candidate. */
   scores() {
     const drawn = this.keys.map((key, i) => new Pcg64(key).fill(new Float64Array(this.lengths[i])));
     return Float64Array.from(this.stream, (stream, i) => drawn[stream][this.row[i]]);
@@ -85,13 +88,13 @@ export function seeded(key, count) {
 
 /** A whole number's 32-bit words, the lowest first. */
 function words(number) {
-  const found = [];
+  const limbs = [];
   let rest = BigInt(number);
   do {
-    found.push(Number(rest & 0xffffffffn));
+    limbs.push(Number(rest & 0xffffffffn));
     rest >>= 32n;
   } while (rest);
-  return found;
+  return limbs;
 }
 
 const MULTIPLIER = new Uint32Array([0x9fccf645, 0x4385df64, 0x1fc65da4, 0x2360ed05]);
@@ -117,7 +120,7 @@ export class Pcg64 {
     multiplied(this.#state, STEP, this.#increment, this.#state);
   }
 
-  /** Fills an array with uniform numbers in [0, 1), of 53 bits each. */
+  /** Fills an array with uniform numbers in [0, 1), of 53 bits. */
   fill(out) {
     const state = this.#state;
     const increment = this.#increment;
@@ -148,7 +151,7 @@ export class Pcg64 {
   }
 }
 
-/** a * m + c of 128 bits; m in parts of 16 bits: each column of products stays below 2 ** 53. */
+/** a * m + c of 128 bits; m in parts of 16 bits: a column of products stays below 2 ** 53. */
 function multiplied(a, m, c, out = new Uint32Array(4)) {
   const a0 = a[0];
   const a1 = a[1];

@@ -14,8 +14,10 @@ const truths = (values) => Array.from(values, Boolean);
 
 export class OwnRule extends ComputeRule {
   static kind = "own";
-  /** Where rules run that are made from now on, a module of quickjs-emscripten-core, another one for each run: a text may
-   * break it. watch(busy): told when a text begins and ends to run. */
+  /**
+   * Where rules run that are made from now on, a module of quickjs-emscripten-core.
+   * Every run needs another one: a text may break it. watch(busy) is called when a text begins and ends to run.
+   */
   static quickjs = null;
   static watch = () => {};
 
@@ -24,10 +26,10 @@ export class OwnRule extends ComputeRule {
 
   rows(state, active) {
     const read = state.kept(READ, -1);
-    const found = this.#called("rows", state, active);
+    const rows = this.#called("rows", state, active);
     read.set(state.tokens);
-    if (found === undefined) throw new RangeError("your rule has no function rows");
-    return this.#positions("rows", state, found, new Set(active), "computed: it is locked, or there is none");
+    if (rows === undefined) throw new RangeError("your rule has no function rows");
+    return this.#positions("rows", state, rows, new Set(active), "computed: it is locked, or there is none");
   }
 
   watches(_state, slots) {
@@ -39,9 +41,9 @@ export class OwnRule extends ComputeRule {
     const likeliest = reading.likeliest();
     const watched = find(likeliest.map((token) => token >= 0));
     put(state.kept(LIKELIEST, -1), take(reading.slots, watched), take(likeliest, watched));
-    const found = this.#called("after", state, active) ?? [];
+    const locks = this.#called("after", state, active) ?? [];
     const written = new Set(Array.from(reading.slots).filter((slot) => !state.masked[slot] && !state.locked[slot]));
-    const locked = this.#positions("after", state, found, written, "locked: it is masked, or was not computed");
+    const locked = this.#positions("after", state, locks, written, "locked: it is masked, or was not computed");
     return { locked, unlocked: NONE };
   }
 
@@ -52,15 +54,14 @@ export class OwnRule extends ComputeRule {
 
   #called(name, state, active) {
     const read = state.kept(READ, -1);
+    const isNew = (token, slot) => token >= 0 && token !== state.tokens[slot] && !state.masked[slot];
     const known = {
       step: state.step,
       length: state.canvas.total,
       prompt: state.canvas.generated_from,
       block: state.schedule.block,
       active: Array.from(active),
-      written: Array.from(
-        find(read.map((token, slot) => token >= 0 && token !== state.tokens[slot] && !state.masked[slot])),
-      ),
+      written: Array.from(find(read.map(isNew))),
       masked: truths(state.masked),
       locked: truths(state.locked),
       visible: plain(state.visible),
@@ -82,15 +83,15 @@ export class OwnRule extends ComputeRule {
   }
 
   /** Ascending slots of what it returned. */
-  #positions(name, { step, canvas }, found, allowed, what) {
+  #positions(name, { step, canvas }, positions, allowed, what) {
     const must = `${name} of your rule, in step ${step + 1}, must return a list of positions`;
-    if (!Array.isArray(found)) throw new RangeError(must);
+    if (!Array.isArray(positions)) throw new RangeError(must);
     const chosen = new Uint8Array(canvas.total);
-    for (const position of found) {
+    for (const position of positions) {
       if (!Number.isInteger(position)) throw new RangeError(`${must}, and ${shown(position)} is none`);
       if (!allowed.has(position)) throw new RangeError(`${must}, and ${position} cannot be ${what}`);
     }
-    put(chosen, Int32Array.from(found), 1);
+    put(chosen, Int32Array.from(positions), 1);
     return find(chosen);
   }
 }

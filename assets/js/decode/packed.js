@@ -1,4 +1,4 @@
-// Files that stand inside a page which is one file: each as base64 of gzip.
+// Files that stand inside a page which is one file, as base64 of gzip.
 
 import { join } from "./arrays.js";
 
@@ -14,8 +14,11 @@ export async function packedText({ body }) {
   return reader.result.slice(reader.result.indexOf(",") + 1);
 }
 
-/** All bytes of a stream. hear(bytes) is told of each part. It goes without a Blob, which no worker of a file from a disk
- * can read in WebKit, and without a Response: what either holds stays in memory until the browser collects it. */
+/**
+ * All bytes of a stream. hear(bytes) gets the size of every part.
+ * It goes without a Blob, which no worker of a file from a disk can read in WebKit, and without a Response.
+ * What either holds would stay in memory until the browser collects it.
+ */
 export async function gathered(stream, hear = () => {}) {
   const parts = [];
   const reader = stream.getReader();

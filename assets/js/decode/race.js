@@ -1,4 +1,4 @@
-// Lanes in lockstep: one step of each in turn, each timed on its own. It mirrors surelock/trace/race.py.
+// Lanes in lockstep: one step a lane in turn, every step timed. It mirrors surelock/trace/race.py.
 
 import { Run } from "./algorithm.js";
 import { find } from "./arrays.js";
@@ -9,11 +9,19 @@ import { logSoftmax } from "./word_lists.js";
 /** How many likely tokens of a position a trace tells. */
 export const TOP_K = 5;
 
-/** Decodes one prompt, token ids, with each lane of a trace's header ({id, ...} and a decoder's plain form), yielding
- * [{lane, step}, ...] of all that still run. snapshots: by lane, what takes its snapshots; begins: by lane, {snapshots,
- * step}, where its steps begin. The lanes take turns in going first, so that none always finds the warmer
- * machine. Then come the commit errors of each, [{lane, commits}], see `Shadow`, and [] while they are computed. lists: of
- * blanks, as `Run` has them. */
+/**
+ * Decodes one prompt with the lanes of a trace's header. Yields [{lane, step}, ...] of all lanes that still run.
+ * The lanes take turns in going first, so that none always finds the warmer machine.
+ * Then it yields the commit errors, a lane at a time: [{lane, commits}], see `Shadow`, and [] while they are computed.
+ * @param {OnnxEngine} engine
+ * @param {object} shape
+ * @param {number[]} prompt token ids
+ * @param {object[]} lanes {id, ...} and a decoder's plain form
+ * @param {object} [how]
+ * @param {Object<string, Snapshots>} [how.snapshots] by lane, what takes its snapshots
+ * @param {Object<string, {snapshots: Snapshots, step: number}>} [how.begins] by lane, where its steps begin
+ * @param {object[]} [how.lists] of blanks, as `Run` has them
+ */
 export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begins = {}, lists = [] } = {}) {
   const top_k = Math.min(TOP_K, shape.network.vocab_size);
   const runs = lanes.map((lane) => {
@@ -22,9 +30,10 @@ export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begi
     const shadow = new Shadow(engine, shape, run.settings);
     return { lane: lane.id, run, newRun, shadow, memory: engine.memory(run.layout) };
   });
-  for (const each of runs.filter(({ lane }) => begins[lane])) {
-    const { snapshots: kept, step } = begins[each.lane];
-    each.shadow = (await kept.begin(step, each.run, engine, each.memory)).copy();
+  for (const racer of runs.filter(({ lane }) => begins[lane])) {
+    const { snapshots: kept, step } = begins[racer.lane];
+    const shadow = await kept.begin(step, racer.run, engine, racer.memory);
+    racer.shadow = shadow.copy();
   }
   try {
     for (let turn = 0; ; turn++) {
@@ -35,8 +44,8 @@ export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begi
         if (!step) continue;
         steps.set(lane, step);
         shadow.add(step);
-        const made = (from) => newRun().goOnFrom(from);
-        snapshots[lane]?.add({ run, plan, engine, memory, made, beside: shadow.copy() });
+        const resumed = (from) => newRun().goOnFrom(from);
+        snapshots[lane]?.add({ run, plan, engine, memory, made: resumed, beside: shadow.copy() });
       }
       if (!steps.size) break;
       yield lanes.filter(({ id }) => steps.has(id)).map(({ id }) => ({ lane: id, step: steps.get(id) }));
@@ -46,15 +55,15 @@ export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begi
   }
   for (const { lane, shadow } of runs) {
     const commits = [];
-    for await (const found of shadow.result()) {
-      commits.push(found);
+    for await (const commit of shadow.result()) {
+      commits.push(commit);
       yield [];
     }
     yield [{ lane, commits }];
   }
 }
 
-/** The next step of a run and its plan, both null when it is over. Its seconds are those of the decisions and of the engine. */
+/** The next step of a run and its plan, both null when it is over. Its seconds are of the decisions and the engine. */
 async function turned(run, engine, memory) {
   const begun = performance.now();
   const plan = run.plan();

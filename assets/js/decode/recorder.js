@@ -80,16 +80,18 @@ export class Recorder {
     return { format: FORMAT, version: VERSION, header: this.header, pieces: this.#of(this.#opening()) };
   }
 
-  /** Adds the first steps of a lane of another race, which the stream does not tell: the page has them. lane: whose
-   * steps they are here. of: the lane of the other race. */
+  /**
+   * Adds the first steps of a lane of another race. The stream leaves them out: the page has them.
+   * lane: the lane of this race that gets them. of: the lane of the other race.
+   */
   adopt(lane, other, of, steps) {
     other.#records.forEach((record, i) => {
       if (record.lane !== of || record.step >= steps) return;
       const { commit_error, changed, regret, ...known } = record;
-      const own = { ...known, lane };
-      this.#records.push(own);
+      const adopted = { ...known, lane };
+      this.#records.push(adopted);
       this.#exact.push(other.#exact[i]);
-      if (other.#guesses.has(record)) this.#guesses.set(own, other.#guesses.get(record));
+      if (other.#guesses.has(record)) this.#guesses.set(adopted, other.#guesses.get(record));
     });
     const tops = other.#tops[of].slice(0, steps);
     this.#tops[lane].push(...tops);
@@ -100,10 +102,9 @@ export class Recorder {
       });
   }
 
-  /** What the stream says of what a race told at once: {records, pieces}, and when it is over {errors}, a lane at a
-   * time. */
+  /** The stream's message for what a race yielded: {records, pieces}, and when it is over {errors}, a lane at a time. */
   take(turn) {
-    if (turn[0]?.commits) return { errors: turn.map((each) => this.#addErrors(each)) };
+    if (turn[0]?.commits) return { errors: turn.map((entry) => this.#addErrors(entry)) };
     const records = turn.map(({ lane, step }) => this.record(lane, step));
     const used = records.flatMap((record) => this.#tokensOf(record)).filter((token) => !this.#sent.has(token));
     for (const token of used) this.#sent.add(token);
@@ -111,12 +112,12 @@ export class Recorder {
     return { records, pieces: this.#of(used.filter((token) => !opening.has(token))) };
   }
 
-  /** Writes a lane's commit errors into its records, those of each step in the order of its `unmasked`; and the step's
-   * regret. */
+  /** Writes a lane's commit errors and regrets into its records. A step's errors are in the order of its `unmasked`. */
   #addErrors({ lane, commits }) {
-    const bySteps = new Map(commits.map((each) => [each.step, each]));
+    const bySteps = new Map(commits.map((commit) => [commit.step, commit]));
     const errors = { lane, commit_error: [], changed: [], regret: [] };
-    for (const record of this.#records.filter((each) => each.lane === lane)) {
+    for (const record of this.#records) {
+      if (record.lane !== lane) continue;
       const { position = [], error = [], changed = [], regret = [] } = bySteps.get(record.step) ?? {};
       record.commit_error = Array.from(Float32Array.from(error), finite);
       record.changed = Array.from(position).filter((_, i) => changed[i]);
@@ -195,7 +196,7 @@ export class Recorder {
     return { ...this.start(), pieces: this.#of(used), records };
   }
 
-  /** Adds the likeliest token of each computed position that is masked before the step commits. */
+  /** Adds the likeliest tokens of the computed positions that are masked before the step commits. */
   #guess(record, { masked, newly_unmasked, ended, top_ids }, rows) {
     const width = this.header.model.vocab_size > 2 ** 16 ? 3 : 2;
     const masks = rows.filter((row) => masked[row] || newly_unmasked[row] || ended?.filled[row]);

@@ -3,7 +3,7 @@
 
 import { find, flags, NONE, put } from "./arrays.js";
 
-const EVERY = 7; // steps between two snapshots: with a step that is computed again, a run is at most eight from its own
+const EVERY = 7; // steps between two snapshots: to any step, a run computes at most eight steps again
 const MOST_BYTES = 64 * 2 ** 20;
 
 /** The bytes that the snapshots of all runs of a tab may take. The oldest run's make room for those of a new one. */
@@ -25,11 +25,11 @@ export class Allowance {
 
   /** Whether so many bytes more fit: snapshots that began before those of `owner` go for them. */
   fits(bytes, owner) {
-    const oldest = () => this.#owners.find((each) => each.race !== owner.race);
+    const oldest = () => this.#owners.find(({ race }) => race !== owner.race);
     while (this.used + bytes > this.most && oldest()) {
       const { race } = oldest();
-      for (const each of this.#owners.filter((other) => other.race === race)) each.clear();
-      this.#owners = this.#owners.filter((other) => other.race !== race);
+      for (const snapshots of this.#owners) if (snapshots.race === race) snapshots.clear();
+      this.#owners = this.#owners.filter((snapshots) => snapshots.race !== race);
     }
     return this.used + bytes <= this.most;
   }
@@ -43,9 +43,12 @@ function alike(one, other) {
 
 /** The first step before which an event of one decoder is none of the other's. */
 function parting(one, other) {
-  const texts = [one, other].map(({ events = [] }) => events.map((event) => JSON.stringify(event)));
-  const steps = ([own, others]) => own.filter((text) => !others.includes(text)).map((text) => JSON.parse(text).step);
-  return Math.min(Number.POSITIVE_INFINITY, ...steps(texts), ...steps(texts.toReversed()));
+  const textsOf = ({ events = [] }) => events.map((event) => JSON.stringify(event));
+  const stepsMissing = (texts, others) =>
+    texts.filter((text) => !others.includes(text)).map((text) => JSON.parse(text).step);
+  const texts = textsOf(one);
+  const others = textsOf(other);
+  return Math.min(Number.POSITIVE_INFINITY, ...stepsMissing(texts, others), ...stepsMissing(others, texts));
 }
 
 /** The snapshots of one lane, of a run that is observed. */
@@ -70,8 +73,10 @@ export class Snapshots {
     this.#whole = false;
   }
 
-  /** Looks at a run between two steps, and takes a snapshot of it if one is due. made(): another run of the decoder.
-   * beside: what to keep with it. */
+  /**
+   * Looks at a run between two steps, and takes a snapshot of it if one is due.
+   * made(run): another run of the decoder that goes on from this one. beside: what to keep with it.
+   */
   add({ run, plan, engine, memory, made, beside }) {
     const step = run.nextStep;
     const total = run.canvas.total;
@@ -104,7 +109,7 @@ export class Snapshots {
 
   /** Sets a run that has not begun, and its memory, to that step, see `before`. Gives what was kept beside. */
   async begin(step, run, engine, memory) {
-    const number = this.#taken.findIndex((each) => each.step === step);
+    const number = this.#taken.findIndex((snapshot) => snapshot.step === step);
     const whole = this.#taken.findLastIndex(({ again }, i) => again && i <= number);
     const chain = this.#taken.slice(whole, number + 1);
     for (const { again, rows } of chain) {
@@ -117,10 +122,10 @@ export class Snapshots {
 
   /** Those that a run of a decoder has at once when it begins at that step. */
   until(step, decoder, race) {
-    const made = new Snapshots(decoder, this.allowance, race);
-    made.#taken = this.#taken.filter((each) => each.step <= step);
-    made.#whole = true;
-    return made;
+    const snapshots = new Snapshots(decoder, this.allowance, race);
+    snapshots.#taken = this.#taken.filter((snapshot) => snapshot.step <= step);
+    snapshots.#whole = true;
+    return snapshots;
   }
 }
 

@@ -3,9 +3,12 @@
 
 import { count, find, flags, put } from "./arrays.js";
 
-/** A prompt, in which masks may stand, followed by masks. tokens and masked [total] change as the run unmasks. given
- * [total]: the prompt, what is not masked at the start. generated_from: the first mask; given_until: behind the last given.
- * Throws a RangeError without a mask. */
+/**
+ * A prompt, in which masks may stand, followed by masks. tokens and masked [total] change as the run unmasks.
+ * given [total]: the prompt, what is not masked at the start.
+ * generated_from: the first mask. given_until: the position behind the last one of `given`.
+ * Throws a RangeError without a mask.
+ */
 export class Canvas {
   constructor(prompt, { gen_length }, mask_id) {
     const total = prompt.length + gen_length;
@@ -60,7 +63,7 @@ function checkBlocks({ gen_length: length, block_length: block, steps }) {
   if (steps % blocks) throw new RangeError(`steps (${steps}) must be a multiple of the number of blocks (${blocks})`);
 }
 
-/** An even share of the masks for each step; the first steps share the remainder. */
+/** Even shares of the masks for the steps; the first steps share the remainder. */
 export const evenQuotas = (masks, steps) =>
   Array.from({ length: steps }, (_, step) => Math.floor(masks / steps) + (step < masks % steps));
 
@@ -97,7 +100,7 @@ function blocksOf(canvas, settings, quotas) {
 
 /** How far a sequence is: the block it fills, the step within it, and commits still owed from earlier steps.
  * steps: the most of the sequence. early: a block ends as soon as none of its positions is masked, not only after its steps.
- * quotas(masks, steps): the commits that each step of a block owes. running: it has not ended. */
+ * quotas(masks, steps): the commits that the steps of a block owe. running: it has not ended. */
 export class Schedule {
   #canvas;
   #early;
@@ -109,7 +112,7 @@ export class Schedule {
   constructor(canvas, settings, { early, quotas }) {
     [this.#canvas, this.#early] = [canvas, early];
     this.#blocks = blocksOf(canvas, settings, quotas);
-    this.steps = this.#blocks.reduce((sum, each) => sum + each.quotas.length, 0);
+    this.steps = this.#blocks.reduce((sum, block) => sum + block.quotas.length, 0);
   }
 
   /** Goes on where another schedule of the same blocks is. */
@@ -157,7 +160,7 @@ export class Schedule {
   /** The steps that are left. Of a policy that ends blocks early it is 1: nobody knows. */
   get left() {
     if (this.#early) return 1;
-    const steps = this.#blocks.slice(this.#block).reduce((sum, each) => sum + each.quotas.length, 0);
+    const steps = this.#blocks.slice(this.#block).reduce((sum, block) => sum + block.quotas.length, 0);
     return steps - this.steps_in_block;
   }
 
@@ -179,8 +182,7 @@ export class Schedule {
   }
 }
 
-/** The state of Algorithm 1 (lines 1-3): a value for each position. They mean what those of surelock/decoding/state.py
- * do. */
+/** The state of Algorithm 1 (lines 1-3): arrays with a value a position, which mean what surelock/decoding/state.py says. */
 export class State {
   #kept = {};
 
@@ -223,7 +225,7 @@ export class State {
     put(this.score, slots, Number.NaN);
   }
 
-  /** A rule's or a policy's own array, [total], kept from step to step; `fill` everywhere at first. */
+  /** An array of a rule or a policy, [total], kept from step to step; `fill` everywhere at first. */
   kept(name, fill) {
     this.#kept[name] ??= new Float64Array(this.canvas.total).fill(fill);
     return this.#kept[name];

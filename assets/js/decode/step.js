@@ -3,13 +3,13 @@
 
 import { ranked } from "./arrays.js";
 
-/** Numbers of the candidates that a plan's quota lets be committed, ascending. score: of each. */
+/** Numbers of the candidates that a plan's quota lets be committed, ascending. score: the candidates' scores. */
 export const bestOf = (score, quota) =>
   ranked(score.length, (i) => -score[i])
     .subarray(0, quota ?? score.length)
     .sort();
 
-/** A reading of a plan for which nothing was found yet. */
+/** A reading of a plan before the engine has computed anything. */
 export function emptyReading(plan) {
   const rows = plan.slots.length;
   const candidates = plan.chooses.filter(Boolean).length;
@@ -26,7 +26,7 @@ export function emptyReading(plan) {
     finite: true,
     listed: null, // log-probabilities of the plan's `listed` rows, a flat table
     seconds: 0,
-    /** The likeliest token of each watched row, [R], -1 of others: the engine finds it once a rule asks. */
+    /** The likeliest tokens of the watched rows, [R], -1 of others: the engine looks for them once a rule asks. */
     likeliest: () => new Int32Array(rows).fill(-1),
   };
 }

@@ -1,4 +1,4 @@
-// The browser's own store of files, which it may lack or forbid.
+// The browser's store of files, which it may lack or forbid.
 
 /** What the browser's Cache API keeps the files under. */
 export const STORE = "surelock";

@@ -1,4 +1,4 @@
-// Text to token ids and back, by Hugging Face's own tokenizer in JavaScript, as `LanguageModel.encode` does.
+// Text to token ids and back, by Hugging Face's tokenizer in JavaScript, as `LanguageModel.encode` does.
 
 import { Tokenizer } from "@huggingface/tokenizers";
 import { blankBetween, LIST, stripped } from "../trace/blanks.js";
@@ -41,7 +41,7 @@ function spelled(pattern, classes) {
 /** A step of tokenizer.json that splits by the server's letters and numbers: a browser knows another edition of Unicode. */
 function splitting(step, classes) {
   if (step?.type === "Sequence") {
-    const steps = step.pretokenizers.map((each) => splitting(each, classes));
+    const steps = step.pretokenizers.map((part) => splitting(part, classes));
     return { ...step, pretokenizers: steps };
   }
   if (step?.type === "Split" && step.pattern.Regex) {
@@ -74,18 +74,20 @@ export class TextTokenizer {
   /** json, config: what a model's tokenizer.json and tokenizer_config.json hold. classes: the server's letters and numbers,
    * {L, N}, see surelock/browser_parts.py. */
   constructor(json, config, classes) {
-    const made = { ...json, pre_tokenizer: splitting(json.pre_tokenizer, classes) };
+    const adapted = { ...json, pre_tokenizer: splitting(json.pre_tokenizer, classes) };
     this.#added = json.added_tokens ?? [];
-    this.#writes = new Tokenizer(made, config);
-    this.#reads = new Tokenizer({ ...made, added_tokens: [] }, config); // text that spells a special token is text
+    this.#writes = new Tokenizer(adapted, config);
+    this.#reads = new Tokenizer({ ...adapted, added_tokens: [] }, config); // text that spells a special token is text
     const whole = this.#reads.encode(LETTER).ids;
     const [first] = this.#read(LETTER);
     this.#front = whole.slice(0, Math.max(0, whole.indexOf(first)));
     this.#blank = blankBetween(rangesOf(classes.L, "u") + rangesOf(classes.N, "u"));
   }
 
-  /** Token ids of a text; its blanks are masks of the id `mask`, if that is given, as `LanguageModel.encode` says. Throws
-   * a RangeError for half of a character. */
+  /**
+   * Token ids of a text. With `mask`, its blanks are masks of that id, as `LanguageModel.encode` says.
+   * Throws a RangeError for half of a character.
+   */
   encode(text, mask = null) {
     if (mask !== null) return this.prompt(text, mask).ids;
     if (LONE_HALF.test(text)) throw new RangeError("prompt holds half of a character: write it anew.");
@@ -96,9 +98,10 @@ export class TextTokenizer {
    * lists, see word_lists.js. Throws a RangeError for half of a character, and for a list that no blank can have. */
   prompt(text, mask) {
     if (LONE_HALF.test(text)) throw new RangeError("prompt holds half of a character: write it anew.");
-    const own = this.#added.find(({ id }) => id === mask)?.content.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
+    const maskText = this.#added.find(({ id }) => id === mask)?.content.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
     const blank = `(?<blank>${this.#blank})${LIST}`;
-    const pattern = new RegExp(`(?<space> ?)(?:${own ? `${blank}|${own}` : blank})`, "gu");
+    const either = maskText ? `${blank}|${maskText}` : blank;
+    const pattern = new RegExp(`(?<space> ?)(?:${either})`, "gu");
     const ids = [...this.#front];
     const lists = [];
     let at = 0;
@@ -124,12 +127,14 @@ export class TextTokenizer {
     throw new RangeError(`prompt has a blank whose list holds '${text.trim()}', which is no text of this model`);
   }
 
-  /** The one token that a text is, with a space before it where that is how a word begins, and not the id `mask`; undefined
-   * where it is none. It mirrors `one_token` of surelock/ui/request.py. */
+  /**
+   * The id of the one token that a text is, undefined where it is none or the id `mask`.
+   * A space stands before the text where that is how a word begins. It mirrors `one_token` of surelock/ui/request.py.
+   */
   single(text, mask) {
     const forms = [text, ` ${text}`].filter((form) => !UNPRINTED.test(form));
-    const found = forms.map((form) => this.encode(form)).filter((ids) => ids.length === 1 && ids[0] !== mask);
-    return found.at(-1)?.[0];
+    const single = forms.map((form) => this.encode(form)).filter((ids) => ids.length === 1 && ids[0] !== mask);
+    return single.at(-1)?.[0];
   }
 
   #read(text) {

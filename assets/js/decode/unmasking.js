@@ -7,7 +7,7 @@
 import { count, find, flags, NONE, ranked, take, union } from "./arrays.js";
 import { evenQuotas } from "./state.js";
 
-/** The order of committing open candidates: high scores first, the lowest position first among equals, late ones behind all. */
+/** The order of committing open candidates: high scores first, among equals the lowest position; late ones behind all. */
 const inOrder = ({ state, slots, score, late }) =>
   ranked(
     slots.length,
@@ -15,9 +15,11 @@ const inOrder = ({ state, slots, score, late }) =>
     (i) => -score[i],
   ).filter((i) => state.open[slots[i]]);
 
-/** What all policies share. scores: what candidates are scored by; "noise", one uniform number each.
+/**
+ * What all policies share. scores: what candidates are scored by; "noise": by uniform numbers.
  * early: a block may end before its steps. by_posterior: it commits the best by posterior, as many as the schedule asks
- * for, whatever their tokens. measures: further numbers that it needs of each candidate. revises: it takes tokens back. */
+ * for, whatever their tokens. measures: further numbers that it needs of the candidates. revises: it takes tokens back.
+ */
 class UnmaskPolicy {
   static kind;
   scores = "confidence";
@@ -30,7 +32,7 @@ class UnmaskPolicy {
     Object.assign(this, settings);
   }
 
-  /** The commits that each step of a block owes, from its masks and steps. */
+  /** The commits that the steps of a block owe, from its masks and steps. */
   quotas = (masks, steps) => evenQuotas(masks, steps);
 
   /** What is masked again before a step. */
@@ -156,7 +158,8 @@ export class EarlyFinish extends UnmaskPolicy {
     const least = [this.first, this.middle, this.last][(share >= 0.33) + (share >= 0.67)];
     const from = state.canvas.generated_from + this.answer - 1;
     const deciding = slots.filter((slot) => !this.answer || (slot >= from && slot < from + 5));
-    const gap = take(state.measures.gap, deciding).reduce((sum, each) => sum + each, 0) / deciding.length;
+    const gaps = take(state.measures.gap, deciding);
+    const gap = gaps.reduce((sum, value) => sum + value, 0) / deciding.length;
     return gap >= least ? Int32Array.from(slots.keys()) : inOrder(candidates).subarray(0, candidates.quota);
   }
 }

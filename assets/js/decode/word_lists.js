@@ -1,7 +1,7 @@
 // Blanks from a list: a blank becomes one of some words, and nothing else. It mirrors surelock/decoding/word_lists.py.
 //
-// A list is {at, words}: the position of the blank's first mask, and the token ids of each word. Before a run its words
-// have one number of tokens, see `settled`.
+// A list is {at, words}: the position of the blank's first mask, and the words' token ids. Before a run its words have
+// one number of tokens, see `settled`.
 
 import { find, flags, NONE, put } from "./arrays.js";
 
@@ -41,7 +41,7 @@ export function putWords({ lists, policy, state }, plan, reading) {
     const agreeing = words.filter(agrees);
     if (!places.length || !agreeing.length) continue;
     const byToken = (word) => places.map((k) => reading.listed[rows.get(slots[k]) * width + word[k]]);
-    const sums = agreeing.map((word) => byToken(word).reduce((sum, each) => sum + each, 0));
+    const sums = agreeing.map((word) => byToken(word).reduce((sum, logP) => sum + logP, 0));
     const most = Math.max(...sums);
     const best = agreeing[sums.indexOf(most)];
     for (const [i, k] of places.entries()) {
@@ -59,21 +59,21 @@ export function putWords({ lists, policy, state }, plan, reading) {
 
 /** Log-probabilities of rows of logits, a flat table of `width` columns. */
 export function logSoftmax(logits, width) {
-  const found = Float64Array.from(logits);
-  for (let start = 0; start < found.length; start += width) {
-    const row = found.subarray(start, start + width);
+  const table = Float64Array.from(logits);
+  for (let start = 0; start < table.length; start += width) {
+    const row = table.subarray(start, start + width);
     const most = row.reduce((a, b) => Math.max(a, b));
     const total = Math.log(row.reduce((sum, value) => sum + Math.exp(value - most), 0));
     for (let i = 0; i < width; i++) row[i] = row[i] - most - total;
   }
-  return found;
+  return table;
 }
 
 /** {ids, lists} of a prompt in which every list has words of one number of tokens, see `settled` of
  * surelock/decoding/word_lists.py. masks: behind the prompt. */
 export async function settled(engine, { network, mask_id }, { ids, lists }, masks) {
   let moved = 0;
-  const found = [];
+  const settledLists = [];
   let tokens = Array.from(ids);
   for (const list of lists) {
     const at = list.at - moved;
@@ -82,20 +82,26 @@ export async function settled(engine, { network, mask_id }, { ids, lists }, mask
     let best = Number.NEGATIVE_INFINITY;
     let length = size(list);
     const sizes = new Set(list.words.map((word) => word.length));
-    for (const some of sizes.size > 1 ? Array.from(sizes).sort((a, b) => a - b) : []) {
-      const blank = new Array(some).fill(mask_id);
+    const compared = sizes.size > 1 ? Array.from(sizes).sort((a, b) => a - b) : [];
+    for (const wordLength of compared) {
+      const blank = new Array(wordLength).fill(mask_id);
       const canvas = Int32Array.from([...before, ...blank, ...behind, ...new Array(masks).fill(mask_id)]);
       const logP = await logPs(engine, canvas, slotsOf({ at, words: [blank] }), mask_id);
-      for (const word of list.words.filter((each) => each.length === some)) {
-        const mean = word.reduce((sum, token, k) => sum + logP[k * network.vocab_size + token], 0) / some;
-        if (mean > best) [best, length] = [mean, some];
+      for (const word of list.words) {
+        if (word.length !== wordLength) continue;
+        const total = word.reduce((sum, token, k) => sum + logP[k * network.vocab_size + token], 0);
+        const mean = total / wordLength;
+        if (mean > best) {
+          best = mean;
+          length = wordLength;
+        }
       }
     }
     tokens = [...before, ...new Array(length).fill(mask_id), ...behind];
-    found.push({ at, words: list.words.filter((word) => word.length === length) });
+    settledLists.push({ at, words: list.words.filter((word) => word.length === length) });
     moved += size(list) - length;
   }
-  return { ids: tokens, lists: found };
+  return { ids: tokens, lists: settledLists };
 }
 
 /** Log-probabilities of rows of a canvas, of which every row is computed. */

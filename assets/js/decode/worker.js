@@ -48,7 +48,7 @@ async function interpreters(code) {
 
 /** See `assemble`; what failed is asked for anew. */
 function assembled(hear = () => {}) {
-  parts ??= where.then((each) => assemble(ort, each, hear));
+  parts ??= where.then((address) => assemble(ort, address, hear));
   parts.catch(() => {
     parts = null;
   });
@@ -85,24 +85,24 @@ class WorkerRun {
   }
 
   async #go() {
-    let made = null;
+    let decoder = null;
     try {
-      made = await assembled((got, all) => this.#loading && this.#say({ loading: { got, all } }));
+      decoder = await assembled((got, all) => this.#loading && this.#say({ loading: { got, all } }));
       if (codesOf(this.request.lanes).length) {
-        newInterpreter ??= await interpreters(made.interpreter());
+        newInterpreter ??= await interpreters(decoder.interpreter());
         OwnRule.quickjs = await newInterpreter(); // kept by the rules that the race makes at once
       }
       if (this.#stopped) return;
-      const prompt = await this.#prompt(made);
+      const prompt = await this.#prompt(decoder);
       if (this.#stopped) return;
-      this.#open(made, prompt);
-      if (made.note) this.#say({ note: made.note });
-      made.note = "";
-      await this.#steps(made);
+      this.#open(decoder, prompt);
+      if (decoder.note) this.#say({ note: decoder.note });
+      decoder.note = "";
+      await this.#steps(decoder);
     } catch (error) {
       this.#loading = false; // of what did not come whole, the rest may be on its way
       if (!(error instanceof RangeError || error instanceof NonFiniteLogits)) throw error;
-      if (!made) this.#say({ lost: error.message });
+      if (!decoder) this.#say({ lost: error.message });
       else if (!this.recorder) this.#say({ refused: error.message });
       else this.#tell({ end: "failed", problem: `The run stopped: ${error.message}.` });
     }
@@ -122,11 +122,12 @@ class WorkerRun {
     const { model, prompt, lanes, machine } = this.request;
     const { settings } = lanes[0];
     const { vocab_size, n_layers, d_model, max_length } = shape.network;
-    const given = tokens.length;
+    const promptLength = tokens.length;
     const wanted = settings.gen_length;
-    if (given + wanted > max_length)
+    const total = promptLength + wanted;
+    if (total > max_length)
       throw new RangeError(
-        `Prompt is too long: ${given} tokens and ${wanted} to generate make ${given + wanted}; at most ${max_length} positions fit here.`,
+        `Prompt is too long: ${promptLength} tokens and ${wanted} to generate make ${total}; at most ${max_length} positions fit here.`,
       );
     if (!wanted && !tokens.includes(shape.mask_id))
       throw new RangeError("Prompt has no blank and Generated length is 0: leave a blank (__), or set a length.");
@@ -143,7 +144,7 @@ class WorkerRun {
       mask_id: shape.mask_id,
       eos_id: shape.ends[0] ?? null,
       ...(shape.ends.length > 1 ? { ends: shape.ends } : {}),
-      length: given + wanted,
+      length: total,
       steps: Math.max(...runs.map(({ schedule }) => schedule.steps)),
       lanes: lanes.map(({ engine: _, ...lane }) => lane),
       engine: engine.name,
@@ -154,7 +155,7 @@ class WorkerRun {
     this.#tell({ open: this.recorder.start(), label: model, pausable: true });
   }
 
-  /** Where each lane begins: at its first step, or at a snapshot of the run that the request names. */
+  /** Where the lanes begin: at their first step, or at a snapshot of the run that the request names. */
   #begins() {
     const { header } = this.recorder;
     const begins = {};
@@ -203,7 +204,7 @@ class WorkerRun {
     for (const then of this.#rested.splice(0)) then(true);
   }
 
-  /** Goes on for so many steps of each lane. */
+  /** Goes on for so many steps of every lane. */
   resume({ steps = Number.POSITIVE_INFINITY } = {}) {
     this.#left = steps;
     this.#goOn?.();
@@ -255,7 +256,7 @@ const asks = {
     if (id !== undefined) return { id, piece: tokenizer.pieces([id])[id] };
     const ids = tokenizer.encode(` ${text.trim()}`);
     const texts = tokenizer.pieces(ids);
-    const pieces = ids.includes(shape.mask_id) ? [] : ids.map((each) => [each, texts[each]]);
+    const pieces = ids.includes(shape.mask_id) ? [] : ids.map((id) => [id, texts[id]]);
     return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.`, pieces };
   },
 
@@ -284,9 +285,9 @@ const asks = {
 };
 
 /** The answer, or what went wrong in a sentence. */
-async function answered(ask, question) {
+async function answered(answerer, ask, question) {
   try {
-    return (await ask(question)) ?? null;
+    return (await answerer[ask](question)) ?? null;
   } catch (error) {
     if (error instanceof RangeError) return { problem: error.message };
     throw error;
@@ -301,12 +302,13 @@ self.onunhandledrejection = ({ reason }) =>
 
 self.onmessage = async ({ data: { ask, call, run, ...question } }) => {
   if (ask === "start") {
-    const made = new WorkerRun(run, question.request);
-    runs.set(run, made);
-    return made.go();
+    const started = new WorkerRun(run, question.request);
+    runs.set(run, started);
+    return started.go();
   }
   if (ask === "where") return tellWhere(question.where);
   if (ask === "drop") return runs.delete(run);
-  const of = run === undefined ? asks : runs.get(run);
-  postMessage({ call, answer: of ? await answered((each) => of[ask](each), question) : null });
+  const answerer = run === undefined ? asks : runs.get(run);
+  const answer = answerer ? await answered(answerer, ask, question) : null;
+  postMessage({ call, answer });
 };

@@ -29,8 +29,8 @@ function moment(trace, colours, step) {
 
 function text(trace, lane) {
   const parts = prose(trace, lane, trace.count - 1);
-  const words = parts.map(({ text: own, kind, filled }) => {
-    const word = filled ? h("b", own) : own;
+  const words = parts.map(({ text: words, kind, filled }) => {
+    const word = filled ? h("b", words) : words;
     return kind === "same" ? word : h("u", word);
   });
   return h("section", h("h2", lane.name), h("p", { dir: "auto" }, words));
@@ -51,7 +51,7 @@ function comparison(trace) {
   return h("table", h("thead", h("tr", heads)), h("tbody", rows));
 }
 
-function made(trace, colours, link) {
+function handout(trace, colours, link) {
   const texts = trace.lanes.map((lane) => text(trace, lane));
   return h(
     "article.sl-handout",
@@ -82,7 +82,7 @@ export function printHandout(stage, link) {
     if (!trace?.count) return;
     dark = document.body.classList.contains("dark");
     document.body.classList.remove("dark"); // paper is light
-    node = made(trace, palette(root), link?.(trace, view));
+    node = handout(trace, palette(root), link?.(trace, view));
     document.body.append(node);
   };
   addEventListener("beforeprint", show);

@@ -24,8 +24,11 @@ function picture(trace, colours) {
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
-/** A WebM file of the race as a Blob; null where it was cancelled. guesses: see labelsOf. onProgress(from 0 to 1), signal: of an AbortController.
- * Throws TraceError where the browser makes none. */
+/**
+ * A WebM file of the race as a Blob; null where it was cancelled.
+ * guesses: see labelsOf. onProgress(from 0 to 1). signal: of an AbortController.
+ * Throws TraceError where the browser makes none.
+ */
 async function film(trace, colours, { guesses, onProgress, signal }) {
   if (!globalThis.VideoEncoder)
     throw new TraceError(
@@ -97,9 +100,9 @@ export class Pictures {
       setText(this.progress, `Making the video, ${percent(part)}.`);
     };
     try {
-      const made = await film(trace, this.#colours(), { guesses: page.now.guesses, onProgress, signal });
-      if (!made) return "The video was cancelled.";
-      download(`${name}.webm`, "video/webm", made);
+      const video = await film(trace, this.#colours(), { guesses: page.now.guesses, onProgress, signal });
+      if (!video) return "The video was cancelled.";
+      download(`${name}.webm`, "video/webm", video);
       return "";
     } finally {
       if (this.stopper.signal === signal) this.node.hidden = true; // else another one has begun

@@ -15,8 +15,8 @@ export const WIDTH = 1280;
 export const HEIGHT = 720;
 const MARGIN = 28;
 const GAP = 24;
-const HEAD = 66; // above each grid: name, clock, numbers, a bar
-const TEXT = 118; // below each grid, where the texts are shown
+const HEAD = 66; // above a grid: name, clock, numbers, a bar
+const TEXT = 118; // below a grid, where the texts are shown
 const SHOWN = [MASKED, ACTIVE, RESTING, LOCKED];
 const SAMPLE_WIDTH = 27; // of a cell of the legend, with the gap to the next
 const SAMPLE_HEIGHT = 20;
@@ -83,7 +83,7 @@ export class Field {
 
   #head(pen, lane, step, { x, y, width }, colour) {
     const { trace, colours } = this;
-    const { clock, told, done } = heading(trace, lane, step);
+    const { clock, told: progress, done } = heading(trace, lane, step);
     pen.textBaseline = "alphabetic";
     type(pen, 20, 700);
     pen.fillStyle = colours.ink;
@@ -93,7 +93,7 @@ export class Field {
     pen.fillText(cut(pen, lane.name, width - pen.measureText(clock).width - 14), x, y + 20);
     type(pen, 14);
     pen.fillStyle = colours.muted;
-    pen.fillText(cut(pen, told, width), x, y + 41);
+    pen.fillText(cut(pen, progress, width), x, y + 41);
     pen.fillStyle = colours.line;
     pen.fillRect(x, y + 50, width, 4);
     pen.fillStyle = colour;
@@ -101,7 +101,7 @@ export class Field {
   }
 }
 
-/** What stands over a lane after a step of its own: its clock, what it has done, and the share of its steps. */
+/** What stands over a lane after one of its steps: its clock, what it has done, and the share of its steps. */
 export function heading(trace, lane, step) {
   const now = lane.at(step);
   const steps = lane.endsAt(lane.count - 1) ? lane.count : lane.most;
@@ -116,16 +116,16 @@ export function heading(trace, lane, step) {
   };
 }
 
-/** What is said while the lanes stand at these steps of their own. */
+/** The sentence while the lanes stand at these steps, one per lane. */
 export function told(trace, steps) {
   const over = trace.lanes.map((lane, i) => lane.endsAt(steps[i]));
   if (over.every(Boolean)) return verdict(trace);
-  const [done, rest] = [true, false].map((wanted) => trace.lanes.filter((_, i) => over[i] === wanted));
+  const done = trace.lanes.filter((_, i) => over[i]);
+  const rest = trace.lanes.filter((_, i) => !over[i]);
   if (done.length) return stillWorking(done, rest);
+  if (steps.every((step) => step < 0)) return narrate(trace, -1);
   const at = steps[trace.lanes.indexOf(trace.subject)];
-  return steps.every((step) => step < 0)
-    ? narrate(trace, -1)
-    : happens(trace, trace.subject, at, new Set(steps).size > 1);
+  return happens(trace, trace.subject, at, new Set(steps).size > 1);
 }
 
 export class Poster {
@@ -178,11 +178,12 @@ export class Poster {
   }
 }
 
-/** A grid of a cell in each state, and one that differs from the reference's. */
+/** A grid with a cell in every state, and one that differs from the reference's. */
 function samples(colours, scale) {
   const grid = new Grid(document.createElement("canvas"));
   const states = [...SHOWN, ACTIVE];
-  const [tokens, other] = [0, 1].map((own) => states.map((_, i) => (i < SHOWN.length ? 0 : own)));
+  const tokens = states.map(() => 0);
+  const other = states.map((_, i) => (i < SHOWN.length ? 0 : 1));
   grid.resize(states.length, SAMPLE_WIDTH * states.length, colours, { tall: SAMPLE_HEIGHT, ratio: scale });
   grid.draw({ lane: { steps: [] }, step: -1, states, tokens, other, given: [0, 0, 0, 0, 0], labels: [] });
   return grid;

@@ -1,4 +1,5 @@
-// Export and import. Everything is made in the browser; a live run's full-precision trace comes from the server, keyed by the run's id.
+// Export and import. Everything is made in the browser.
+// Only a live run's full-precision trace comes from the server, keyed by the run's id.
 
 import { download, h } from "../dom.js";
 import { leftOut } from "../run/address.js";
@@ -29,8 +30,11 @@ const HINTS = {
 
 const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
 
-/** Text that a spreadsheet would run as a formula gets an apostrophe: also behind blanks, and in full width. So does
- * text that begins with one: without the first apostrophe a cell is the text. surelock/trace/csv_table.py has the rule, too. */
+/**
+ * Text that a spreadsheet would run as a formula gets an apostrophe: also behind blanks, and in full width.
+ * So does text that begins with one: without the first apostrophe a cell is the text.
+ * surelock/trace/csv_table.py has the rule, too.
+ */
 const FORMULA = /^(?:[\s\p{C}]*[=+\-@＝＋－＠]|['\t\r\n])/u;
 export const harmless = (text) => quoted(FORMULA.test(text) ? `'${text}` : text);
 
@@ -78,7 +82,10 @@ export function fillReplay(shell, document, decoder = "") {
 }
 
 export class Share {
-  /** source.document(run), source.shell(), source.decoder(model), source.link(trace, view): what the page offers; absent ones hide their buttons. */
+  /**
+   * source: what the page offers: document(run), shell(), decoder(model), link(trace, view).
+   * Those that are absent hide their buttons.
+   */
   constructor(stage, source) {
     Object.assign(this, { stage, source, pictures: new Pictures() });
     this.status = h("p.sl-hint", { role: "status" });
@@ -183,12 +190,12 @@ export class Share {
 
   async #link() {
     const href = this.source.link(this.trace, this.stage.view);
-    const told = [{ href }, ` ${leftOut(this.trace)}`.trimEnd()];
+    const linkParts = [{ href }, ` ${leftOut(this.trace)}`.trimEnd()];
     try {
       await navigator.clipboard.writeText(href);
-      return ["Copied ", ...told];
+      return ["Copied ", ...linkParts];
     } catch {
-      return ["Here is ", ...told];
+      return ["Here is ", ...linkParts];
     }
   }
 

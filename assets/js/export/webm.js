@@ -4,9 +4,9 @@ const text = (words) => new TextEncoder().encode(words);
 
 /** `size` bytes of a whole number, the largest first. */
 function bytes(number, size) {
-  const found = new Uint8Array(size);
-  for (let i = size - 1, left = number; i >= 0; i--, left = Math.floor(left / 256)) found[i] = left % 256;
-  return found;
+  const array = new Uint8Array(size);
+  for (let i = size - 1, left = number; i >= 0; i--, left = Math.floor(left / 256)) array[i] = left % 256;
+  return array;
 }
 
 const float = (number) => {
@@ -55,7 +55,7 @@ export function webm(frames, { width, height, ms }) {
   return [...head, ...element("18538067", information, element("1654AE6B", track), clusters(frames))];
 }
 
-/** A cluster from each key frame to the next; a frame's time counts from its cluster's. */
+/** The clusters: one from a key frame to the next. A frame's time counts from the start of its cluster. */
 function clusters(frames) {
   const groups = [];
   for (const frame of frames) {

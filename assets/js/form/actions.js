@@ -1,4 +1,4 @@
-// What the first screen offers beside the race: Run, one's own words, the lessons.
+// What the first screen offers beside the race: Run, the prompt, the lessons.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
@@ -13,17 +13,17 @@ export function actions({ press, toggleForm, lessons }) {
   const button = (name, action, ...children) =>
     h(`button.sl-action.sl-action-${name}`, { onclick: action }, ...children);
   const text = h("q");
-  const own = [h("span.sl-action-own", "Try your own words"), text];
+  const promptNodes = [h("span.sl-action-own", "Try your own words"), text];
   const stop = button("stop", () => page.now.live.stop());
   const group = { role: "group", "aria-label": "Run" };
-  const prompt = button("prompt", () => box.toggle(), own);
+  const prompt = button("prompt", () => box.toggle(), promptNodes);
   page.follow(["prompt"], ({ prompt }) => {
     const all = prompt.trim();
     setText(text, all.length > MOST_SAID ? `${all.slice(0, all.lastIndexOf(" ", MOST_SAID))} …` : all);
   });
   page.follow(["phase", "pending", "waits", "place"], (now) => {
-    const { text: told, disabled } = stopButton(now);
-    setText(stop, told);
+    const { text: label, disabled } = stopButton(now);
+    setText(stop, label);
     stop.disabled = disabled;
     stop.hidden = now.phase === "idle" && disabled;
   });

@@ -10,7 +10,7 @@ import { where } from "./where.js";
 const FOCUS_MS = 50;
 const NARROW = "(max-width: 768px)";
 
-/** Gradio's own toggle of the sidebar: on a narrow screen the sidebar lies over the stage. */
+/** Presses Gradio's toggle of the sidebar: on a narrow screen the sidebar lies over the stage. */
 export function closeSidebarIfNarrow() {
   if (!matchMedia(NARROW).matches) return;
   const sidebar = document.querySelector(".sidebar.open");

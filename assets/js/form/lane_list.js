@@ -1,4 +1,4 @@
-// The lanes of the form: a list of them, each with the fields of its rule and its policy, made from their descriptions.
+// The lanes of the form: a list, with the fields of their rules and policies, made from their descriptions.
 
 import "../loaded_first.js";
 import { h, select } from "../dom.js";
@@ -16,7 +16,8 @@ const offered = ([kind, { server }]) => {
   const needed = kind === "own" ? "browser" : server && "server";
   return !needed || page.now.sources.includes(needed);
 };
-const called = ({ label, server }) => (server ? `${label} (on the server)` : label);
+/** [kind, its name in a select]. */
+const optionOf = ([kind, { label, server }]) => [kind, server ? `${label} (on the server)` : label];
 const defaults = (settings) =>
   Object.fromEntries(Object.entries(settings).map(([name, setting]) => [name, setting.default]));
 const defaultsOf = (table, kind) => ({ kind, ...defaults(table[kind].settings) });
@@ -69,8 +70,13 @@ export class LaneList {
     };
     const removes = { "aria-label": `Remove lane ${i + 1}`, title: "Remove", onclick };
     const remove = h("button.sl-lane-remove", { ...removes, disabled: this.form.lanes.length === 1 }, "✕");
-    const told = this.form.preset(lane.preset)?.sentence ?? sentence(lane);
-    const details = h("details.sl-lane-details", { "data-lane": i, open }, h("summary", told), this.#fields(lane));
+    const description = this.form.preset(lane.preset)?.sentence ?? sentence(lane);
+    const details = h(
+      "details.sl-lane-details",
+      { "data-lane": i, open },
+      h("summary", description),
+      this.#fields(lane),
+    );
     return h(`li.sl-lane.sl-lane-${i + 1}`, h("div.sl-lane-head", choose, remove), details);
   }
 
@@ -81,7 +87,7 @@ export class LaneList {
     if (!preset) this.list.children[this.form.lanes.indexOf(lane)].querySelector("details").open = true;
   }
 
-  /** A value was set by hand: the lane is the visitor's own from now on, named after where it came from. */
+  /** Sets a value by hand. The lane is no preset's from now on, but named after the one that it came from. */
   #set(lane, target, name, value) {
     target[name] = value;
     if (lane.preset) Object.assign(lane, { base: lane.preset, preset: null });
@@ -92,8 +98,8 @@ export class LaneList {
     const [rule, beside] = rulesOf(lane.compute);
     const kinds = (table) =>
       Object.entries(table)
-        .filter((each) => offered(each) || each[0] === rule.kind)
-        .map(([kind, told]) => [kind, called(told)]);
+        .filter((entry) => offered(entry) || entry[0] === rule.kind)
+        .map(optionOf);
     const sets = (name) => (kind) => this.#set(lane, lane, name, defaultsOf(described[name], kind));
     const rows = [
       nameField(this.form.nameOf(lane), (name) => {
@@ -105,7 +111,7 @@ export class LaneList {
     ];
     if (described.compute[rule.kind].locks) {
       const choosable = choosers().filter(offered);
-      const others = [["", "all that is not locked"], ...choosable.map(([kind, told]) => [kind, called(told)])];
+      const others = [["", "all that is not locked"], ...choosable.map(optionOf)];
       const set = (kind) => {
         const both = kind && { kind: "both", lock: rule, select: defaultsOf(described.compute, kind) };
         this.#set(lane, lane, "compute", both || rule);

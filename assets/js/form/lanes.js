@@ -1,5 +1,6 @@
-// Who races: one to four lanes in the sidebar. The component's value is JSON: {lanes: [{id, name, preset, compute, unmask},
-// ...], presets: [...]}. What shows them comes when they are seen, see lane_list.js.
+// Who races: one to four lanes in the sidebar.
+// The component's value is JSON: {lanes: [{id, name, preset, compute, unmask}, ...], presets: [...]}.
+// What shows them comes when they are seen, see lane_list.js.
 
 import { h } from "../dom.js";
 import { codesIn } from "../run/address.js";
@@ -62,19 +63,20 @@ class Lanes {
     if (lane.named) return lane.named;
     const base = this.preset(lane.base ?? lane.preset);
     if (!base) return ruleName(lane);
-    const [rule, own] = [lane, base].map(({ compute }) => rulesOf(compute)[0].kind);
-    if (rule === own) return presetName(lane, base);
-    const [usual] = Object.keys(described.unmask); // of another rule its policy is told where it is not the preset's
-    return ruleName(lane.unmask.kind === base.unmask.kind ? { ...lane, unmask: { kind: usual } } : lane);
+    const firstRule = ({ compute }) => rulesOf(compute)[0].kind;
+    if (firstRule(lane) === firstRule(base)) return presetName(lane, base);
+    if (lane.unmask.kind !== base.unmask.kind) return ruleName(lane);
+    const [usual] = Object.keys(described.unmask); // the name leaves out the usual policy, so it leaves out the preset's
+    return ruleName({ ...lane, unmask: { kind: usual } });
   }
 
   /** Which preset a lane was made of, by its name; a name that neither its rule nor a preset gives it is the visitor's. */
   #recognize(lane) {
     if (lane.preset) return;
     const plain = unnumbered(lane.name);
-    const made = this.presets.find((preset) => [preset.name, presetName(lane, preset)].includes(plain));
-    lane.base = made?.id;
-    if (!made && ![ruleName(lane), "Your own"].includes(plain)) lane.named = lane.name;
+    const base = this.presets.find((preset) => [preset.name, presetName(lane, preset)].includes(plain));
+    lane.base = base?.id;
+    if (!base && ![ruleName(lane), "Your own"].includes(plain)) lane.named = lane.name;
   }
 }
 

@@ -1,5 +1,5 @@
-// A visitor's own words: one field, openings to begin with, what the model knows, and Run. The form has the same prompt
-// among its settings, and holds what is typed here.
+// The visitor's prompt: one field, openings to begin with, what the model knows, and Run. The form has the same prompt
+// among its settings, and holds what is typed into this field.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";

@@ -17,7 +17,7 @@ export const blockChoices = (length, steps) =>
  * length on it is one block: shorter ones would decode from left to right. */
 export function fit(wants, longest) {
   const length = wants.gen_length <= longest ? wants.gen_length : Math.max(GRAIN, longest - (longest % GRAIN));
-  if (!length) return { gen_length: 0, steps: 1, block_length: 1 }; // blanks alone: a step for each of their tokens
+  if (!length) return { gen_length: 0, steps: 1, block_length: 1 }; // blanks alone: a step a token
   const steps = Math.min(wants.steps ?? length, length);
   const most = wants.block_length ?? length;
   const small = blockChoices(length, steps).filter((block) => block <= most && 2 * block >= most);

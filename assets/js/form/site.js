@@ -12,10 +12,12 @@ const MAIN = ["gen_length", "steps"]; // the rest is folded away
 const bytes = (text) => new TextEncoder().encode(text).length;
 
 export class SiteForm {
-  /** told: {model, about, prompt, values, lanes, most}, what the form holds at first, as surelock/ui/site.py
-   * writes it. onRun(values), onEdit(values). */
-  constructor({ told, onRun, onEdit }) {
-    Object.assign(this, { told, onEdit, lanes: told.lanes });
+  /**
+   * initial: {model, about, prompt, values, lanes, most}, what the form holds at first, as surelock/ui/site.py writes it.
+   * onRun(values), onEdit(values).
+   */
+  constructor({ initial, onRun, onEdit }) {
+    Object.assign(this, { initial, onEdit, lanes: initial.lanes });
     this.prompt = h("textarea", { rows: 4, "aria-label": "Prompt", oninput: () => this.#changed() });
     const run = h("button", { id: "sl-run", onclick: () => onRun(this.values) }, "Run");
     const controls = h("div", h("div.sl-controls"));
@@ -24,9 +26,9 @@ export class SiteForm {
     this.more = h("div.sl-fields");
     const prompt = h("div", { id: "sl-prompt" }, row({ label: "Prompt" }, this.prompt));
     const more = h("details", h("summary", "More settings"), this.more);
-    const form = h("div.sl-form", h("p.sl-model-badge", told.about), prompt, run, controls, lanes, this.main, more);
+    const form = h("div.sl-form", h("p.sl-model-badge", initial.about), prompt, run, controls, lanes, this.main, more);
     this.node = h("aside.sidebar", { "aria-label": "Settings" }, this.#toggle(), form);
-    this.set(told);
+    this.set(initial);
     document.body.prepend(this.node);
     connectControls({ element: controls });
     connectLanes({ element: lanes, props: this, watch: (_, f) => Object.assign(this, { onLanes: f }) });
@@ -54,8 +56,8 @@ export class SiteForm {
 
   /** All that it holds, by name: see `settingsOfForm`. */
   get values() {
-    const { lanes, prompt, settings, told } = this;
-    return { model: told.model, prompt: prompt.value, lanes, ...settings };
+    const { lanes, prompt, settings, initial } = this;
+    return { model: initial.model, prompt: prompt.value, lanes, ...settings };
   }
 
   set({ prompt, values }) {
@@ -67,13 +69,13 @@ export class SiteForm {
 
   /** What a link's query asks for; the rest is as at first. Gives a sentence about what of it cannot be had. */
   fill(query) {
-    const { model, prompt, values: first } = this.told;
+    const { model, prompt, values: first } = this.initial;
     const { values, lanes, said } = readLink(query, model);
     const { prompt: text = prompt, ...settings } = values;
     const { steps, block_length, ...others } = first;
     const follows = "gen_length" in settings ? others : first;
     this.set({ prompt: text, values: { ...follows, ...settings } });
-    const held = JSON.parse(this.told.lanes);
+    const held = JSON.parse(this.initial.lanes);
     this.value = JSON.stringify({ ...held, lanes: lanes ?? held.lanes, arrived: { said } });
     this.onLanes();
   }
@@ -90,9 +92,9 @@ export class SiteForm {
     this.#changed();
   }
 
-  /** The longest text that fits beside the prompt, whose tokens nobody has counted: at most one for each byte. */
+  /** The longest text that fits beside the prompt, in tokens. The prompt's are not counted yet: at most one a byte. */
   get #longest() {
-    const room = this.told.most - bytes(this.prompt.value);
+    const room = this.initial.most - bytes(this.prompt.value);
     return Math.max(16, room - (room % 8));
   }
 
@@ -102,23 +104,26 @@ export class SiteForm {
     const { gen_length: length, steps } = this.settings;
     const focused = document.activeElement?.closest(".sl-field")?.id;
     const highest = { gen_length: longest, steps: length };
-    const made = Object.entries(described.settings).map(([name, setting]) => {
+    const fieldOf = ([name, setting]) => {
       const set = (value) => this.#change(name, value);
-      const node =
-        name === "block_length" ? this.#blocks(length, steps, set) : this.#field(name, setting, highest, set);
-      return [name, Object.assign(node, { id: `sl-${name.replaceAll("_", "-")}` })];
-    });
-    const of = (main) => made.filter(([name]) => MAIN.includes(name) === main).map(([, node]) => node);
-    this.main.replaceChildren(...of(true));
-    this.more.replaceChildren(...of(false));
+      const isBlocks = name === "block_length";
+      const node = isBlocks ? this.#blocks(length, steps, set) : this.#field(name, setting, highest, set);
+      node.id = `sl-${name.replaceAll("_", "-")}`;
+      return node;
+    };
+    const settings = Object.entries(described.settings);
+    const main = settings.filter(([name]) => MAIN.includes(name));
+    const more = settings.filter(([name]) => !MAIN.includes(name));
+    this.main.replaceChildren(...main.map(fieldOf));
+    this.more.replaceChildren(...more.map(fieldOf));
     if (focused) document.getElementById(focused)?.querySelector("input, select")?.focus(); // drawn anew under the hands
   }
 
   #field(name, setting, highest, set) {
-    const { offered, none, ...told } = setting;
+    const { offered, none, ...description } = setting;
     const [low, high, step] = offered ?? [];
-    const own = offered && { offered: [low, highest[name] ?? high, step] };
-    return field({ ...told, ...own }, this.settings[name], set);
+    const stops = offered && { offered: [low, highest[name] ?? high, step] };
+    return field({ ...description, ...stops }, this.settings[name], set);
   }
 
   #blocks(length, steps, set) {

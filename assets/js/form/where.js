@@ -1,11 +1,11 @@
-// Where Run computes: on the server, or in the visitor's own browser.
+// Where Run computes: on the server, or in the visitor's browser.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
 
 const WHERE = { browser: "this browser", server: "this server" };
 
-/** A choice, and what each means in a word, where there are two for the form's model. */
+/** The choice between the two, where the form's model has both, and what it means in a word. */
 export function where() {
   const change = ({ target }) => page.set({ source: target.value });
   const choice = h("select.sl-action-where", { onchange: change });

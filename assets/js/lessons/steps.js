@@ -16,7 +16,7 @@ export function readLessons() {
   return script ? JSON.parse(script.textContent) : { lessons: [], problems: [] };
 }
 
-/** What tells one run from another: when it was made, and its seed. */
+/** What no two runs share: when it was made, and its seed. */
 export const runOf = ({ header, reference }) => `${header.created}/${reference.decoder.settings.seed}`;
 
 /** The lane that a lesson calls `name`, or undefined where the run has no such lane. */
@@ -39,7 +39,7 @@ export const named = (text, trace) => text.replace(/\{(reference|subject)\}/g, (
 /** The last step, from 0, of the first `share` of `count` steps. A share below 0 gives -1: before the first step. */
 export const stepOf = (share, count) => (share < 0 ? -1 : Math.max(0, Math.ceil(share * count) - 1));
 
-/** The step, from 0, at which a page stops: its own, else that of a page before; undefined where no page says so. */
+/** The step, from 0, at which a page stops, or else the pages before it; undefined where no page names a step. */
 export function stopOf({ pages }, page, trace) {
   const stopping = pages.slice(0, page + 1).findLast(({ at }) => at !== undefined);
   return stopping && stepOf(stopping.at, trace.race.last + 1);
@@ -49,13 +49,14 @@ export function stopOf({ pages }, page, trace) {
 export const questionPage = ({ pages }, page) => pages.findLastIndex(({ kind }, i) => kind === "predict" && i < page);
 
 /** Why a run cannot be this lesson's, in a sentence; "" where it can. */
-export function misfit(trace, { needs, own, timed }) {
+export function misfit(trace, { needs, own: openLane, timed }) {
   const hasLane = ({ lane, compute, unmask }) => {
     const { decoder } = laneOf(trace, lane) ?? {};
     return decoder?.compute.kind === compute && (unmask?.includes(decoder.unmask.kind) ?? true);
   };
   const lacks = needs.some((need) => !hasLane(need));
-  if (lacks || (own && !trace.lane(own.lane))) return "This lesson is about other lanes than those of the run on show.";
+  const lacksOpenLane = openLane && !trace.lane(openLane.lane);
+  if (lacks || lacksOpenLane) return "This lesson is about other lanes than those of the run on show.";
   if (!trace.complete) return "The run on show is not finished.";
   if (timed && !timedTogether(trace.reference, trace.subject))
     return "The lanes of the run on show were not timed together.";
@@ -64,9 +65,9 @@ export function misfit(trace, { needs, own, timed }) {
 }
 
 /** The lanes of a learner's run: those of the recorded run with another seed. chosen: changes to the lesson's open lane. */
-export function lanesToRun({ header }, { own, settings }, seed, chosen) {
+export function lanesToRun({ header }, { own: openLane, settings }, seed, chosen) {
   return header.lanes.map((lane) => {
-    const changes = lane.id === own?.lane ? chosen : {};
+    const changes = lane.id === openLane?.lane ? chosen : {};
     return { ...lane, ...changes, settings: { ...lane.settings, ...settings, seed } };
   });
 }

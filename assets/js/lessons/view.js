@@ -45,7 +45,7 @@ export class Lessons {
     const { tab, recorded = async () => null, race = null, onPlace = () => {} } = lessons;
     const loaded = readLessons();
     Object.assign(this, { stage, recorded, race, onPlace, lessons: loaded.lessons, book: new AnswerBook(tab) });
-    this.lesson = this.trace = this.own = this.written = null;
+    this.lesson = this.trace = this.learnersTrace = this.written = null;
     this.list = h("div");
     const close = button("Close", () => this.node.close());
     this.node = dialog("dialog.sl-lessons", { "aria-label": "Lessons" }, h("h2", "Lessons"), this.list, close);
@@ -67,9 +67,9 @@ export class Lessons {
       const { name, title, minutes, number, pages } = lesson;
       const questions = pages.filter(({ kind }) => kind === "predict").length;
       const seen = this.book.seen(name);
-      const made = `${this.book.predictions(name)} of ${count(questions, "prediction")} made`;
-      const more = seen ? `${seen} of ${count(pages.length, "page")} seen, ${made}` : count(questions, "prediction");
-      const state = `${count(minutes, "minute")}, ${more}`;
+      const all = count(questions, "prediction");
+      const soFar = `${seen} of ${count(pages.length, "page")} seen, ${this.book.predictions(name)} of ${all} made`;
+      const state = `${count(minutes, "minute")}, ${seen ? soFar : all}`;
       const begins = { "aria-label": `${seen ? "Go on with" : "Begin"} lesson: ${title}` };
       const begin = button(seen ? "Go on" : "Begin", () => this.begin(lesson), begins);
       return h(
@@ -124,14 +124,14 @@ export class Lessons {
     if (!trace || misfit(trace, lesson.run)) return say(`${why} Its recorded run is not here either.`);
     this.node.close();
     if (!this.open) this.before = this.stage.view.byClock;
-    Object.assign(this, { lesson, trace, own: null, awaiting: false });
+    Object.assign(this, { lesson, trace, learnersTrace: null, awaiting: false });
     const last = lesson.pages.length - 1;
     this.go(Number.isInteger(number) ? Math.max(0, Math.min(number, last)) : 0);
     this.card.scrollIntoView({ block: "start" });
   }
 
   leave() {
-    this.lesson = this.own = this.question = null;
+    this.lesson = this.learnersTrace = this.question = null;
     this.awaiting = false;
     this.card.hidden = true;
     this.card.replaceChildren();
@@ -246,20 +246,20 @@ export class Lessons {
   }
 
   #run() {
-    const { own } = this.lesson.run;
-    const typed = isTyped(own?.options[0]);
+    const { own: openLane } = this.lesson.run;
+    const typed = isTyped(openLane?.options[0]);
     const races = this.race && (!typed || page.now.sources.includes("browser")); // a server runs no typed rule
     this.choice = null;
     const parts = [];
-    if (races && own) {
-      const options = own.options.map(({ name }, i) => [i, name]);
+    if (races && openLane) {
+      const options = openLane.options.map(({ name }, i) => [i, name]);
       this.choice = select("select.sl-speed", {}, options);
-      if (options.length > 1) parts.push(h("label", `${own.label} `, this.choice));
+      if (options.length > 1) parts.push(h("label", `${openLane.label} `, this.choice));
     }
     if (races) parts.push(button("Make my own run", () => this.#race()));
     parts.push(button("Stay with this run", () => this.go(this.page + 1)));
     this.progress = h("p", { role: "status" });
-    const editor = races && typed ? this.#editor(own.options[0].compute) : null;
+    const editor = races && typed ? this.#editor(openLane.options[0].compute) : null;
     return [editor, h("div.sl-lesson-tools", parts), this.progress];
   }
 
@@ -301,12 +301,12 @@ export class Lessons {
   #shown(trace) {
     if (!this.open) return;
     this.#limit(this.lesson.pages[this.page]);
-    if (this.awaiting && trace.race.live) Object.assign(this, { own: trace, awaiting: false, held: false });
+    if (this.awaiting && trace.race.live) Object.assign(this, { learnersTrace: trace, awaiting: false, held: false });
   }
 
   /** The trace has grown. The cursor waits at the page's step, so that it does not give the answer away. */
   #grew(trace) {
-    if (!this.open || trace !== this.own) return;
+    if (!this.open || trace !== this.learnersTrace) return;
     const { at } = this.lesson.pages[this.page];
     const stop = at === undefined ? Infinity : stepOf(at, trace.steps);
     if (!this.held && trace.count > stop + 1) {
@@ -317,8 +317,8 @@ export class Lessons {
   }
 
   #finished(trace) {
-    if (!this.open || trace !== this.own) return;
-    this.own = null;
+    if (!this.open || trace !== this.learnersTrace) return;
+    this.learnersTrace = null;
     const why = misfit(trace, this.lesson.run);
     if (why) return setText(this.progress, `${why} Make another one, or stay with the recorded one.`);
     this.trace = trace;

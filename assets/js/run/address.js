@@ -52,8 +52,17 @@ function together(settings, hash) {
   return query.toString();
 }
 
-/** {settings: the query of a run, "" where it names none, view: {step, pins, byClock, colour} as far as it is said, story:
- * {touches: {lane, events} or null, weights, tokens: eight digits each, or ""}, problem: a sentence or ""}. */
+/**
+ * What an address says.
+ * @typedef {object} Address
+ * @property {string} settings the query of a run, "" where it names none
+ * @property {{step?: number, pins?: number[], byClock?: boolean, colour?: string}} view what it says of the view
+ * @property {{touches: {lane: number, events: object[]} | null, weights: string, tokens: string}} story
+ *   weights, tokens: eight digits, or ""
+ * @property {string} problem a sentence, or ""
+ */
+
+/** Reads an address: an Address. */
 export function readAddress(search, hash = "") {
   const query = new URLSearchParams(search);
   const view = {};
@@ -82,7 +91,10 @@ export function readAddress(search, hash = "") {
 
 export const hasRoom = (settings) => apart(settings)[0].length <= LONGEST;
 
-/** The query of a run's settings with what is looked at and what `search` says of the page; without the settings where they would make it too long. */
+/**
+ * The query of a run's settings with what is looked at and what `search` says of the page.
+ * It is without the settings where they would make it too long.
+ */
 export function writeAddress(
   settings,
   { step = -1, pins = [], byClock = true, colour = "state" },
@@ -103,40 +115,35 @@ function queryOf(model, prompt, chat, settings, lanes) {
   const query = new URLSearchParams({ model, prompt, ...(chat === false && { chat }) });
   for (const [name, value] of Object.entries(settings))
     if (value !== null && value !== undefined && value !== "") query.set(name, value);
-  const own = lanes.map(({ name, compute, unmask }) => ({ name, compute, unmask }));
-  if (own.length) query.set("lanes", JSON.stringify(own));
+  const laneChoices = lanes.map(({ name, compute, unmask }) => ({ name, compute, unmask }));
+  if (laneChoices.length) query.set("lanes", JSON.stringify(laneChoices));
   return query.toString();
 }
 
 const byHand = ({ events }) => Boolean(events?.length);
 
-/** What a link tells of a trace beside its settings, as its query has it: touches, and digits of weights and tokens. */
+/** What a link says of a trace beside its settings, as its query has it: touches, and digits of weights and tokens. */
 export function storyOf(trace) {
   const now = touchesOf(trace);
   const race = trace.origin?.lanes ?? [];
-  const lane = Math.max(
-    0,
-    race.findIndex(({ id }) => id === now?.original.id),
-    trace.touchedLane ?? 0,
-  );
+  const original = race.findIndex(({ id }) => id === now?.original.id);
+  const lane = Math.max(0, original, trace.touchedLane ?? 0);
   const touches = now && JSON.stringify({ lane, events: now.touches });
   return { touches, weights: trace.header.model.weights, tokens: digitsOfTokens(trace) };
 }
 
 /** The lane of a run and its events, null where there are none that can be read. */
 function touchesIn(query) {
-  const told = parsed(query.get("touches") ?? "null");
-  const { lane, events } = told ?? {};
-  const right = Number.isInteger(lane) && lane >= 0 && lane < MOST_LANES && Array.isArray(events);
-  return right && events.length >= 1 && events.length <= MOST_TOUCHES && events.every(isEvent)
-    ? { lane, events }
-    : null;
+  const touches = parsed(query.get("touches") ?? "null");
+  const { lane, events } = touches ?? {};
+  const isLane = Number.isInteger(lane) && lane >= 0 && lane < MOST_LANES;
+  if (!isLane || !Array.isArray(events)) return null;
+  const isRight = events.length >= 1 && events.length <= MOST_TOUCHES && events.every(isEvent);
+  return isRight ? { lane, events } : null;
 }
 
-const digitsIn = (query) =>
-  Object.fromEntries(
-    ["weights", "tokens"].map((name) => [name, /^[0-9a-f]{8}$/.exec(query.get(name) ?? "")?.[0] ?? ""]),
-  );
+const digitsOf = (text) => (/^[0-9a-f]{8}$/.test(text) ? text : "");
+const digitsIn = (query) => ({ weights: digitsOf(query.get("weights")), tokens: digitsOf(query.get("tokens")) });
 
 /** The query that makes this trace's run again: its model, prompt, settings and lanes (without what was done by hand). */
 export function settingsOf(trace) {
@@ -144,13 +151,13 @@ export function settingsOf(trace) {
   if (trace.origin) return settingsOf(trace.origin);
   const { header: all, reference } = trace;
   const { model, prompt, chat, lanes, ...header } = all;
-  const own = lanes.filter((lane) => !byHand(lane));
+  const withoutEvents = lanes.filter((lane) => !byHand(lane));
   const { settings } = reference.decoder;
   const length = Math.max(1, settings.gen_length);
   const follow = header.prompt_tokens.includes(header.mask_id) && { steps: length, block_length: length }; // see withBlanks
-  const given = Object.entries(settings).filter(([, value]) => value !== null);
-  const shown = { ...follow, ...Object.fromEntries(given) };
-  return queryOf(model.name, prompt ?? "", chat, shown, own);
+  const chosen = Object.entries(settings).filter(([, value]) => value !== null);
+  const shown = { ...follow, ...Object.fromEntries(chosen) };
+  return queryOf(model.name, prompt ?? "", chat, shown, withoutEvents);
 }
 
 /** What a link to this trace's run leaves out, in a sentence, or "". */

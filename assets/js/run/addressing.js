@@ -39,7 +39,7 @@ export class Addressing {
   write() {
     const { trace, player } = page.now;
     const { view } = this.stage;
-    if (!trace || trace.provisional) return; // the address is the link's own
+    if (!trace || trace.provisional) return; // the address is the link's
     const { edited, wanted } = page.now;
     const settings = edited ?? (isRecorded(trace) ? "" : settingsOf(trace));
     const looked = { ...view, step: player.held ? view.step : -1 };

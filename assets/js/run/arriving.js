@@ -17,7 +17,7 @@ const asksForRecorded = (settings) =>
   !settings || (page.now.recorded !== null && sameSettings(settings, settingsOf(page.now.recorded)));
 
 export class Arriving {
-  #told = new Set();
+  #sentences = new Set(); // about the link, of those that were shown
   #opening = new Part(
     () => import("./provisional.js"),
     ({ provisional }) => provisional,
@@ -46,11 +46,11 @@ export class Arriving {
     if (again) this.#showAgain(again);
     else if (page.now.recorded) this.#showRecorded(settings, view);
     else return say("The recorded run could not be read; press Run to make one.");
-    const own = again || asksForRecorded(settings);
-    const missing = own && Object.keys(view).length ? this.stage.look(view) : "";
+    const isShown = again || asksForRecorded(settings); // the run that the address is about
+    const missing = isShown && Object.keys(view).length ? this.stage.look(view) : "";
     const inForm = (back && form) || settings;
-    const shown = again ? sameSettings(inForm, settingsOf(again)) : asksForRecorded(inForm);
-    page.set({ wanted: own ? null : view, ...(inForm && !shown && { edited: inForm }) });
+    const isSame = again ? sameSettings(inForm, settingsOf(again)) : asksForRecorded(inForm);
+    page.set({ wanted: isShown ? null : view, ...(inForm && !isSame && { edited: inForm }) });
     if (back && form) this.fill(form);
     this.#tell(problem, missing, this.kept.tab.problem);
     this.stage.arrive(location.search);
@@ -58,7 +58,7 @@ export class Arriving {
 
   /** A link's prompt and masks, until its run opens: it is computed as soon as the form holds its settings. */
   async #showLink(settings, view, story, problem) {
-    const provisional = await this.#opening.use((made) => made);
+    const provisional = await this.#opening.use((provisional) => provisional);
     if (!provisional) return;
     const lanes = page.now.recorded?.header.lanes ?? [{ name: "Every token", compute: { kind: "everything" } }];
     const trace = provisional(settings, lanes);
@@ -69,17 +69,17 @@ export class Arriving {
     this.stage.arrive(location.search);
     const end = page.follow(["arrived"], ({ arrived }) => {
       if (!arrived) return;
-      queueMicrotask(() => end()); // it may be here already
+      queueMicrotask(() => end()); // `end` is not set yet where the form has come already
       if (arrived.said === undefined) this.stage.instead(NO_FORM);
       else setTimeout(() => page.now.linked && this.live.pressForm());
     });
   }
 
-  /** Sentences about the link come from here and from the server, in any order. */
+  /** Says sentences about the link. They come from this module and from the server, in any order. */
   #tell(...sentences) {
-    const before = this.#told.size;
-    for (const sentence of sentences) if (sentence) this.#told.add(sentence);
-    if (this.#told.size > before && !this.live.run) say([...this.#told].join(" "));
+    const before = this.#sentences.size;
+    for (const sentence of sentences) if (sentence) this.#sentences.add(sentence);
+    if (this.#sentences.size > before && !this.live.run) say([...this.#sentences].join(" "));
   }
 
   #showAgain(trace) {

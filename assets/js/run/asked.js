@@ -14,20 +14,20 @@ const shown = (value) => (typeof value === "string" ? `'${value}'` : String(valu
 /** A rule or a policy that no browser has. Its message is one sentence. */
 export class NeedsServer extends RangeError {}
 
-/** A setting's value in its own type. Throws a RangeError, one sentence, when it is none that fits. */
-export function checked({ kind, label, range, low = -Infinity, high = Infinity, none }, given) {
-  if (none && (given === null || given === "" || given === undefined)) return null;
-  if (kind === "flag") return Boolean(given);
-  if (kind === "code" && typeof given === "string" && given.length <= high) return given;
-  const value = /^\d{1,9}$/.test(given) ? Number(given) : given;
+/** A setting's value in the setting's type. Throws a RangeError, one sentence, for a value that does not fit. */
+export function checked({ kind, label, range, low = -Infinity, high = Infinity, none }, plain) {
+  if (none && (plain === null || plain === "" || plain === undefined)) return null;
+  if (kind === "flag") return Boolean(plain);
+  if (kind === "code" && typeof plain === "string" && plain.length <= high) return plain;
+  const value = /^\d{1,9}$/.test(plain) ? Number(plain) : plain;
   const isWhole = kind !== "whole" || Number.isSafeInteger(value);
   if (typeof value === "number" && value >= low && value <= high && isWhole) return value;
-  throw new RangeError(`${label} must be ${range.replaceAll(NOT_ASKED, "")}, not ${shown(given)}`);
+  throw new RangeError(`${label} must be ${range.replaceAll(NOT_ASKED, "")}, not ${shown(plain)}`);
 }
 
 /** Settings by their descriptions: one that is lacking has its default. */
-function settingsIn({ settings }, given) {
-  const unknown = Object.keys(given).find((name) => !Object.hasOwn(settings, name));
+function settingsIn({ settings }, values) {
+  const unknown = Object.keys(values).find((name) => !Object.hasOwn(settings, name));
   if (unknown !== undefined) throw new RangeError(`${shown(unknown)} is no setting of this page`);
   const read = (setting, value = setting.default) => {
     if (setting.kind === "group") return value ? settingsIn(setting, value) : null;
@@ -35,33 +35,35 @@ function settingsIn({ settings }, given) {
     const endless = bound && setting.kind === "number" && !(bound in setting);
     return endless || value === setting.default ? value : checked(setting, value);
   };
-  return Object.fromEntries(Object.entries(settings).map(([name, each]) => [name, read(each, given[name])]));
+  return Object.fromEntries(Object.entries(settings).map(([name, setting]) => [name, read(setting, values[name])]));
 }
 
 /** A rule or a policy, whole. Throws a RangeError for one that is none. */
 function choice(table, plain) {
-  const { kind, ...given } = plain ?? {};
+  const { kind, ...settings } = plain ?? {};
   if (!Object.hasOwn(table, kind)) throw new RangeError(`${shown(kind)} is no rule or policy of this page`);
-  return { kind, ...settingsIn(table[kind], given) };
+  return { kind, ...settingsIn(table[kind], settings) };
 }
 
-/** {compute, unmask} of a lane, whole; of a pair two rules. Throws a RangeError, one sentence. */
+/** The compute choice of a lane, whole: a rule, or a pair of two. */
+function computeOf(compute) {
+  const rule = (plain) => choice(described.compute, plain);
+  const { kind, lock, select } = compute ?? {};
+  if (kind !== "both") return rule(compute);
+  return { kind, lock: rule(lock), select: rule(select) };
+}
+
+/** {compute, unmask} of a lane, whole. Throws a RangeError, one sentence. */
 export function choicesOf({ compute, unmask: policy }) {
   const unmask = policy ?? { kind: "low_confidence" };
   const label = serverChoice({ compute: compute ?? {}, unmask });
   if (label) throw new NeedsServer(`“${label}” is computed on a server, and here is none`);
-  const { kind, lock, select } = compute ?? {};
-  const rule = (plain) => choice(described.compute, plain);
-  return {
-    compute: kind === "both" ? { kind, lock: rule(lock), select: rule(select) } : rule(compute),
-    unmask: choice(described.unmask, unmask),
-  };
+  return { compute: computeOf(compute), unmask: choice(described.unmask, unmask) };
 }
 
 function settingsOf(values) {
-  return Object.fromEntries(
-    Object.keys(described.settings).map((name) => [name, checked(described.settings[name], values[name])]),
-  );
+  const known = Object.entries(described.settings);
+  return Object.fromEntries(known.map(([name, setting]) => [name, checked(setting, values[name])]));
 }
 
 const wholeEvent = (event) => (event.compute ? { ...event, compute: choicesOf(event).compute } : event);
@@ -76,13 +78,15 @@ const wholeLane = (lane) => ({
 
 /** How many characters a prompt has, where those are more than are taken, or "". */
 export function overlong(text) {
-  const { length } = Array.from(text); // not of halves of characters, of which the text's own length is
+  const { length } = Array.from(text); // of whole characters: text.length counts UTF-16 halves
   if (length <= MOST_CHARACTERS) return "";
   return `${written(length)} characters; at most ${written(MOST_CHARACTERS)} are taken here.`;
 }
 
-/** A run's request, each lane whole as a trace's header has it, of one that a branch asks for or of the form's values:
- * {model, prompt, lanes, setting: value, ...}. Throws a RangeError, one sentence. */
+/**
+ * A run's request with lanes as a trace's header has them, every setting there. Throws a RangeError, one sentence.
+ * It is made of a branch's request, or of the form's values: {model, prompt, lanes, setting: value, ...}.
+ */
 export function wholeRequest({ model, prompt, prompt_tokens, chat, lanes, ...values }) {
   const { from, lists } = values;
   if (prompt_tokens) return { model, prompt, prompt_tokens, lists, from, lanes: lanes.map(wholeLane) };

@@ -43,10 +43,10 @@ export function partedAt(branching, { lane: id, step }, engine) {
   return { ...branching, trace, child, from: child.count, parted };
 }
 
-/** The cursor's last step before a branch goes its own way; -1 where that is its first. */
+/** The cursor's last step that a branch shares with its parent; -1 where it shares none. */
 export const cursorBefore = ({ trace, child, from }) => (from ? trace.race.cursorAt(child, from - 1) : -1);
 
-/** Lanes in the order in which they stand beside each other: each after its parent, where that is among them. */
+/** Lanes in the order in which they stand beside each other: a lane comes after its parent, where that is among them. */
 export function besideParents(lanes) {
   const placed = [];
   for (const lane of lanes) {

@@ -1,31 +1,26 @@
 // BrowserSource (browser_source.js), fetched when it is first asked for anything.
 
 import { allowed, STORE } from "../decode/store.js";
-import { MISSING, Part } from "../stage/part.js";
+import { Client } from "./client.js";
 import { page } from "./state.js";
 
 const NAME = "stories"; // the model that a browser decodes
-const RUN = ["leave", "pause", "resume", "step", "stop"];
 
-export class BrowserClient {
-  #part = new Part(
-    async () => (await import("./browser_source.js")).decoderOf(NAME),
-    (source) => source,
-    () => null,
-  );
-  #ask =
-    (name) =>
-    (...asked) =>
-      this.#part.use((source) => source[name](...asked));
-  document = this.#ask("document");
-  top = this.#ask("top");
-  token = this.#ask("token");
-  attended = this.#ask("attended");
-  inside = this.#ask("inside");
+export class BrowserClient extends Client {
+  constructor() {
+    super(
+      async () => (await import("./browser_source.js")).decoderOf(NAME),
+      (source) => source,
+    );
+  }
 
-  /** {foreign, rare, tooLong} of a prompt, as the page's state has them, as far as that is known: nothing is fetched for it. */
+  inside(model, presets) {
+    return this.ask("inside", model, presets);
+  }
+
+  /** {foreign, rare, tooLong} of a prompt, as the page's state has them, as far as they are known. Nothing is fetched. */
   async measured(text) {
-    const known = (page.now.decoder && (await this.#ask("measured")(text))) || {};
+    const known = (page.now.decoder && (await this.ask("measured", text))) || {};
     const { foreign = false, rare = false, tooLong = "" } = known;
     return { foreign, rare, tooLong };
   }
@@ -36,12 +31,6 @@ export class BrowserClient {
 
   /** Has the decoder ready before a run is asked for, where the browser has kept its files from an earlier one. */
   async prepare() {
-    if (await allowed(() => globalThis.caches?.has(STORE))) await this.#part.use((source) => source.prepare());
-  }
-
-  start(request, hear) {
-    const begun = this.#part.use((source) => source.start(request, hear));
-    begun.then((run) => run ?? hear([{ lost: MISSING }]));
-    return Object.fromEntries(RUN.map((name) => [name, () => begun.then((run) => run?.[name]())]));
+    if (await allowed(() => globalThis.caches?.has(STORE))) await this.ask("prepare");
   }
 }

@@ -1,5 +1,5 @@
-// Runs that this browser computes, in a worker. The same interface as ServerSource's (server_source.js), and the same
-// messages; beside them {loading: {got, all}}, bytes, while the decoder is fetched, and {note}, a sentence.
+// Runs that this browser computes, in a worker. Interface and messages are those of ServerSource (server_source.js).
+// There are two more messages: {loading: {got, all}}, bytes, while the decoder is fetched, and {note}, a sentence.
 
 import "../loaded_first.js";
 import { codesOf } from "../trace/typed.js";
@@ -26,8 +26,10 @@ class BrowserSource {
   #calls = new Map();
   #count = 0;
 
-  /** worker: the address of its script. where(): a promise of {model, runtime, interpreter}, see `assemble`. Nothing is
-   * fetched before a run is asked for. */
+  /**
+   * worker: the address of its script. where(): a promise of DecoderPlaces, see `assemble`.
+   * Nothing is fetched before a run is asked for.
+   */
   constructor(worker, where) {
     Object.assign(this, { url: worker, where });
   }
@@ -35,14 +37,16 @@ class BrowserSource {
   /** Has the decoder ready before a run is asked for. */
   async prepare() {
     if (lacking()) return;
-    this.#worker ??= this.#made();
+    this.#worker ??= this.#newWorker();
     await this.#ask("prepare");
     page.set({ decoder: this.#worker !== null });
   }
 
-  /** Asks for a run, see `wholeRequest`, or for one that goes on with what the page has: {model, prompt, prompt_tokens,
-   * lanes}, each lane whole as a trace's header has it; the steps that the page has come again. hear(messages): {loading},
-   * {note}, {refused} or {lost}, a sentence, or the run's own. */
+  /**
+   * Asks for a run. hear(messages) gets messages of the run, and {loading}, {note}, {refused} or {lost} with a sentence.
+   * request: see `wholeRequest`. One that goes on with what the page has is {model, prompt, prompt_tokens, lanes}, with
+   * lanes as a trace's header has them; the steps that the page has come again.
+   */
   start(request, hear) {
     const run = `browser-${this.#count++}`;
     this.#runs.set(run, hear);
@@ -57,7 +61,7 @@ class BrowserSource {
     };
   }
 
-  /** What is wrong with a request, no sooner than its run was given; or null: then it is on its way. */
+  /** What is wrong with a request, a message, no sooner than its caller has the run; or null: then it is on its way. */
   async #let(run, request) {
     if (!(await mayRun(codesOf(request.lanes)))) return { refused: "The rule was not let run." };
     return this.#runs.has(run) ? this.#post(run, request) : null;
@@ -68,7 +72,7 @@ class BrowserSource {
     if (lacks) return { lost: `${GONE}it has no ${lacks}.` };
     try {
       const whole = { ...wholeRequest(request), machine: MACHINE };
-      this.#worker ??= this.#made();
+      this.#worker ??= this.#newWorker();
       this.#worker.postMessage({ ask: "start", run, request: whole });
       return null;
     } catch (error) {
@@ -105,7 +109,7 @@ class BrowserSource {
   /** {id, piece} of the one token that a text is, or {problem}. */
   token(text) {
     if (lacking()) return null;
-    this.#worker ??= this.#made();
+    this.#worker ??= this.#newWorker();
     return this.#ask("token", undefined, { text });
   }
 
@@ -117,8 +121,8 @@ class BrowserSource {
   /** See Inspector; null where nothing was fetched for a run yet. */
   async attended(_, lane, cell, step) {
     const tokens = [...lane.tokens(step - 1)];
-    const found = page.now.decoder && (await this.#ask("attended", undefined, { tokens, cell }));
-    return Array.isArray(found) ? found : null;
+    const list = page.now.decoder && (await this.#ask("attended", undefined, { tokens, cell }));
+    return Array.isArray(list) ? list : null;
   }
 
   /** The decoder as the script elements of a page that holds it, see `decoderInside`. */
@@ -126,7 +130,7 @@ class BrowserSource {
     return decoderInside(model, presets);
   }
 
-  #made() {
+  #newWorker() {
     const worker = new Worker(this.url); // a file from a disk may start no module: its origin is nobody's
     worker.onmessage = ({ data: { call, answer, run, message, busy } }) => {
       if (busy !== undefined) return this.#watch(busy);

@@ -8,12 +8,12 @@ const RUNTIME = "scripts/ort.wasm.gz";
 const INTERPRETER = "scripts/quickjs.wasm.gz";
 const PRESETS = "presets.json";
 
-/** Where a decoder's parts are, see `assemble`. */
+/** Where a decoder's parts are: DecoderPlaces, see `assemble`. */
 export async function partsOf(model) {
   const folder = `${model}/`;
   if (!packed.has(RUNTIME)) {
-    const [own, runtime, interpreter] = [folder, RUNTIME, INTERPRETER].map((name) => beside(name).href);
-    return { model: own, runtime, interpreter };
+    const addressIn = (name) => beside(name).href;
+    return { model: addressIn(folder), runtime: addressIn(RUNTIME), interpreter: addressIn(INTERPRETER) };
   }
   const textOf = async (name) => ({ packed: await packed.get(name).text() });
   const names = [...packed.keys()].filter((name) => name.startsWith(folder));
@@ -29,8 +29,10 @@ export async function decoderHere() {
   return packed.has(PRESETS) ? (await fileOf(PRESETS)).json() : null;
 }
 
-/** The decoder of a model as the script elements of a page that holds it. presets: rules that a lane can have there. Null
- * where a part does not come. */
+/**
+ * The decoder of a model as the script elements of a page that holds it, null where a part does not come.
+ * presets: rules that a lane can have there.
+ */
 export async function decoderInside(model, presets) {
   try {
     const described = await fileOf(`${model}/browser.json`);

@@ -1,5 +1,6 @@
-// The stage inside another page: `?embed` in the page's address, `#embed` in that of an exported replay. No form, no title, no
-// tabs; `alone=1` shows one lane alone. What else the address says (see address.js) holds there, too.
+// The stage inside another page: `?embed` in the page's address, `#embed` in the address of an exported replay.
+// It has no form, no title and no tabs; `alone=1` shows one lane alone.
+// What else the address says (see address.js) holds there, too.
 
 import { h } from "../dom.js";
 

@@ -23,8 +23,11 @@ async function within(ms, promise) {
   return first;
 }
 
-/** Lists of events {event, id, data}, one list for each piece of an answer that completes some; an answer of another
- * kind is one of no name. It ends where the answer ends, is cut, or brings nothing for `silence` milliseconds. */
+/**
+ * Lists of events {event, id, data}, one list for every piece of an answer that completes some.
+ * An answer that is no stream is one event without a name.
+ * It ends where the answer ends, is cut, or brings nothing for `silence` milliseconds.
+ */
 export async function* serverEvents({ headers, body }, silence) {
   if (!headers.get("content-type")?.startsWith("text/event-stream")) return yield [{ data: "" }];
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();

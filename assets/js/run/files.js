@@ -1,4 +1,4 @@
-// The page's own files: beside its scripts' folder, or, of a page that is one file, packed inside it.
+// The page's files: beside its scripts' folder, or, of a page that is one file, packed inside it.
 
 import { unpacked } from "../decode/packed.js";
 

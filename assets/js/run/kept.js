@@ -31,7 +31,7 @@ export class Kept {
     });
   }
 
-  /** A promise of these runs' traces, each with its id as its key. What cannot be read is forgotten. */
+  /** A promise of these runs' traces, whose keys are their ids. What cannot be read is forgotten. */
   async traces() {
     const runs = this.runs();
     const readTrace = runs.length ? await this.#reading.use((read) => read) : null;
@@ -75,8 +75,8 @@ export class Kept {
     while (!this.tab.set(`run-${id}`, document)) {
       if (!index.length) {
         this.tab.set("runs", index);
-        if (!this.told) this.onProblem("This browser keeps no runs for a reload: export what you want to keep.");
-        this.told = true;
+        if (!this.hasWarned) this.onProblem("This browser keeps no runs for a reload: export what you want to keep.");
+        this.hasWarned = true;
         return;
       }
       drop();

@@ -61,8 +61,11 @@ function makeStage(root, { parts, tab, onUse }) {
   });
 }
 
-/** Shows the stage in an empty element, and all that follows it. source: see Sources. fill(settings) puts a query's into
- * the form. refuses(model): why that model cannot run here, a sentence, or "". */
+/**
+ * Shows the stage in an empty element, and all that follows it.
+ * source: see Sources. fill(settings) puts a query's settings into the form.
+ * refuses(model): why that model cannot run, a sentence, or "".
+ */
 export function begin({ root, source, fill, refuses }) {
   const tab = new Tab();
   const parts = { source };
@@ -93,8 +96,8 @@ export function begin({ root, source, fill, refuses }) {
   page.set({ live, decodes: (model) => source.browser.decodes(model) });
   const measure = throttle(async () => {
     const { prompt } = page.now;
-    const found = await source.browser.measured(prompt);
-    if (prompt === page.now.prompt) page.set(found); // not an answer that comes late
+    const measured = await source.browser.measured(prompt);
+    if (prompt === page.now.prompt) page.set(measured); // not an answer that comes late
   }, TYPING_MS);
   if (!page.now.sources.includes("server")) page.follow(["prompt", "decoder"], measure);
   const chosen = tab.get("source");

@@ -11,7 +11,7 @@ const MOST = 2048;
 const USUAL = 64;
 const PARTS = new RegExp(`(?<blank>\\s*${BLANK})${LIST}|\\s*\\S+?(?=\\s|$|${BLANK})`, "gu");
 
-/** {prompt_tokens, pieces} of a text, each word a token of its own; of a blank as many masks as it has. */
+/** {prompt_tokens, pieces} of a text. A word is one token; a blank has a mask for every underscore. */
 function wordsOf(text) {
   const tokens = [];
   const pieces = {};
@@ -27,7 +27,7 @@ function wordsOf(text) {
   return { prompt_tokens: tokens, pieces };
 }
 
-/** The trace without a step of a link's settings, a query. lanes: those of the page's first run, where the link names none. */
+/** The trace, without a step, of a link's settings, a query. lanes: of the page's first run, where the link names none. */
 export function provisional(settings, lanes) {
   const query = new URLSearchParams(settings);
   const prompt = (query.get("prompt") ?? "").slice(0, 20_000);
@@ -37,14 +37,23 @@ export function provisional(settings, lanes) {
   const gen_length = Number.isInteger(wanted) && wanted >= 0 ? Math.min(wanted, MOST) : USUAL;
   if (!gen_length && !tokens.includes(MASK)) tokens.push(MASK); // a refusal will say that nothing is to be written
   const steps = Math.max(1, gen_length);
-  const own = lanesIn(query) ?? lanes;
+  const chosenLanes = lanesIn(query) ?? lanes;
   const header = {
     model: { name: query.get("model") ?? "" },
-    ...{ prompt, prompt_tokens: tokens, mask_id: MASK, eos_id: null, length: tokens.length + gen_length, steps },
-    lanes: own.map(({ name, compute, unmask = { kind: "low_confidence" } }, i) => ({
-      ...{ id: `lane-${i + 1}`, name: String(name ?? "A lane").slice(0, 80), compute, unmask },
+    prompt,
+    prompt_tokens: tokens,
+    mask_id: MASK,
+    eos_id: null,
+    length: tokens.length + gen_length,
+    steps,
+    lanes: chosenLanes.map(({ name, compute, unmask = { kind: "low_confidence" } }, i) => ({
+      id: `lane-${i + 1}`,
+      name: String(name ?? "A lane").slice(0, 80),
+      compute,
+      unmask,
       settings: { gen_length, steps },
-      ...{ events: [], parent: null },
+      events: [],
+      parent: null,
     })),
   };
   return Object.assign(new Trace({ header, pieces }), { provisional: true });
@@ -53,9 +62,8 @@ export function provisional(settings, lanes) {
 function lanesIn(query) {
   try {
     const lanes = JSON.parse(query.get("lanes") ?? "null");
-    return Array.isArray(lanes) && lanes.length && lanes.every((lane) => lane?.compute?.kind)
-      ? lanes.slice(0, 4)
-      : null;
+    const areLanes = Array.isArray(lanes) && lanes.length && lanes.every((lane) => lane?.compute?.kind);
+    return areLanes ? lanes.slice(0, 4) : null;
   } catch (error) {
     if (error instanceof SyntaxError) return null;
     throw error;

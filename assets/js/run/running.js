@@ -11,7 +11,7 @@ import { page, say } from "./state.js";
 import { keepRun } from "./visit.js";
 import { FILLING, fetching, foreignText, lookedFor, ONE_WAITS, waitingText } from "./wording.js";
 
-/** what: "run", the form's own; "branch", a touch, another ε or a lesson's run; "more", of a paused run; null: nothing waits. */
+/** what: "run", the form's; "branch", a touch, another ε or a lesson's run; "more", of a paused run; null: nothing waits. */
 const waitFor = (what) => page.set({ waits: what, place: 0, waiting: "" });
 
 const WITHOUT = "This link’s touches are not possible here, so it plays without them.";
@@ -23,8 +23,8 @@ const otherTokens = (linked, trace) => (linked?.tokens && linked.tokens !== digi
 
 /** The lane of a link that was touched, and the same with the touches. */
 function touchedLanes(lanes, { lane, events }) {
-  const own = lanes[Math.min(lane, lanes.length - 1)];
-  return [own, { ...own, id: "touched", name: touchedName(own, events), events, parent: own.id }];
+  const original = lanes[Math.min(lane, lanes.length - 1)];
+  return [original, { ...original, id: "touched", name: touchedName(original, events), events, parent: original.id }];
 }
 
 const BRANCH = "A branch:"; // what stands over a trace that has one
@@ -272,8 +272,9 @@ export class Running {
     if (linked?.touches) for (const lane of trace.lanes) lane.timing = null; // they are compared step by step
     const { weights } = trace.header.model;
     const other = linked?.weights && weights && linked.weights !== weights ? OTHER_WEIGHTS : "";
-    const told = [linked?.said, other, foreign ? foreignText(page.now.knows) : ""].filter(Boolean).join(" ");
-    this.#note(branching?.parted ?? told);
+    const unknown = foreign ? foreignText(page.now.knows) : "";
+    const sentences = [linked?.said, other, unknown].filter(Boolean);
+    this.#note(branching?.parted ?? sentences.join(" "));
     const { edited, wanted } = page.now;
     if (wanted) this.run.lacks = this.stage.look({ ...wanted, step: undefined });
     page.set({ edited: edited === this.submitted ? null : edited, phase: "running" }); // else typed since, and not run yet
@@ -301,7 +302,7 @@ export class Running {
       note = [linked?.problem, note || otherTokens(linked, trace)].filter(Boolean).join(" ");
       this.run.note = note;
     }
-    const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
+    const inVain = Boolean(branching) && branching.child.count === branching.from; // no new step came
     let sentence =
       problem ?? (end === "stopped" ? `Stopped after ${trace.race.done}.` : (branching?.parted ?? note ?? ""));
     const shown = page.now.trace === trace;
@@ -315,7 +316,7 @@ export class Running {
     if (trace.count && !inVain) keepRun(trace, end === "finished" ? finished : end);
   }
 
-  /** Leaves the run on its way, if there is one. Says whether it is that trace's: what it has not finished goes on in the next one. */
+  /** Leaves the run on its way, if there is one. Returns whether it is that trace's: the next run goes on with the rest. */
   leave(trace) {
     const { run } = this;
     const going = page.now.phase !== "idle";

@@ -93,7 +93,7 @@ export class ServerRun {
     }
   }
 
-  /** The messages that were not here yet. */
+  /** The messages that had not come yet. */
   #fresh(events) {
     const messages = [];
     for (const { event, id, data } of events) {

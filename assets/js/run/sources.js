@@ -1,4 +1,4 @@
-// Where runs are computed, where the page has two sources of them: each by the one that is chosen in the settings.
+// Where runs are computed, where the page has two sources of them: by the source that the settings choose.
 
 import { serverChoice } from "../trace/described.js";
 import { codesOf } from "../trace/typed.js";
@@ -18,29 +18,34 @@ export class Sources {
     return page.now.source === "browser" && this.browser.decodes(model) ? this.browser : this.server;
   }
 
+  /** Whether this browser may decode a model, and can. */
+  #browserDecodes(model) {
+    return page.now.sources.includes("browser") && this.browser.decodes(model);
+  }
+
   /** Some policies run on the server, and a typed rule in the browser, whatever is chosen. */
   #startedBy({ model, lanes, from, link }) {
     if (lanes.some(serverChoice)) return this.server;
     if (from && this.#of.has(from.run)) return this.#of.get(from.run); // both lanes come from one engine
-    if (link && page.now.sources.includes("browser") && this.browser.decodes(model)) return this.browser;
-    const typed = codesOf(lanes).length > 0 && page.now.sources.includes("browser") && this.browser.decodes(model);
+    if (link && this.#browserDecodes(model)) return this.browser;
+    const typed = codesOf(lanes).length > 0 && this.#browserDecodes(model);
     return typed ? this.browser : this.#chosen(model);
   }
 
   /** link: whether a link asks for it, which no queue delays where the browser has the model. */
   start({ link = false, ...request }, hear) {
     const source = this.#startedBy({ ...request, link });
-    const decodes = page.now.sources.includes("browser") && this.browser.decodes(request.model);
-    const here = decodes && !request.lanes.some(serverChoice);
-    if (source === this.server && request.prompt_tokens && here) return this.#startEither(request, hear);
+    const inBrowser = this.#browserDecodes(request.model) && !request.lanes.some(serverChoice);
+    if (source === this.server && request.prompt_tokens && inBrowser) return this.#startEither(request, hear);
     return this.#startAt(source, request, hear);
   }
 
   #startAt(source, request, hear) {
     const offers = source === this.browser && page.now.sources.includes("server");
+    const withOffer = (message) => (message.lost ? { ...message, lost: message.lost + OFFER } : message);
     return source.start(request, (messages) => {
       for (const { open, run } of messages) if (open) this.#of.set(run, source);
-      hear(messages.map((each) => (each.lost && offers ? { ...each, lost: each.lost + OFFER } : each)));
+      hear(offers ? messages.map(withOffer) : messages);
     });
   }
 
@@ -53,10 +58,7 @@ export class Sources {
       hear([{ status: INSTEAD }]);
       handle = this.#startAt(this.browser, request, hear);
     });
-    const forward =
-      (name) =>
-      (...asked) =>
-        handle[name](...asked);
+    const forward = (name) => () => handle[name](); // to the handle of that time
     return Object.fromEntries(["leave", "pause", "resume", "step", "stop"].map((name) => [name, forward(name)]));
   }
 

@@ -25,39 +25,77 @@ class State {
 }
 
 /**
- * Of the run on its way:
- * phase: "idle", "running" or "paused". pending: "pause" or "stop" until it has worked, else null.
- * waits: what waits for the device ("run", "branch" or "more", else null). place: of that in the queue, from 1; 0: not
- * known. waiting: the same in a sentence, or "". forgotten: how often something that waited was taken back or refused.
- * source: "server" or "browser", which is to compute the next run; sources: those that may.
- *
- * Of what is on show:
- * trace, and laid, another object whenever its lanes or the reference are others. touches: {original, touched, touches} where
- * that is a lane beside itself with touches, see touchesOf, else null. records: another number whenever some have come; ended: the trace that has
- * ended last.
- * step: the cursor's, from 0 (-1: before the first). drawn: {step, moving: whether it is one of many to come}, once a frame at
- * most: what views draw. hover: the position that is looked at, or -1. pins: those pinned, a Map to the number of each one's
- * colour; a change is another Map. inspected: the position in the drawer, or -1.
- * colour: what cells are coloured by, see VALUES, or "state". guesses: whether masked cells show them.
- * estimate: see Epsilon, where a grid shows one. wave: see Wave, of touched lanes. Both are null else.
- * lesson: {shows: names of parts, question} of a lesson's page, else null. presents: whether it is presenter mode.
- * said: {text, kind: "note" or "error"}, a sentence about what was asked for; see `say`.
- *
- * Of the visit:
- * runs: [{trace, source, number, kept}, ...], the latest last, see keepRun. recorded: the recorded run.
- * edited: the form's settings as a query, once a visitor has changed them. wanted: what a link wants to look at in the run that
- * it asks for. linked: what a link tells of the run that is to be computed at once: {settings, model, touches, weights,
- * tokens}; null else. looked: another object whenever a person looks at something else.
- *
- * Of the form:
- * prompt, model, length, steps, temperature: that Run would take. foreign: whether the model cannot know that prompt; rare:
- * whether its words are many tokens each. tooLong: a sentence where no answer fits beside it, or "". refused: {text, field: the
- * name of the one that it is about, or null} of the run that was asked for last, else null. decoder: whether this browser has its decoder at hand. examples, knows: openings for that
- * model, and what it knows, in words. presets: rules that a lane can have. typed: whether a lane of the form has a rule of its
- * own. served: the name of what a lane has that no browser has, or "". arrived: {said}, once the form holds what the page's load event brought. form: whether the sidebar is open.
- *
- * decodes(model): whether a browser can compute it. live: who starts, pauses and stops a run, see Running. player: who moves the
- * cursor, see Timeline. All once they are there.
+ * The run on its way.
+ * @typedef {object} RunState
+ * @property {"idle" | "running" | "paused"} phase
+ * @property {"pause" | "stop" | null} pending what was pressed, until it has worked
+ * @property {"run" | "branch" | "more" | null} waits what waits for the device
+ * @property {number} place its place in the queue, from 1; 0: not known
+ * @property {string} waiting the same in a sentence, or ""
+ * @property {number} forgotten how often something that waited was taken back or refused
+ * @property {"server" | "browser"} source which is to compute the next run
+ * @property {string[]} sources those that may
+ */
+
+/**
+ * What is on show.
+ * @typedef {object} ShownState
+ * @property {Trace | null} trace
+ * @property {object} laid another object whenever the trace's lanes or its reference are others
+ * @property {object | null} touches of a lane beside itself with touches: {original, touched, touches}, see touchesOf
+ * @property {number} records another number whenever some have come
+ * @property {Trace | null} ended the trace that has ended last
+ * @property {number} step the cursor's, from 0; -1: before the first
+ * @property {{step: number, moving: boolean}} drawn what views draw, once a frame at most; moving: one of many to come
+ * @property {number} hover the position that is looked at, or -1
+ * @property {Map<number, number>} pins the colours' numbers of pinned positions; a change is another Map
+ * @property {number} inspected the position in the drawer, or -1
+ * @property {string} colour what cells are coloured by, see VALUES, or "state"
+ * @property {boolean} guesses whether masked cells show them
+ * @property {Epsilon | null} estimate where a grid shows one
+ * @property {Wave | null} wave of touched lanes
+ * @property {{shows: string[], question: object} | null} lesson of a lesson's page. shows: names of parts
+ * @property {boolean} presents whether it is presenter mode
+ * @property {{text: string, kind: "note" | "error"}} said a sentence about what was asked for, see `say`
+ */
+
+/**
+ * The visit.
+ * @typedef {object} VisitState
+ * @property {{trace: Trace, source: string, number: number, kept: boolean}[]} runs the latest last, see keepRun
+ * @property {Trace | null} recorded the recorded run
+ * @property {string | null} edited the form's settings as a query, once a visitor has changed them
+ * @property {object | null} wanted what a link wants to look at in the run that it asks for
+ * @property {{settings, model, touches, weights, tokens} | null} linked the run of a link, which is to be computed at once
+ * @property {object} looked another object whenever a person looks at something else
+ */
+
+/**
+ * The form. prompt, model, length, steps, temperature: what Run would take.
+ * @typedef {object} FormState
+ * @property {string} prompt
+ * @property {string} model
+ * @property {number} length
+ * @property {number} steps
+ * @property {number} temperature
+ * @property {boolean} foreign whether the model cannot know that prompt
+ * @property {boolean} rare whether the prompt's words have many tokens
+ * @property {string} tooLong a sentence where no answer fits beside the prompt, or ""
+ * @property {{text: string, field: string | null} | null} refused why the last run was refused, and the field that is wrong
+ * @property {boolean} decoder whether this browser has its decoder at hand
+ * @property {string[]} examples openings for that model
+ * @property {string} knows what that model knows, in words
+ * @property {object[]} presets rules that a lane can have
+ * @property {boolean} typed whether a lane has a rule that a visitor typed
+ * @property {string} served the name of what a lane has that no browser has, or ""
+ * @property {{said?: string} | null} arrived once the form holds what the page's load event brought
+ * @property {boolean} form whether the sidebar is open
+ */
+
+/**
+ * The page's state: RunState, ShownState, VisitState and FormState in one, and, once they are there:
+ * decodes(model): whether a browser can compute it. live: who starts, pauses and stops a run, see Running.
+ * player: who moves the cursor, see Timeline.
  */
 export const page = new State({
   phase: "idle",

@@ -1,6 +1,6 @@
 // What this tab keeps over a reload, by name, as JSON in the browser's session storage. That may be full, or forbidden as in
-// a notebook's frame: then nothing is kept, and whoever asks is told so. Another edition of the page may have kept
-// something else under a name: what is not of the name's shape is dropped, and told in a sentence.
+// a notebook's frame: then nothing is kept, and whoever asks learns so. Another edition of the page may have kept
+// something else under a name: what is not of the name's shape is dropped, and a sentence says so.
 
 import { having, isCount, isObject, isText, listOf, mapOf, orNothing } from "../trace/damage.js";
 
@@ -9,7 +9,7 @@ const PREFIX = "surelock:";
 const isAnswer = orNothing((value) => isText(value) || Number.isFinite(value) || listOf(isCount)(value));
 const ANSWERED = { question: isText, predicted: isAnswer, answer: isAnswer, run: orNothing(isText) };
 
-/** By name, or by its part before "-": the shape, and what it is called. A run's own parts are its reader's to check. */
+/** By name, or by its part before "-": the shape, and what it is called. The reader of a run checks the parts of it. */
 const KEPT = {
   runs: [listOf(having({ id: isText, source: isText, size: isCount })), "the list of its runs"],
   run: [isObject, "a run"],
@@ -67,9 +67,9 @@ export class Tab {
 
   /** Forgets what cannot be read; without their list nobody would find the runs. */
   drop(name) {
-    const kept = allowed(() => Object.keys(this.storage ?? {}), []).map((key) => key.slice(PREFIX.length));
-    const lost = name === "runs" ? kept.filter((each) => each.startsWith("run-")) : [];
-    for (const each of [name, ...lost]) this.remove(each);
+    const names = allowed(() => Object.keys(this.storage ?? {}), []).map((key) => key.slice(PREFIX.length));
+    const lost = name === "runs" ? names.filter((kept) => kept.startsWith("run-")) : [];
+    for (const kept of [name, ...lost]) this.remove(kept);
     this.dropped.add(KEPT[name.split("-")[0]][1]);
   }
 

@@ -7,28 +7,28 @@ import { columnsOf, lastColumn, Strip, sharpness } from "./strip.js";
 const LOW = -8; // powers of ten of the KL, in nats
 const HIGH = 1;
 const EDGE = 3; // pixels above and below
-const DASHES = [[5, 3], [], [2, 3], [7, 3, 2, 3]]; // lanes are told apart by their dashes, too
+const DASHES = [[5, 3], [], [2, 3], [7, 3, 2, 3]]; // lanes differ by their dashes, too
 
 const depth = (nats) => (Math.log10(Math.max(nats, 1e-12)) - LOW) / (HIGH - LOW);
 const saved = ({ totalFlops, totalBaseline }) => 1 - totalFlops / totalBaseline;
 
-/** Of each chart its name, its unit, and of a lane's step: its value in words, and its height from 0 to 1. */
+/** The charts: name and unit, and of a lane's step the value in words and the height from 0 to 1. */
 const CHARTS = [
   {
     key: "kl",
     name: "Change of the predictions",
     unit: "median KL, nat",
-    told: ({ median }) => (Number.isFinite(median) ? short(median) : "–"),
+    textOf: ({ median }) => (Number.isFinite(median) ? short(median) : "–"),
     height: ({ median }) => depth(median),
   },
-  { key: "saved", name: "Work saved so far", unit: "%", told: (step) => percent(saved(step)), height: saved },
+  { key: "saved", name: "Work saved so far", unit: "%", textOf: (step) => percent(saved(step)), height: saved },
 ];
 
 class Chart {
   #drawn = -1; // the last column that is drawn
 
-  constructor({ key, name, unit, told, height }) {
-    Object.assign(this, { key, told, height, values: [] });
+  constructor({ key, name, unit, textOf, height }) {
+    Object.assign(this, { key, textOf, height, values: [] });
     this.strip = new Strip(`sl-chart-${key}`);
     this.values = h("span.sl-chart-values");
     const caption = h("figcaption", h("strong", name), h("span.sl-chart-unit", unit), this.values);
@@ -68,7 +68,7 @@ class Chart {
     return height - EDGE - Math.max(0, Math.min(1, share)) * (height - 2 * EDGE);
   }
 
-  /** The line ε of each lane that has one, and its name; of savings the line of none. */
+  /** The lines of the lanes' ε, with their name; in the chart of savings the line of no savings. */
   #lines(trace) {
     const { pen, colours } = this;
     const [width, height] = this.size;
@@ -97,7 +97,7 @@ class Chart {
     strip.place(step);
     for (const { lane, value } of this.rows) {
       const now = lane.at(trace.race.reached(lane, step));
-      setText(value, now ? this.told(now) : "–");
+      setText(value, now ? this.textOf(now) : "–");
     }
     if (!strip.columns) return;
     const last = lastColumn(trace, step);

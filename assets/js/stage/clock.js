@@ -1,4 +1,4 @@
-// What a lane's own clock says.
+// What a lane's clock says.
 
 import { count, h, seconds, setText } from "../dom.js";
 import { speedOf } from "../trace/timing.js";
@@ -16,10 +16,10 @@ export function laneClock(trace, lane, step) {
   const timed = clocked.includes(lane);
   const time = timed ? seconds(now.totalSeconds) : "not timed";
   if (!lane.endsAt(t)) return [time, `step ${t + 1} of ${lane.most}`];
-  const others = timed ? clocked.filter((each) => each !== lane) : [];
-  const own = lane.secondsOf(Infinity);
-  const faster = (each) => !each.endsAt(each.count - 1) || speedOf(own, each.secondsOf(Infinity)) > 1;
-  const first = others.length && others.every(faster);
+  const others = timed ? clocked.filter((other) => other !== lane) : [];
+  const laneSeconds = lane.secondsOf(Infinity);
+  const isBehind = (other) => !other.endsAt(other.count - 1) || speedOf(laneSeconds, other.secondsOf(Infinity)) > 1;
+  const first = others.length && others.every(isBehind);
   return [`${first ? "first: " : ""}${time}`, count(t + 1, "step")];
 }
 

@@ -1,5 +1,5 @@
-// What the cells' fill says: the state, or a value on a scale; and whether masked ones hold guesses. A select beside the legend,
-// and the scale, with its two ends, in the place of the key.
+// What the cells' fill says: the state, or a value on a scale; and whether masked cells hold guesses.
+// It is a select beside the legend, and the scale, with its two ends, in the place of the key.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
@@ -46,11 +46,11 @@ export class ColourBy {
 
   #tell({ colour, trace }) {
     this.select.value = colour;
-    const told = VALUES[colour];
-    this.scale.hidden = !told;
-    if (!told || !trace) return;
-    const [low, high] = told.ends(trace);
-    setText(this.called, `${told.label}:`);
+    const value = VALUES[colour];
+    this.scale.hidden = !value;
+    if (!value || !trace) return;
+    const [low, high] = value.ends(trace);
+    setText(this.called, `${value.label}:`);
     setText(this.low, low);
     setText(this.high, high);
   }

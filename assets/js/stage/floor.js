@@ -1,4 +1,4 @@
-// The floor: the lanes beside each other, each a side, and how much room their grids have.
+// The floor: the lanes beside each other, one side a lane, and how much room their grids have.
 
 import { h, reducedMotion } from "../dom.js";
 import { besideParents } from "../run/branching.js";
@@ -21,7 +21,7 @@ export class Floor {
     this.cells = new Cells(parts, this);
     this.long = new LongText({ onLayout, onScroll });
     this.grids = h("section.sl-grids", { "aria-label": "Token grids" });
-    this.partings = h("div.sl-partings"); // stand beneath the verdict; beside touches each text stands beneath its grid
+    this.partings = h("div.sl-partings"); // stand beneath the verdict; beside touches a text stands beneath its grid
     this.refusal = h("div.sl-instead", { role: "alert" });
     this.node = h("div.sl-floor", this.refusal, this.grids);
     this.texts = h("section.sl-texts", { "aria-label": "Texts" });

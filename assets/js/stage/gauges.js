@@ -1,4 +1,4 @@
-// Four numbers for the back row of the room: each for every lane, against the reference.
+// Four numbers for the back row of the room, for every lane against the reference.
 
 import { term } from "../below/term.js";
 import { count, h, percent, sameText, seconds, setText, short } from "../dom.js";
@@ -41,17 +41,19 @@ export const GAUGES = [
 /** The bar is as long as the time that is printed beside it. */
 export function measured(now, { single, slowest }) {
   if (!now.timed) return { value: "–", note: "not timed together", bar: 0 };
-  const own = { value: seconds(now.seconds), bar: now.seconds / slowest };
-  if (single) return { ...own, note: "on this machine" };
+  const gauge = { value: seconds(now.seconds), bar: now.seconds / slowest };
+  if (single) return { ...gauge, note: "on this machine" };
   const against = `against ${seconds(now.against)}`;
-  if (now.speed === null) return { ...own, note: `${against}: no difference to be seen here, one run each` };
-  return { ...own, note: `${against}: ${now.speed.toFixed(2)} times as fast` };
+  if (now.speed === null) return { ...gauge, note: `${against}: no difference to be seen here, one run each` };
+  return { ...gauge, note: `${against}: ${now.speed.toFixed(2)} times as fast` };
 }
 
 /** How far the distributions that were chosen from are from those with every row computed, and the choices from the best. */
 function damageText(damage) {
-  const told = `of ${damage.commits}, commit error ${short(damage.mean)} nats`;
-  return damage.regret === null ? told : `${told}, regret ${short(damage.regret / Math.max(1, damage.commits))}`;
+  const text = `of ${damage.commits}, commit error ${short(damage.mean)} nats`;
+  if (damage.regret === null) return text;
+  const meanRegret = damage.regret / Math.max(1, damage.commits);
+  return `${text}, regret ${short(meanRegret)}`;
 }
 
 export class Gauges {
@@ -66,12 +68,13 @@ export class Gauges {
       ...gauge,
       rows: trace.others.map((lane) => this.#row(trace, lane, gauge.key)),
     }));
-    const made = this.gauges.map(({ key, label, term: name, rows }, i) => {
+    const gaugeNodes = this.gauges.map(({ key, label, term: name, rows }, i) => {
       const nodes = rows.map(({ node }) => node);
-      const what = `div.sl-gauge.sl-gauge-${key}${rows.length > 1 ? ".sl-gauge-many" : ""}`;
-      return h(what, h("div.sl-gauge-label", name ? term(name, label, { stop: i === 0 }) : label), nodes);
+      const many = rows.length > 1 ? ".sl-gauge-many" : "";
+      const heading = name ? term(name, label, { stop: i === 0 }) : label;
+      return h(`div.sl-gauge.sl-gauge-${key}${many}`, h("div.sl-gauge-label", heading), nodes);
     });
-    this.list.replaceChildren(...made);
+    this.list.replaceChildren(...gaugeNodes);
   }
 
   #row(trace, lane, key) {
@@ -80,13 +83,13 @@ export class Gauges {
     const bar = h(`span.sl-bar.sl-bar-${key}`);
     const base = key === "time" && lane !== trace.reference ? h("span.sl-bar.sl-bar-reference") : null;
     const bars = h("div.sl-gauge-bars", { "aria-hidden": "true" }, base, bar);
-    const own = `div.sl-gauge-row.sl-lane-${trace.colourOf(lane) + 1}`;
-    const node = h(own, h("div.sl-gauge-name", lane.name), value, bars, note);
+    const selector = `div.sl-gauge-row.sl-lane-${trace.colourOf(lane) + 1}`;
+    const node = h(selector, h("div.sl-gauge-name", lane.name), value, bars, note);
     return { lane, node, value, note, bar, base };
   }
 
   draw(trace, step) {
-    const totals = trace.lanes.map((lane) => trace.totals(lane, step)); // once each: a text is compared in it
+    const totals = trace.lanes.map((lane) => trace.totals(lane, step)); // once per lane: texts are compared in it
     const base = totals[trace.lanes.indexOf(trace.reference)];
     const slowest = Math.max(1e-9, ...totals.map((now) => (now?.timed ? now.seconds : 0)));
     const beside = { name: trace.reference.name, single: trace.lanes.length === 1, uncompared: uncompared(trace) };
@@ -97,7 +100,7 @@ export class Gauges {
         const { value, note, bar } = now && base ? read(now, context) : { value: "–", note: "\u00a0", bar: 0 };
         setText(row.value, value);
         setText(row.note, note);
-        if (row.node.title !== note) row.node.title = note; // where several stand below each other the note has no room
+        if (row.node.title !== note) row.node.title = note; // the note has no room where there are several rows
         row.bar.style.transform = `scaleX(${Math.min(1, bar || 0).toFixed(4)})`;
         if (row.base) row.base.style.transform = `scaleX(${(bar && base?.seconds) / slowest})`;
       }

@@ -1,5 +1,5 @@
-// One token grid on a canvas. It draws what it is told and says which cell is under a point; it keeps no run state of its own,
-// only how each cell looked last: a step changes a dozen cells, and painting all of them would cost a small machine the step's own time.
+// One token grid on a canvas. It draws a view and says which cell is under a point. It keeps no state of the run.
+// It keeps how every cell looked last: a step changes a dozen cells, and only those are painted anew.
 
 import { ACTIVE, isMasked, LOCKED, MASKED, RESTING } from "../trace/states.js";
 import { layout } from "./layout.js";
@@ -8,7 +8,7 @@ import { FONT } from "./pens.js";
 import { shade } from "./theme.js";
 
 const NARROWER = 1.35; // than its type a word may be drawn
-const SHADES = 16; // that a value is told by
+const SHADES = 16; // of the colour scale for values
 const MOST_SPRITES = 800; // pictures of cells that are kept
 const FAINT = [0, 0.35, 0.5, 0.65, 0.8]; // how strongly a guess is drawn, by its level
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
@@ -139,7 +139,7 @@ export class Grid {
     }
   }
 
-  /** Moves what is drawn, so that only the rows that come in are drawn anew. top: how much of the cells is to lie above the canvas. */
+  /** Moves the picture, so that only rows that come in are drawn anew. top: how much of the cells lies above the canvas. */
   #scroll(top) {
     const { pen, canvas, box, ratio, offset: before } = this;
     const after = Math.round(Math.max(0, Math.min(top, box.rows * box.h - this.tall)) * ratio);
@@ -198,7 +198,7 @@ export class Grid {
     pen.restore();
   }
 
-  /** A cell as a picture: copying it a thousand times costs far less than drawing its shapes each time. */
+  /** A cell as a picture: copying a picture a thousand times costs far less than drawing its shapes. */
   #sprite(state, tone, text) {
     const key = `${state * 32 + tone} ${text}`;
     if (!this.sprites.has(key)) {
@@ -224,8 +224,8 @@ export class Grid {
     pen.scale(ratio, ratio);
     pen.beginPath();
     pen.roundRect(0, 0, w, h, radius);
-    const own = [colours.masked, colours.active, colours.locked, colours.resting, colours.masked][state];
-    pen.fillStyle = shaded?.fill ?? own;
+    const stateColour = [colours.masked, colours.active, colours.locked, colours.resting, colours.masked][state];
+    pen.fillStyle = shaded?.fill ?? stateColour;
     pen.fill();
     if (state === LOCKED) lockCorner(pen, [w, h], shaded?.ink ?? colours.lockedMark);
     if (state === ACTIVE || state === RESTING) {
@@ -333,10 +333,10 @@ export class Grid {
 
   /** Per cell, 1 where the generated token differs from the other one's. */
   #differences({ tokens, other, given }) {
-    const found = new Uint8Array(this.n);
-    if (!other) return found;
+    const differs = new Uint8Array(this.n);
+    if (!other) return differs;
     for (let cell = given.indexOf(0); cell < this.n; cell++)
-      found[cell] = tokens[cell] >= 0 && other[cell] >= 0 && tokens[cell] !== other[cell];
-    return found;
+      differs[cell] = tokens[cell] >= 0 && other[cell] >= 0 && tokens[cell] !== other[cell];
+    return differs;
   }
 }

@@ -17,8 +17,10 @@ const GRID_KEYS = [
   [["Enter"], "Open the menu of the cell: choose a word, lock it, compare"],
 ];
 
-const row = ([keys, told]) =>
-  h("tr", h("th", { scope: "row" }, ...keys.flatMap((key) => [h("kbd", key), " "])), h("td", told));
+const row = ([keys, action]) => {
+  const keyNodes = keys.flatMap((key) => [h("kbd", key), " "]);
+  return h("tr", h("th", { scope: "row" }, ...keyNodes), h("td", action));
+};
 const table = (caption, keys) => h("table", h("caption", caption), h("tbody", keys.map(row)));
 
 export function keyHelp() {

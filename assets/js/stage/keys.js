@@ -19,8 +19,8 @@ export function timelineKeys(timeline) {
     const { target } = event;
     if (event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented || !keys[event.key]) return;
     if (target.matches?.(TYPING)) return;
-    const own = target === timeline.scrubber;
-    if (!own && target.matches?.("input, [role=slider], [role=tab], [role=listbox] *, [role=option]")) return;
+    const onScrubber = target === timeline.scrubber;
+    if (!onScrubber && target.matches?.("input, [role=slider], [role=tab], [role=listbox] *, [role=option]")) return;
     if (event.key !== " " && target.matches?.("[role=region][tabindex]")) return; // it is scrolled with them
     const run = event.key === " " && target.matches?.(RUN);
     if (!run && event.key === " " && target.matches?.("button, a, summary, [role=button]")) return;

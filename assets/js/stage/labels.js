@@ -2,7 +2,10 @@
 
 const LEAST = 0.2; // of a guess that is drawn
 
-/** What the model would write at a position that a step left masked: [token, probability], or null where that step did not compute it. */
+/**
+ * What the model would write at a position that a step left masked: [token, probability].
+ * Null where the step did not compute the position.
+ */
 export function guessAt(lane, cell, t) {
   const at = t * lane.n + cell;
   const token = t < 0 ? -1 : lane.guesses[at];
@@ -18,9 +21,13 @@ export function labelsOf({ pieces }, lane, t, guesses) {
   const list = pieces.labels(tokens);
   const faint = new Uint8Array(lane.n);
   if (!guesses) return { tokens, list, faint };
-  const found = Array.from(tokens, (_, p) => guessAt(lane, p, lane.clamp(t)));
-  const words = pieces.labels(found.map((guess) => guess?.[0] ?? -1));
-  for (const [p, guess] of found.entries())
-    if (guess && guess[1] >= LEAST) [list[p], faint[p]] = [words[p], 1 + Math.min(3, Math.floor(4 * guess[1]))];
+  const cellGuesses = Array.from(tokens, (_, p) => guessAt(lane, p, lane.clamp(t)));
+  const words = pieces.labels(cellGuesses.map((guess) => guess?.[0] ?? -1));
+  for (const [p, guess] of cellGuesses.entries()) {
+    const isLikely = guess !== null && guess[1] >= LEAST;
+    if (!isLikely) continue;
+    list[p] = words[p];
+    faint[p] = 1 + Math.min(3, Math.floor(4 * guess[1]));
+  }
   return { tokens, list, faint };
 }

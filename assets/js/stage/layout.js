@@ -1,15 +1,21 @@
 // How the cells of a grid are laid out.
 
-export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each with its whole token
+export const WHOLE_TOKENS = 256; // the most cells that are shown at once with their whole tokens
 const NARROWEST = 35; // pixels of a cell, where many have to be seen at once
 const LOWEST = 13;
 const LEAST_ROOM = 60; // pixels for all cells of a canvas
 const WIDEST = 96; // where there is room for a short text
 const HIGHEST = 46;
 
-/** Columns, rows and cell size for n cells in `width` CSS pixels. whole: a long canvas is to be seen at once, without its text.
- * tall: so many pixels are there for a short one, or for one that is to be seen at once. readable: up to so many cells have
- * their text. */
+/**
+ * Columns, rows and cell size for n cells in `width` CSS pixels.
+ * @param {number} n
+ * @param {number} width
+ * @param {object} [room]
+ * @param {boolean} [room.whole] a long canvas is to be seen at once, without its text
+ * @param {number} [room.tall] the pixels for a short canvas, or for one that is to be seen at once
+ * @param {number} [room.readable] the most cells that have their text
+ */
 export function layout(n, width, { whole = false, tall = Infinity, readable = WHOLE_TOKENS } = {}) {
   if (n <= readable) {
     let columns = Math.max(5, Math.min(12, Math.floor(width / 57)));

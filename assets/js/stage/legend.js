@@ -23,8 +23,8 @@ function endsOf({ lanes, ends }) {
 
 export function key() {
   const kinds = KEY.map(([kind, text, occurs, more = ""]) => {
-    const told = h("span", text, h("span.sl-desk-only", more));
-    return { node: h("li", swatch(kind), told), occurs };
+    const label = h("span", text, h("span.sl-desk-only", more));
+    return { node: h("li", swatch(kind), label), occurs };
   });
   const follow = perFrame(({ trace }) => {
     for (const { node, occurs } of kinds) node.hidden = !occurs(trace);

@@ -1,9 +1,9 @@
-// Long canvases: their cells keep a legible size, and the grids scroll inside boxes of their own, together, to where is written.
+// Long canvases: their cells keep a legible size, and the grids scroll inside boxes, together, to where is written.
 
 import { h, isNarrow, perFrame, select } from "../dom.js";
 import { WHOLE_TOKENS } from "./layout.js";
 
-const NARROW_TOKENS = 160; // up to here a phone shows each token
+const NARROW_TOKENS = 160; // at most, for which a phone shows every token
 
 /** Up to how many cells have their text at once. */
 export const readable = () => (isNarrow() ? NARROW_TOKENS : WHOLE_TOKENS);

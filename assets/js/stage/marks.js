@@ -4,25 +4,26 @@ import { FONT } from "./pens.js";
 
 export const TAG = 11; // pixels that a pin's number takes beside the word
 
-/** A cell's sides on which what is given or a block ends: [[side, "prompt" or "block"], ...]. block: its length, or 0. */
+/** A cell's sides on which the prompt or a block ends: [[side, "prompt" or "block"], ...]. block: its length, or 0. */
 export function bordersOf(cell, { n, columns, given, block }) {
   const partOf = (p) => {
     if (p < 0 || p >= n) return null;
     return given[p] ? "prompt" : block && Math.floor((p - given.indexOf(0)) / block);
   };
-  const own = partOf(cell);
+  const cellPart = partOf(cell);
   const column = cell % columns;
   const left = column ? cell - 1 : -1;
   const right = column < columns - 1 ? cell + 1 : -1;
   const beside = { top: cell - columns, bottom: cell + columns, left, right };
   return Object.entries(beside).flatMap(([side, other]) => {
     const part = partOf(other);
-    if (part === own || (part === null && own !== "prompt")) return [];
-    return [[side, own === "prompt" || part === "prompt" ? "prompt" : "block"]];
+    if (part === cellPart || (part === null && cellPart !== "prompt")) return [];
+    const kind = cellPart === "prompt" || part === "prompt" ? "prompt" : "block";
+    return [[side, kind]];
   });
 }
 
-/** [x, y, w, h] with the gap around it, and the grid's width: a cell draws its own half of each line. */
+/** [x, y, w, h] with the gap around it, and the grid's width: of a line between two cells, both draw a half. */
 export function drawBorders(pen, sides, [x, y, w, h, width], colours) {
   const e = 0.9;
   const l = Math.max(x, e);

@@ -12,14 +12,18 @@ export const blanks = ({ fills }) =>
     ? `The blanks between the given words begin as empty cells, called masked. ${FILLED}`
     : `After the prompt every cell begins as a blank, called masked. ${FILLED}`;
 
-/** The sentence of the cursor's step: the first lane beside the reference is its subject. At a chapter (see chapters.js) it is
- * the chapter's own, at the end the verdict. */
+const chapterAt = (chapters, step) => chapters.find((chapter) => chapter.step === step && chapter.stop);
+
+/**
+ * The sentence of the cursor's step. Its subject is the first lane beside the reference.
+ * At a chapter (see chapters.js) it is the chapter's sentence, at the end the verdict.
+ */
 export function narrate(trace, step, chapters = []) {
   const lane = trace.subject;
   const at = trace.race.reached(lane, step);
   if (at < 0) return blanks(trace);
   if (isOver(trace, step)) return verdict(trace, step);
-  const chapter = chapters.find((each) => each.step === step && each.stop);
+  const chapter = chapterAt(chapters, step);
   if (chapter) return chapterText(trace, chapter);
   return lane.endsAt(at) ? finished(trace, step) : happens(trace, lane, at, trace.race.whose);
 }
@@ -30,7 +34,7 @@ export const isOver = (trace, step) => trace.lanes.every((lane) => lane.endsAt(t
 /** The cell that the sentence of a step speaks of first: {lane, cell}, null where it speaks of none. */
 export function spokenCell(trace, step, chapters = []) {
   const lane = trace.subject;
-  const chapter = chapters.find((each) => each.step === step && each.stop);
+  const chapter = chapterAt(chapters, step);
   const at = chapter?.at ?? trace.race.reached(lane, step);
   if (at < 0 || (!chapter && lane.endsAt(at))) return null;
   const { unmasked, locked } = lane.steps[at];
@@ -51,19 +55,19 @@ const CHAPTERS = {
   "Half locked": ({ n }, lane, { at }) => `half of all tokens are locked, ${lane.steps[at].lockedCount} of ${n}.`,
   Fork: ({ reference }, lane, { words }) => {
     const bare = words.map((word) => word.replace(/[\p{P}]+$/u, "") || word);
-    const [own, other] = bare[0] === bare[1] ? words : bare;
-    return `the texts part here: “${lane.name}” has “${own}” where “${reference.name}” has “${other}”.`;
+    const [laneWord, referenceWord] = bare[0] === bare[1] ? words : bare;
+    return `the texts part here: “${lane.name}” has “${laneWord}” where “${reference.name}” has “${referenceWord}”.`;
   },
 };
 
-/** What is told of a race as far as it has come, in order: the blanks, and the chapters that stop it. */
-export function moments(trace, found) {
-  const stops = found.filter(({ stop }) => stop);
-  const own = stops.map((each) => ({ ...each, sentence: () => chapterText(trace, each) }));
-  return [{ step: -1, name: "Blanks", sentence: () => blanks(trace) }, ...own];
+/** The moments of a race that have a sentence, in order: the blanks, and the chapters at which the race stops. */
+export function moments(trace, chapters) {
+  const stops = chapters.filter(({ stop }) => stop);
+  const chapterMoments = stops.map((chapter) => ({ ...chapter, sentence: () => chapterText(trace, chapter) }));
+  return [{ step: -1, name: "Blanks", sentence: () => blanks(trace) }, ...chapterMoments];
 }
 
-/** A lane's own step; said whose, where the lanes stand at different ones. */
+/** The name of a lane's step, with the lane's name where the lanes stand at different steps. */
 const stepOf = (lane, at, whose) => `Step ${at + 1}${whose ? ` of “${lane.name}”` : ""}`;
 
 /** That some of the tokens that a step computes are masked still, where it is so. */

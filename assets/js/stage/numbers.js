@@ -9,8 +9,11 @@ const WORK =
 const CHANGED = "Choices that would have been another token, had their step computed every row";
 const OTHERS = "Tokens that are not those of the lane that the others are compared with; the grids underline them";
 
-/** Of each lane the work so far, beside that of the reference in as many steps: {share, bar: its length from 0 to 1}. All bars
- * have one scale; where no lane does more than the reference, a bar's length is its share. share: NaN before the first step. */
+/**
+ * The lanes' work so far, beside the reference's work in as many steps: {share, bar: its length from 0 to 1} for every lane.
+ * All bars have one scale; where no lane does more than the reference, a bar's length is its share.
+ * share: NaN before the first step.
+ */
 export function workSoFar(trace, step) {
   const shares = trace.lanes.map((lane) => {
     const now = trace.totals(lane, step);
@@ -35,15 +38,16 @@ export function uncompared({ race, complete }) {
   return complete ? "comparing" : "at the end";
 }
 
-/** Makes room in a node for a number of each lane; of several each says by its colour and its name whose it is. */
+/** Makes room in a node for a number per lane; several numbers have their lane's colour and name. */
 function parts(node, trace) {
-  const made = trace.others.map(() => h("span", "–"));
-  const told = (lane, i) => {
+  const values = trace.others.map(() => h("span", "–"));
+  const labelled = (lane, i) => {
     const name = h("span.sl-hidden", `${lane.name}: `);
-    return h(`span.sl-number-lane.sl-lane-${trace.colourOf(lane) + 1}`, { title: lane.name }, name, made[i]);
+    return h(`span.sl-number-lane.sl-lane-${trace.colourOf(lane) + 1}`, { title: lane.name }, name, values[i]);
   };
-  node.replaceChildren(...(trace.others.length > 1 ? trace.others.map(told) : made));
-  return made;
+  const nodes = trace.others.length > 1 ? trace.others.map(labelled) : values;
+  node.replaceChildren(...nodes);
+  return values;
 }
 
 export class Numbers {

@@ -29,14 +29,16 @@ export class Part {
   }
 }
 
-/** A module that cannot be fetched is told by a TypeError. */
+/** Null for a TypeError, with which a module's fetch fails; throws any other error. */
 function fetchFailed(error) {
   if (!(error instanceof TypeError)) throw error;
   return null;
 }
 
-/** What joins a stage when it is needed: each a Part, which the stage has under its name once it is there. loads: by name, see
- * deferred_parts.js. options: the stage's. */
+/**
+ * What joins a stage when it is needed: Parts, by name. The stage has what they make under the same names.
+ * loads: by name, see deferred_parts.js. options: the stage's.
+ */
 export function partsOf(stage, loads, options) {
   const missing = () => say(MISSING, "error");
   const part = ([name, load]) => {

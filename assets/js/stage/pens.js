@@ -33,7 +33,7 @@ function wrap(pen, text, width, most) {
   }
   if (line) lines.push(line);
   const kept = lines.length > most ? [...lines.slice(0, most - 1), lines.slice(most - 1).join(" ")] : lines;
-  return kept.map((each) => cut(pen, each, width));
+  return kept.map((text) => cut(pen, text, width));
 }
 
 /** Writes a text into a box, in the largest of these sizes in which all of it fits. */

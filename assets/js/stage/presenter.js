@@ -64,7 +64,7 @@ export class Presenter {
     if (document.fullscreenElement) document.exitFullscreen().catch(() => {});
   }
 
-  /** Brings what each lane has written by now into its grid's window. stepOf(lane): the step that it stands at. */
+  /** Brings what every lane has written by now into its grid's window. stepOf(lane): the step that it stands at. */
   #follow(stepOf) {
     if (!this.on) return;
     for (const side of this.floor.sides) {
@@ -79,7 +79,7 @@ export class Presenter {
   }
 
   #reveal({ grid, box: view }, cell) {
-    if (!grid.box || view.classList.contains("sl-window-long")) return; // a long text's own window follows by itself
+    if (!grid.box || view.classList.contains("sl-window-long")) return; // a long text's window follows by itself
     const [, top, , height] = grid.rect(cell);
     const room = view.clientHeight;
     const low = view.scrollTop + CALM * room;

@@ -1,4 +1,4 @@
-// A lane's run up to the cursor: a row for each position, a column for each step of the cursor, coloured by state.
+// A lane's run up to the cursor: a row a position, a column a step of the cursor, coloured by state.
 
 import { count } from "../dom.js";
 import { columnsOf, lastColumn, Strip, sharpness } from "./strip.js";

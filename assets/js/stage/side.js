@@ -20,8 +20,8 @@ export class Side {
   /** floor: see Floor, on which it stands. */
   constructor(lane, trace, floor) {
     Object.assign(this, { lane, floor, labels: { count: -2 } });
-    const told = { role: "application", "aria-roledescription": "token grid", "aria-label": lane.name };
-    this.canvas = h("canvas.sl-grid", { tabindex: 0, "data-lane": lane.id, ...told });
+    const attributes = { role: "application", "aria-roledescription": "token grid", "aria-label": lane.name };
+    this.canvas = h("canvas.sl-grid", { tabindex: 0, "data-lane": lane.id, ...attributes });
     this.grid = new Grid(this.canvas);
     this.box = floor.long.around(this.canvas);
     this.tie = h("div.sl-tie", { "aria-hidden": "true", hidden: true });
@@ -35,22 +35,26 @@ export class Side {
     this.foot = h("div.sl-foot", this.under, this.raster.node);
     const shown = page.now.touches?.original === lane ? `${lane.name}, as it was` : lane.name;
     const name = h("h2", { title: choiceText(lane.decoder) }, shown);
-    const own = `sl-lane-${trace.colourOf(lane) + 1}`;
+    const laneClass = `sl-lane-${trace.colourOf(lane) + 1}`;
     this.kinds = trace.lanes.length > 2 ? h("ul.sl-legend.sl-lane-key", { "aria-label": `Key of ${lane.name}` }) : null;
-    this.node = h(`article.sl-side.${own}`, h("header", name, this.clock.node), this.kinds, this.box, this.foot);
-    this.more = h(`article.sl-side-more.${own}`, this.#head(trace), this.details);
+    const head = h("header", name, this.clock.node);
+    this.node = h(`article.sl-side.${laneClass}`, head, this.kinds, this.box, this.foot);
+    this.more = h(`article.sl-side-more.${laneClass}`, this.#head(trace), this.details);
     this.#listen();
   }
 
-  /** What the lane does, and the choice that everything is shown beside it. */
+  /** What the lane does, and the button that makes it the reference. */
   #head({ lanes, reference }) {
     const { lane, floor } = this;
-    const mine = lane === reference;
-    const refers = { title: "Compare all lanes with this one", onclick: () => floor.refer(lane) };
-    const current = mine ? "true" : undefined;
-    const choose = h("button.sl-refer", { "aria-current": current, ...refers }, mine ? "Reference" : "Make reference");
-    const told = h("p", sentence(lane.decoder, reference.decoder));
-    return h("header", h("h3", lane.name), lanes.length > 1 ? choose : null, told);
+    const isReference = lane === reference;
+    const attributes = {
+      "aria-current": isReference ? "true" : undefined,
+      title: "Compare all lanes with this one",
+      onclick: () => floor.refer(lane),
+    };
+    const choose = h("button.sl-refer", attributes, isReference ? "Reference" : "Make reference");
+    const description = h("p", sentence(lane.decoder, reference.decoder));
+    return h("header", h("h3", lane.name), lanes.length > 1 ? choose : null, description);
   }
 
   #listen() {
@@ -135,7 +139,7 @@ export class Side {
     this.labels = { count: t, guesses, ...(worded ?? { tokens: this.lane.tokens(t), list: [] }) };
   }
 
-  /** The grid. view: what it is told beside the lane's own. */
+  /** The grid. view: of a GridView (see grid.js) what is not the lane's. */
   drawGrid(trace, view) {
     const { lane, labels } = this;
     const { list, tokens, faint } = labels;
@@ -160,8 +164,9 @@ export class Side {
   /** The text, worked out once for what the lane and the reference have written. */
   #write(trace, step) {
     const { lane } = this;
-    const [own, other] = [lane, trace.reference].map((each) => trace.race.reached(each, step));
-    const written = [own, lane.count, trace.reference.id, other].join();
+    const laneStep = trace.race.reached(lane, step);
+    const referenceStep = trace.race.reached(trace.reference, step);
+    const written = [laneStep, lane.count, trace.reference.id, referenceStep].join();
     if (this.written === written) return;
     this.written = written;
     writeProse(this.text, prose(trace, lane, step), () => this.floor.cells.toFork(this, step));

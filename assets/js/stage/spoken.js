@@ -1,14 +1,14 @@
-// What a screen reader is told of the grids.
+// What a screen reader says of the grids.
 
 import { percent, sameText } from "../dom.js";
 import { isMasked, LOCKED, STATES } from "../trace/states.js";
 import { guessAt } from "./labels.js";
 
-/** The step's summary: of each lane beside the reference, or of one that is alone. Empty before the first step. */
+/** The step's summary, a sentence per lane beside the reference, or that of the only lane. Empty before the first step. */
 export function summary(trace, step) {
   const { reference, others } = trace;
   if (trace.race.reached(reference, step) < 0) return "";
-  const told = others.map((lane) => {
+  const sentences = others.map((lane) => {
     const now = trace.totals(lane, step);
     if (!now) return "";
     const { flopsShare, locked, damage, same } = now;
@@ -23,10 +23,10 @@ export function summary(trace, step) {
     return `${lane.name}${at}: ${facts.filter(Boolean).join(", ")}.`;
   });
   const whose = trace.race.whose && ` of ${trace.race.whose}`;
-  return `Step ${step + 1} of ${trace.race.last + 1}${whose}. ${told.join(" ")}`;
+  return `Step ${step + 1} of ${trace.race.last + 1}${whose}. ${sentences.join(" ")}`;
 }
 
-/** A grid's own name: how many cells are in which state after a lane's step t. */
+/** A grid's name: how many cells are in which state after a lane's step t. */
 export function gridName(lane, t) {
   const states = lane.row(t);
   const of = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);

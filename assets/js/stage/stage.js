@@ -1,5 +1,5 @@
-// The stage: the parts of the race, views of the page's state, which move to one step together. It is the same in the page and
-// in an exported replay.
+// The stage: the parts of the race, views of the page's state, which move to one step together.
+// It is the same in the page and in an exported replay.
 
 import { beforeSeen, count, h, inView, isNarrow, perFrame, setText, throttle, watchView } from "../dom.js";
 import { page, redraw } from "../run/state.js";
@@ -112,8 +112,9 @@ export class Stage {
       this.#markChapters();
       this.#looked();
     };
-    const told = { onPlaying: () => this.#announce(), onSeek: () => this.#looked() };
-    const player = new Timeline({ onMove, onStepPastEnd, onLive, onRace, onRest, ...told });
+    const onPlaying = () => this.#announce();
+    const onSeek = () => this.#looked();
+    const player = new Timeline({ onMove, onStepPastEnd, onLive, onRace, onRest, onPlaying, onSeek });
     page.set({ player });
     return player;
   }
@@ -299,14 +300,14 @@ export class Stage {
   #tell(step, over) {
     const { trace } = page.now;
     const { timeline, teller } = this;
-    if (this.learned !== knownOf(trace) && !teller.rest) this.#markChapters(); // no sooner than it can be told
+    if (this.learned !== knownOf(trace) && !teller.rest) this.#markChapters(); // no sooner than their sentences can be shown
     const now = () => (isOver(trace, step) ? "" : narrate(trace, step, this.chapters)); // there the verdict stands
     const { subject, race } = trace;
     const ends = subject.endsAt(race.reached(subject, step));
     const moves = timeline.moving || timeline.playing;
-    const told = teller.follow(step, { moments: this.moments, now, held: timeline.held, moves, ends, over });
+    const spokenStep = teller.follow(step, { moments: this.moments, now, held: timeline.held, moves, ends, over });
     if (over) teller.headline.show(trace, step);
-    this.floor.tie(told === null ? null : spokenCell(trace, told, this.chapters));
+    this.floor.tie(spokenStep === null ? null : spokenCell(trace, spokenStep, this.chapters));
   }
 
   #grew() {
@@ -331,8 +332,8 @@ export class Stage {
 
   /** Shows what a lesson's page speaks of and hides the rest, with what would give a prediction away; null shows all. */
   #teach(lesson) {
-    const told = { shows: lesson?.parts.join(" "), guess: lesson?.guess };
-    for (const [name, value] of Object.entries(told))
+    const dataset = { shows: lesson?.parts.join(" "), guess: lesson?.guess };
+    for (const [name, value] of Object.entries(dataset))
       if (value) this.root.dataset[name] = value;
       else delete this.root.dataset[name];
     if (lesson?.shows.includes("curves")) this.parts.curves.use();

@@ -1,5 +1,5 @@
-// A picture of a run over the steps of the cursor: a column for each of them, drawn up to the cursor. A press leads the cursor
-// to that step.
+// A picture of a run over the steps of the cursor: a column a step, drawn up to the cursor.
+// A press leads the cursor to that step.
 
 import { h } from "../dom.js";
 import { page } from "../run/state.js";

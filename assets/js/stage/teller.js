@@ -1,5 +1,6 @@
-// The one slow narrator: the moments of a race in their order, and between them now and then what happens. The race rests while
-// a new sentence stands; one about a step that is further behind than two, or about a lane that has ended, is gone.
+// The slow narrator: the sentences of a race's moments in their order, and between them now and then what happens.
+// The race rests while a new sentence stands. A sentence goes when its step is more than two steps behind, or when
+// its lane has ended.
 
 import { h, setText } from "../dom.js";
 import { Headline } from "./verdict.js";
@@ -29,9 +30,17 @@ export class Teller {
     return begun ? Math.max(0, this.since + LEAST_MS - performance.now()) : 0;
   }
 
-  /** The cursor's step. moments: [{step, name, sentence()}, ...] in order. now(): the step's own sentence. held: a hand has put
-   * the cursor there; moves: it goes on by itself; ends: the lane that sentences are about has ended; over: all have. Gives
-   * the step of the sentence that stands, null where none does. */
+  /**
+   * Follows the cursor to a step. Returns the step of the sentence that stands, null where none does.
+   * @param {number} step
+   * @param {object} state
+   * @param {{step: number, name: string, sentence: () => string}[]} state.moments in order
+   * @param {() => string} state.now the sentence of the step
+   * @param {boolean} state.held whether a hand has put the cursor there
+   * @param {boolean} state.moves whether the cursor goes on by itself
+   * @param {boolean} state.ends whether the lane that sentences are about has ended
+   * @param {boolean} state.over whether all lanes have ended
+   */
   follow(step, { moments, now, held, moves, ends, over }) {
     const before = this.step;
     this.step = step;
@@ -45,16 +54,21 @@ export class Teller {
   #tell(step, before, { moments, now, moves, ends }) {
     if (before !== null && step < before) this.passed.clear();
     for (const { name, step: at } of moments) if (at < step - BEHIND) this.passed.add(name);
-    const due = moments.find((each) => each.step <= step && !this.passed.has(each.name));
+    const due = moments.find((moment) => moment.step <= step && !this.passed.has(moment.name));
     if (this.rest && !due) return;
     if (due && !this.rest) {
       this.passed.add(due.name);
       return this.#show(due.step, due.sentence(), ends);
     }
-    const gone = this.told && (step > this.told.step + BEHIND || step < this.told.step || this.told.ends !== ends);
-    if (gone) this.#clear();
+    if (this.told && this.#isGone(step, ends)) this.#clear();
     const quiet = performance.now() >= this.until + BETWEEN_MS;
     if (!this.told && moves && quiet && step >= 0) this.#show(step, now(), ends);
+  }
+
+  /** Whether the sentence that stands is about a step that the cursor has left, or about a lane that has ended since. */
+  #isGone(step, ends) {
+    const { told } = this;
+    return step > told.step + BEHIND || step < told.step || told.ends !== ends;
   }
 
   #show(step, text, ends) {

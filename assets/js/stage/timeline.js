@@ -52,7 +52,7 @@ export class Timeline {
     this.scrubber = h("input.sl-scrubber", { ...range, "aria-label": "Step", oninput });
     this.marks = h("div.sl-chapters", { "aria-hidden": "true" });
     this.chapters = [];
-    this.label = h("span.sl-step-label", "–"); // an output would be spoken with each step
+    this.label = h("span.sl-step-label", "–"); // an output would be spoken with every step
     this.whose = h("span.sl-step-whose");
     const speeds = SPEEDS.map((x) => [x, `${x}×`]);
     this.speed = select("select.sl-speed", { "aria-label": "Speed" }, speeds, 1);
@@ -72,8 +72,8 @@ export class Timeline {
 
   #tools() {
     const button = (name, label, onclick, keys) => {
-      const told = { "aria-label": label, title: `${label} (${keys})`, onclick };
-      return h(`button.sl-tool.sl-${name}`, told, icon(ICONS[name]));
+      const attributes = { "aria-label": label, title: `${label} (${keys})`, onclick };
+      return h(`button.sl-tool.sl-${name}`, attributes, icon(ICONS[name]));
     };
     this.playButton = button("play", "Play", () => this.toggle(), "Space");
     return h(
@@ -246,16 +246,16 @@ export class Timeline {
   #drawMarks() {
     const whole = Math.max(1, this.steps - 1);
     const mark = ({ step, name }) => {
-      const told = { title: `${name}: step ${step + 1}${this.#of}`, onclick: () => this.seek(step) };
-      return h("span.sl-chapter", { style: `left:calc((100% - 12px) * ${step / whole})`, ...told });
+      const attributes = { title: `${name}: step ${step + 1}${this.#of}`, onclick: () => this.seek(step) };
+      return h("span.sl-chapter", { style: `left:calc((100% - 12px) * ${step / whole})`, ...attributes });
     };
     this.marks.replaceChildren(...this.chapters.map(mark));
   }
 
   /** To the next chapter (by = 1) or the one before. */
   chapter(by) {
-    const found = this.chapters.filter(({ step }) => (step - this.step) * by > 0);
-    if (found.length) this.seek(found.at(by > 0 ? 0 : -1).step);
+    const candidates = this.chapters.filter(({ step }) => (step - this.step) * by > 0);
+    if (candidates.length) this.seek(candidates.at(by > 0 ? 0 : -1).step);
   }
 
   /** Whether the picture moves by itself: a replay, or a live run that is followed. */

@@ -1,4 +1,4 @@
-// How a race ended: of each lane beside the reference its work, its time and what became of the text, each with its reason.
+// How a race ended: for every lane beside the reference its work, its time and what became of the text, with the reasons.
 
 import { count, h, seconds, setText } from "../dom.js";
 import { touchesOf } from "../trace/touches.js";
@@ -25,21 +25,25 @@ export function verdictOf(trace, lane, step) {
 const aloneText = ({ everyShare }) =>
   everyShare < 1 ? `${less(everyShare, "work")} than computing every token` : "every token was computed";
 
+/** How many steps a lane has done at the cursor's step. */
+const stepsDone = (race, lane, step) => lane.clamp(race.reached(lane, step)) + 1;
+
 /** Why a lane did more than the reference. */
 function moreWork({ reference, race }, lane, step, { flopsShare, takenBack }) {
   if (!(flopsShare > 1)) return "";
-  const [own, other] = [lane, reference].map((each) => each.clamp(race.reached(each, step)) + 1);
-  if (own > other)
-    return `it takes ${count(own, "step")} instead of ${other}${takenBack ? ", to write anew what it took back" : ""}`;
-  return `“${reference.name}” leaves out more`;
+  const laneSteps = stepsDone(race, lane, step);
+  const referenceSteps = stepsDone(race, reference, step);
+  if (laneSteps <= referenceSteps) return `“${reference.name}” leaves out more`;
+  const purpose = takenBack ? ", to write anew what it took back" : "";
+  return `it takes ${count(laneSteps, "step")} instead of ${referenceSteps}${purpose}`;
 }
 
-function timeText({ others }, { timed, speed, seconds: own, against }) {
+function timeText({ others }, { timed, speed, seconds: laneSeconds, against }) {
   if (!timed) return "";
   if (speed !== null) return less(1 / speed, "time");
   const alike = "time: no difference to be seen here";
   if (others.length > 1) return alike; // the lanes' heads say their seconds
-  return `${alike} (${seconds(against)} and ${seconds(own)}, one run each)`;
+  return `${alike} (${seconds(against)} and ${seconds(laneSeconds)}, one run each)`;
 }
 
 /** Where a word is counted from, in words. */
@@ -63,13 +67,13 @@ const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
 /** The same in words, at most 25 for two lanes. */
 export function verdict(trace, step = trace.count - 1) {
-  const told = trace.others.map((lane) => {
+  const sentences = trace.others.map((lane) => {
     const { work, why, time, text } = verdictOf(trace, lane, step);
     const costs = [work, why && `since ${why}`, time].filter(Boolean).join(", ");
     const story = trace.others.length === 1 && text ? ` ${sentence(text)}` : "";
     return `“${lane.name}”: ${costs}.${story}`;
   });
-  return told.join(" ");
+  return sentences.join(" ");
 }
 
 /** The verdict as a headline. */
@@ -103,7 +107,8 @@ function partsOf({ work, why, time, text }) {
     [".sl-verdict-time", time],
     [".sl-verdict-text", text && sentence(text)],
   ];
-  return [done, ...smaller.filter(([, told]) => told).map(([kind, told]) => h(`span${kind}`, told))];
+  const written = smaller.filter(([, words]) => words);
+  return [done, ...written.map(([kind, words]) => h(`span${kind}`, words))];
 }
 
 function rowOf(trace, lane, nodes) {

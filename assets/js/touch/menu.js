@@ -11,8 +11,11 @@ const LISTED = 5;
 const likely = (p) => percent(p, p < 0.1 ? 1 : 0);
 
 export class Menu {
-  /** at: {trace, lane, side, cell, t, can: see touchable}. does: {choose(event), compare(), caret() or null, close(), token(text)
-   * or null, presets()}; why: a sentence where nothing can be chosen, or "". */
+  /**
+   * @param {{trace: Trace, lane: Lane, side: Side, cell: number, t: number, can: Touchable}} at
+   * @param {object} does {choose(event), compare(), caret() or null, close(), token(text) or null, presets()}
+   * @param {string} why a sentence where nothing can be chosen, or ""
+   */
   constructor(at, does, why) {
     Object.assign(this, { at, does, why });
     this.words = h("div.sl-touch-words", { role: "group", "aria-label": "Likely words" });
@@ -66,8 +69,8 @@ export class Menu {
 
   #item(text, onclick, more = {}) {
     const { disabled, ...others } = more;
-    const told = { role: "menuitem", tabindex: -1, "aria-disabled": disabled ? "true" : undefined, ...others };
-    return h("button.sl-touch-item", { ...told, onclick: () => disabled || onclick() }, text);
+    const attributes = { role: "menuitem", tabindex: -1, "aria-disabled": disabled ? "true" : undefined, ...others };
+    return h("button.sl-touch-item", { ...attributes, onclick: () => disabled || onclick() }, text);
   }
 
   #event(kind, more = {}) {
@@ -87,8 +90,8 @@ export class Menu {
     if (can.writes !== null && !this.why) items.push(this.#item("another word …", () => this.#open(this.form)));
     if (can.given && caret) items.push(this.#item("change it in the prompt", caret));
     if (free && locks && !can.masked) {
-      const kind = can.locked ? "unlock" : "lock";
-      items.push(this.#item(can.locked ? "let it go" : "lock it here", () => choose(this.#event(kind))));
+      const [kind, text] = can.locked ? ["unlock", "let it go"] : ["lock", "lock it here"];
+      items.push(this.#item(text, () => choose(this.#event(kind))));
     }
     if (compare) items.push(this.#item("compare", compare));
     if (free) items.push(this.#item("more", () => this.#more(), { "aria-expanded": "false", "aria-haspopup": "true" }));
@@ -107,9 +110,10 @@ export class Menu {
     const [end] = this.at.trace.ends;
     const ends = can.writes !== null && end !== undefined && end !== null;
     const finish = () => choose(this.#event("write", { token: end }));
+    const mask = () => choose(this.#event("mask"));
     this.further.replaceChildren(
       ...(ends ? [this.#item("end the text here", finish)] : []),
-      ...(masks ? [this.#item("mask it again", () => choose(this.#event("mask")))] : []),
+      ...(masks ? [this.#item("mask it again", mask)] : []),
       this.#item("another rule from here …", () => this.#open(this.rules)),
     );
     this.further.firstChild.focus({ preventScroll: true });
@@ -118,7 +122,7 @@ export class Menu {
 
   /** Shows a field beneath the menu. */
   #open(node) {
-    for (const each of [this.form, this.rules]) each.hidden = each !== node;
+    for (const field of [this.form, this.rules]) field.hidden = field !== node;
     this.place();
     node.querySelector("input, select").focus({ preventScroll: true });
   }
@@ -139,15 +143,15 @@ export class Menu {
 
   async #write(text) {
     setText(this.said, "…");
-    const found = await this.does.token(text);
+    const answer = await this.does.token(text);
     if (!this.node.isConnected) return;
-    const pieces = found?.pieces ?? [];
+    const pieces = answer?.pieces ?? [];
     const { trace } = this.at;
-    if (found && !found.problem) {
-      if (found.piece !== null) trace.pieces.add({ [found.id]: found.piece });
-      return this.does.choose(this.#event("write", { token: found.id }));
+    if (answer && !answer.problem) {
+      if (answer.piece !== null) trace.pieces.add({ [answer.id]: answer.piece });
+      return this.does.choose(this.#event("write", { token: answer.id }));
     }
-    if (pieces.length < 2) return setText(this.said, found?.problem ?? "The model did not answer; try again.");
+    if (pieces.length < 2) return setText(this.said, answer?.problem ?? "The model did not answer; try again.");
     for (const [id, piece] of pieces) if (piece !== null) trace.pieces.add({ [id]: piece });
     const [[first]] = pieces;
     const names = pieces.map(([id]) => trace.pieces.name(id).trim()).join("·");

@@ -51,13 +51,16 @@ export class TouchedRuns {
     return "";
   }
 
-  /** The race of the touched lane on show: of one that was kept over a reload the latest with the lane; null where none is here. */
+  /**
+   * The race of the touched lane on show, or null where this page does not have it.
+   * Where the lane was kept over a reload, the latest race that has it.
+   */
   get origin() {
     const { trace, runs } = page.now;
     if (trace.origin) return trace.origin;
     const { original } = touchesOf(trace);
     const all = [page.now.recorded, ...runs.map((entry) => entry.trace)];
-    const races = all.filter((each) => each && !touchesOf(each));
+    const races = all.filter((race) => race && !touchesOf(race));
     const has = ({ lanes }) => lanes.some(({ id, name }) => id === original.id && name === original.name);
     const same = (race) => !trace.settings || sameSettings(settingsOf(race), trace.settings);
     return races.findLast((race) => has(race) && same(race)) ?? null;

@@ -28,14 +28,14 @@ function subjectOf(touches) {
 /** The sentence that counts what touches changed by a step of the cursor. */
 export function changedText(trace, pair, step) {
   const { count: changed, of, first } = changedBy(trace, pair, step);
-  const told = `${subjectOf(pair.touches)} changed ${changed} of ${of} others`;
-  if (!first) return `${told}.`;
+  const sentence = `${subjectOf(pair.touches)} changed ${changed} of ${of} others`;
+  if (!first) return `${sentence}.`;
   const later = first.step - pair.touches[0].step;
   const when = later > 0 ? `${inWords(later, "step")} later` : "in the same step";
-  return `${told}; the first, ${trace.word(pair.touched.token(first.cell, step))}, ${when}.`;
+  return `${sentence}; the first, ${trace.word(pair.touched.token(first.cell, step))}, ${when}.`;
 }
 
-/** One touch as the list tells it. */
+/** A touch as the list shows it. */
 function touchText(trace, { original }, event) {
   const { step, kind, position, token } = event;
   const at = `step ${step + 1}`;
@@ -150,15 +150,15 @@ export class Touching {
   /** Likely words that the trace does not hold. */
   async #fetch(menu) {
     const { trace, lane, cell, can } = menu.at;
-    const found = await this.fetchTop?.(lane, cell, can.seen);
-    if (this.menu !== menu || !found) return;
-    for (const [id, piece] of found) if (piece !== null) trace.pieces.add({ [id]: piece });
-    menu.offer(found.map(([id, , p]) => [id, p]));
+    const top = await this.fetchTop?.(lane, cell, can.seen);
+    if (this.menu !== menu || !top) return;
+    for (const [id, piece] of top) if (piece !== null) trace.pieces.add({ [id]: piece });
+    menu.offer(top.map(([id, , p]) => [id, p]));
   }
 
   #choose(lane, event) {
     const goesOn = this.#goesOn;
-    this.#goesOn = null; // what comes on show has a cursor of its own
+    this.#goesOn = null; // the run that comes on show has another cursor
     const why = this.runs.touch(lane, event);
     if (!why) return this.close();
     this.#goesOn = goesOn;
@@ -175,12 +175,12 @@ export class Touching {
   #caret(field, cell) {
     const { trace } = page.now;
     this.close();
-    const own = document.querySelector(".sl-prompt-box textarea");
-    const open = own && !document.querySelector(".sidebar.open") && !isNarrow();
-    if (open) document.querySelector(".sl-action-prompt")?.click();
-    const target = open && own.checkVisibility() ? own : field;
-    if (target === field && !document.querySelector(".sidebar.open"))
-      document.querySelector(".sl-action-form")?.click();
+    const promptBox = document.querySelector(".sl-prompt-box textarea");
+    const isFormOpen = () => document.querySelector(".sidebar.open") !== null;
+    const opens = promptBox && !isFormOpen() && !isNarrow();
+    if (opens) document.querySelector(".sl-action-prompt")?.click();
+    const target = opens && promptBox.checkVisibility() ? promptBox : field;
+    if (target === field && !isFormOpen()) document.querySelector(".sl-action-form")?.click();
     const at = placeInPrompt(trace, target.value, cell);
     const put = () => {
       target.focus();

@@ -1,5 +1,5 @@
-// The wave: of a touched lane the cells that show another word than the lane as it was. Each gets an outline in the step from
-// which on it does, which fades after a second to a thin mark.
+// The wave: the cells of a touched lane that show another word than the lane as it was.
+// A cell gets an outline in the first step in which it does. The outline fades after a second to a thin mark.
 
 import { reducedMotion } from "../dom.js";
 import { showsAt } from "../trace/touches.js";
@@ -18,7 +18,7 @@ export function otherAt({ original, touched }, t) {
 }
 
 export class Wave {
-  #since = new Map(); // when each outline began
+  #since = new Map(); // when a cell's outline began
   #step = null;
   #count = -1;
   #other = null;
@@ -27,8 +27,7 @@ export class Wave {
     Object.assign(this, { pair, redraw, waits: false });
   }
 
-  /** The level of each cell's outline of the touched lane after its step t, [n], at a time in milliseconds; null of another
-   * lane. */
+  /** Levels of the outlines of the touched lane's cells after its step t, [n]; null of another lane. now: milliseconds. */
   levels(lane, t, now = performance.now()) {
     if (lane !== this.pair.touched) return null;
     if (t !== this.#step || this.pair.touched.count !== this.#count) this.#moveTo(t, now);

@@ -1,7 +1,9 @@
 // What tokens are called where one of them is chosen.
 
-/** What tokens are called, each another: by their words, a space before them where that tells them apart, else by their
- * numbers, too. */
+/**
+ * Names of tokens, no two the same: their words, with the space before them where that makes the difference.
+ * Where it does not, with their numbers.
+ */
 export function wordsApart(ids, pieces) {
   const plain = ids.map((id) => pieces.name(id));
   const alone = (names, i) => names.filter((name) => name === names[i]).length === 1;
@@ -19,8 +21,8 @@ export function placeInPrompt(trace, text, position) {
   for (let p = 0; p < position; p++) {
     if (!trace.given[p]) continue;
     const piece = trace.pieces.name(trace.header.prompt_tokens[p]).trim();
-    const found = piece ? text.indexOf(piece, at) : -1;
-    if (found >= 0) at = found + piece.length;
+    const start = piece ? text.indexOf(piece, at) : -1;
+    if (start >= 0) at = start + piece.length;
   }
   const word = trace.pieces.name(trace.header.prompt_tokens[position]).trim();
   return Math.max(at, word ? text.indexOf(word, at) : at);

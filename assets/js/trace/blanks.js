@@ -4,7 +4,7 @@ import { count } from "../dom.js";
 
 /** The pattern of a blank. letters: what stands in a set of characters for those that may not touch it. */
 export const blankBetween = (letters) => String.raw`(?<![${letters}_\\])_{2,}(?![${letters}_\\])`;
-export const BLANK = blankBetween(String.raw`\p{L}\p{N}`); // the browser's own letters: the tokenizer has the server's
+export const BLANK = blankBetween(String.raw`\p{L}\p{N}`); // the browser's letters: the tokenizer has the server's
 /** The pattern of the list behind a blank, if there is one. */
 export const LIST = String.raw`(?:\{(?<list>[^{}]*)\})?`;
 const LISTED = 4;
@@ -17,7 +17,7 @@ const SPACES =
   "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000";
 
 /** Whether a text has no word, as the server reads it. */
-export const isEmpty = (text) => Array.from(text).every((each) => SPACES.includes(each));
+export const isEmpty = (text) => Array.from(text).every((character) => SPACES.includes(character));
 
 /** A text without the white space around it, as Python's `str.strip` has it. */
 export function stripped(text) {
@@ -26,7 +26,7 @@ export function stripped(text) {
   return characters.slice(Math.max(0, characters.findIndex(isWord)), characters.findLastIndex(isWord) + 1).join("");
 }
 
-/** Of each blank of a text the number of its underscores, which is that of its tokens unless it has a list. */
+/** The numbers of underscores of a text's blanks. A blank has as many tokens, unless it has a list. */
 export const blanksOf = (text) => Array.from(text.matchAll(new RegExp(BLANK, "gu")), ([blank]) => blank.length);
 
 const hasLists = (text) => Array.from(text.matchAll(new RegExp(BLANK + LIST, "gu"))).some(({ groups }) => groups.list);
@@ -43,8 +43,9 @@ export function toWrite(prompt, length) {
   }
   const all = blanks.reduce((sum, size) => sum + size, 0);
   const sizes = [blanks.slice(0, -1).join(", "), blanks.at(-1)].filter(Boolean).join(" and ");
-  const told = blanks.length > LISTED ? `${all} tokens in all` : `${sizes} tokens`;
-  return `${count(blanks.length, "blank")} of ${told}, ${length ? `then ${length} more` : "nothing behind it"}.`;
+  const amount = blanks.length > LISTED ? `${all} tokens in all` : `${sizes} tokens`;
+  const rest = length ? `then ${length} more` : "nothing behind it";
+  return `${count(blanks.length, "blank")} of ${amount}, ${rest}.`;
 }
 
 /** The form's values as a run takes them: beside blanks, steps and blocks that follow the length are those of all masks. */

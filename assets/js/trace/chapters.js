@@ -1,14 +1,17 @@
-// The moments of a race that are worth a stop. What is told of each is the narrator's (stage/narrator.js).
+// The moments of a race that are worth a stop. Their sentences are in stage/narrator.js.
 
 import { forkOf } from "./prose.js";
 
-/** [{step, at, name, stop}, ...] in order of step, of the lane that the sentences are about. at: that lane's own step.
- * stop: whether the race stops there for a sentence. A fork has its position and both words, too. */
+/**
+ * The chapters of the lane that the sentences are about: [{step, at, name, stop}, ...] in order of step.
+ * step: the cursor's; at: the lane's. stop: whether the race stops there for a sentence.
+ * A fork has its position and both words, too.
+ */
 export function chapters(trace) {
   const lane = trace.subject;
   if (!trace.count || !lane.count) return [];
-  const found = [firstLock, fork, halfLocked].map((find) => find(trace, lane)).filter(Boolean);
-  const all = found.map((chapter) => ({ step: trace.race.cursorAt(lane, chapter.at), ...chapter }));
+  const stops = [firstLock, fork, halfLocked].map((find) => find(trace, lane)).filter(Boolean);
+  const all = stops.map((chapter) => ({ step: trace.race.cursorAt(lane, chapter.at), ...chapter }));
   if (!trace.race.live) all.push({ name: "End", step: trace.race.last });
   return all.sort((a, b) => a.step - b.step);
 }
@@ -20,7 +23,7 @@ function firstLock(trace, lane) {
 
 /** The cursor's step in which a position is written in the later of a lane and the reference. */
 export function writtenAt(trace, lane, position) {
-  return Math.max(...[lane, trace.reference].map((each) => writtenIn(trace, each, position)));
+  return Math.max(writtenIn(trace, lane, position), writtenIn(trace, trace.reference, position));
 }
 
 function writtenIn(trace, lane, position) {
@@ -31,11 +34,14 @@ function writtenIn(trace, lane, position) {
 /** Where the texts part: the step after which both words stand. */
 function fork(trace, lane) {
   const { reference, race } = trace;
-  const found = lane === reference ? null : forkOf(trace, lane, race.last);
-  if (!found) return null;
-  const { position, words, spans } = found;
-  const written = [lane, reference].flatMap((each, i) => spans[i].map((p) => writtenIn(trace, each, p)));
-  const step = Math.max(...written);
+  if (lane === reference) return null;
+  const parting = forkOf(trace, lane, race.last);
+  if (!parting) return null;
+  const { position, words, spans } = parting;
+  const [laneSpan, referenceSpan] = spans;
+  const laneSteps = laneSpan.map((p) => writtenIn(trace, lane, p));
+  const referenceSteps = referenceSpan.map((p) => writtenIn(trace, reference, p));
+  const step = Math.max(...laneSteps, ...referenceSteps);
   return { step, at: race.reached(lane, step), name: "Fork", stop: true, position, words };
 }
 

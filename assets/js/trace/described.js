@@ -1,12 +1,17 @@
-// What the settings, rules and policies are called: the library's own descriptions, which the page brings along.
+// What the settings, rules and policies are called: the library's descriptions, which the page brings along.
 
 const place = globalThis.document?.getElementById("sl-settings");
-/** {settings, compute: {kind: {label, sentence, settings, server}}, unmask: {kind: ...}}, as surelock/decoding/described.py says. */
+/**
+ * {settings, compute: {kind: {label, sentence, settings, server}}, unmask: {kind: ...}}.
+ * See surelock/decoding/described.py.
+ */
 export const described = place ? JSON.parse(place.textContent) : { settings: {}, compute: {}, unmask: {} };
 
-// A rule from outside is found, but not listed, by the kind that it has in traces of version 4.
-for (const table of [described.compute, described.unmask])
-  Object.setPrototypeOf(table, Object.fromEntries(Object.values(table).map((told) => [told.was, told])));
+// The kind that a rule from outside has in traces of version 4 leads to the rule, but is not listed.
+for (const table of [described.compute, described.unmask]) {
+  const byFormerKind = Object.values(table).map((description) => [description.was, description]);
+  Object.setPrototypeOf(table, Object.fromEntries(byFormerKind));
+}
 
 /** A number as it is written everywhere: 0.5, 5e-4, 1e-8. */
 export function number(x) {
@@ -35,7 +40,7 @@ export const rulesOf = (compute) => (compute.kind === "both" ? [compute.lock, co
 export function serverChoice({ compute, unmask, events = [] }) {
   const computes = [compute, ...events.map((event) => event.compute)].filter(Boolean);
   const rules = computes.flatMap(rulesOf).map((rule) => described.compute[rule?.kind]); // a damaged pair lacks one
-  return [...rules, described.unmask[unmask?.kind]].find((told) => told?.server)?.label;
+  return [...rules, described.unmask[unmask?.kind]].find((description) => description?.server)?.label;
 }
 
 /** [[kind, description or {}, settings], ...] of a lane's choices, its policy last. */
@@ -44,19 +49,20 @@ function choices({ compute, unmask }) {
     ...rulesOf(compute).map((rule) => [rule, described.compute[rule.kind]]),
     [unmask, described.unmask[unmask.kind]],
   ];
-  return named.map(([{ kind, ...settings }, told]) => [kind, told ?? {}, settings]);
+  return named.map(([{ kind, ...settings }, description]) => [kind, description ?? {}, settings]);
 }
 
 /** [[name, value], ...] of all that a lane was asked to do: its rules, its policy, and every setting. */
 export function facts(lane) {
   const all = choices(lane);
-  const rows = all.flatMap(([kind, told, settings], i) => [
-    [i === all.length - 1 ? "Writes" : "Computes", told.label ?? kind],
-    ...Object.entries(settings).map(([name, value]) => [
-      told.settings?.[name]?.label ?? name,
-      valueText(value, told.settings?.[name]),
-    ]),
-  ]);
+  const rows = all.flatMap(([kind, description, settings], i) => {
+    const verb = i === all.length - 1 ? "Writes" : "Computes";
+    const settingRows = Object.entries(settings).map(([name, value]) => {
+      const setting = description.settings?.[name];
+      return [setting?.label ?? name, valueText(value, setting)];
+    });
+    return [[verb, description.label ?? kind], ...settingRows];
+  });
   for (const [name, value] of Object.entries(lane.settings))
     rows.push([described.settings[name]?.label ?? name, valueText(value, described.settings[name])]);
   for (const event of lane.events ?? []) rows.push([`At step ${event.step + 1}`, eventText(event)]);
@@ -64,31 +70,32 @@ export function facts(lane) {
 }
 
 /** A rule or policy with its settings: the one that it has as "Lock by age 12", of several what is not as described. */
-function named([kind, { label = kind, settings: told = {} }, settings]) {
+function named([kind, { label = kind, settings: descriptions = {} }, settings]) {
   const values = Object.entries(settings).filter(([, value]) => typeof value === "number");
   if (values.length === 1) return `${label} ${number(values[0][1])}`;
   const others = Object.entries(settings).filter(
-    ([name, value]) => told[name]?.kind !== "code" && !sameValue(value, told[name]?.default),
+    ([name, value]) => descriptions[name]?.kind !== "code" && !sameValue(value, descriptions[name]?.default),
   );
-  return [label, ...listed(Object.fromEntries(others), told)].join(", ");
+  return [label, ...listed(Object.fromEntries(others), descriptions)].join(", ");
 }
 
 const sameValue = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 
-/** What a lane is called by its rules and its policy, the usual ones left out */
+/** What a lane is called by its rules and its policy. The usual ones are left out. */
 export function ruleName(lane) {
   const all = choices(lane);
   const [usual] = Object.keys(described.unmask);
-  const told = all.filter(([kind]) => kind !== "everything" && kind !== usual);
-  return (told.length ? told : all.slice(0, 1)).map(named).join(", ");
+  const unusual = all.filter(([kind]) => kind !== "everything" && kind !== usual);
+  return (unusual.length ? unusual : all.slice(0, 1)).map(named).join(", ");
 }
 
-/** What a lane is called that was made of a preset: by its rule where that is the preset's name, else what differs is told. */
+/** The name of a lane that was made of a preset: its rules or the preset's name, and the settings that differ. */
 export function presetName(lane, preset) {
   const rules = choices(lane).slice(0, -1).map(named).join(", ");
-  const told = rules.startsWith(`${preset.name} `);
-  const others = changed(told ? { ...lane, compute: preset.compute } : lane, preset);
-  return [told ? rules : preset.name, ...others].join(", ");
+  const namesPreset = rules.startsWith(`${preset.name} `);
+  const name = namesPreset ? rules : preset.name;
+  const compared = namesPreset ? { ...lane, compute: preset.compute } : lane; // the name has the rule's settings
+  return [name, ...changed(compared, preset)].join(", ");
 }
 
 /** A name without the number that tells it apart. */
@@ -109,16 +116,16 @@ export function namesApart(names) {
 /** The settings of a lane's choices in a line: "ε 5e-4, Percentile m 20". */
 export function choiceText(lane) {
   return choices(lane)
-    .flatMap(([, told, settings]) => listed(settings, told.settings))
+    .flatMap(([, description, settings]) => listed(settings, description.settings))
     .join(", ");
 }
 
 /** What a lane does, in a sentence or two; its policy only where it is not the reference's. */
 export function sentence(lane, reference) {
   const rules = choices(lane);
-  const [kind, told] = rules.pop();
+  const [kind, description] = rules.pop();
   const parts = rules.map(([name, { sentence: words }]) => words ?? name);
-  if (kind !== reference?.unmask.kind) parts.push(told.sentence ?? kind);
+  if (kind !== reference?.unmask.kind) parts.push(description.sentence ?? kind);
   return parts.join(" ");
 }
 
@@ -136,10 +143,14 @@ export function eventText({ kind, position, compute }, word = "") {
 
 /** Settings of a choice that are not a preset's, as "ε 5e-3". */
 export function changed(lane, preset) {
-  const before = new Set(
-    choices(preset).flatMap(([kind, told, settings]) => [kind, ...listed(settings, told.settings)]),
-  );
-  return choices(lane)
-    .flatMap(([kind, told, settings]) => (before.has(kind) ? listed(settings, told.settings) : [told.label ?? kind]))
-    .filter((text) => !before.has(text));
+  const presetTexts = choices(preset).flatMap(([kind, description, settings]) => [
+    kind,
+    ...listed(settings, description.settings),
+  ]);
+  const before = new Set(presetTexts);
+  const texts = choices(lane).flatMap(([kind, description, settings]) => {
+    if (!before.has(kind)) return [description.label ?? kind];
+    return listed(settings, description.settings);
+  });
+  return texts.filter((text) => !before.has(text));
 }

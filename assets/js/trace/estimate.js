@@ -1,6 +1,6 @@
-// What would have locked by now at another epsilon, told from the KL and the confidence that a run recorded.
-// It is the lock rule run over the record: the run itself at the run's own epsilon (but for the bytes that the record
-// rounds to), an estimate elsewhere, because what locks earlier or later changes what the steps after it compute.
+// What would have locked by now at another epsilon, computed from the KL and the confidence that a run recorded.
+// It is the lock rule run over the record. At the run's epsilon it gives the run (but for the bytes that the record
+// rounds to). Elsewhere it is an estimate: what locks earlier or later changes what the steps after it compute.
 
 import { isMasked, LOCKED } from "./states.js";
 
@@ -11,8 +11,10 @@ export function lockRule({ decoder: { compute } }) {
   return known && !rule.unlock ? rule : null;
 }
 
-/** Which positions would be locked after each step at `epsilon`, 1 or 0 at [step * n + position]. full: a lane that
- * computed every position, which lends the KL of what this lane had locked already; or null. */
+/**
+ * Which positions would be locked after the steps at `epsilon`, 1 or 0 at [step * n + position].
+ * full: a lane that computed every position, which lends the KL of what this lane had locked already; or null.
+ */
 export function locksAt(lane, epsilon, full = null) {
   const { epsilon: recorded, percentile = null, visible_steps: wait = 1 } = lockRule(lane);
   const { n } = lane;

@@ -94,7 +94,7 @@ export class Lane {
     if (record.commit_error) this.#scored(t);
   }
 
-  /** What was measured when the run was over: for each step the commit errors, the positions changed, and the regret. */
+  /** What was measured when the run was over: the steps' commit errors, positions changed, and regrets. */
   score(errors, changed, regret = []) {
     for (let t = 0; t < this.count; t++) {
       this.records[t] = { ...this.records[t], commit_error: errors[t], changed: changed[t], regret: regret[t] ?? null };
@@ -175,7 +175,7 @@ export class Lane {
   at(t) {
     return this.steps[this.clamp(t)];
   }
-  /** The last step that was over after so many seconds of this lane's own clock, -1 where none was. */
+  /** The last step that was over after so many seconds of this lane's clock, -1 where none was. */
   doneBy(seconds) {
     return this.steps.findLastIndex(({ totalSeconds }) => totalSeconds <= seconds);
   }
@@ -210,12 +210,11 @@ export class Lane {
     return this.kept.tokens;
   }
 
-  /** The shares of the words of the list that stands at a position, as step t or the last before it found them; null
-   * before the first. */
+  /** The shares of the words of a position's list, as they were last computed at or before step t; null before that. */
   shares(position, t) {
     for (let s = this.clamp(t); s >= 0; s--) {
-      const found = this.steps[s].shares.find(([at]) => at === position);
-      if (found) return found.slice(1);
+      const entry = this.steps[s].shares.find(([p]) => p === position);
+      if (entry) return entry.slice(1);
     }
     return null;
   }

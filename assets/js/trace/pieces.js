@@ -47,7 +47,7 @@ export class Pieces {
     return typeof piece === "string" ? visible(piece) : piece.map((b) => hex(b, 2)).join(" ");
   }
 
-  /** Whether a tokenizer takes these tokens' text apart into little more than single bytes: it was made for another kind of text. */
+  /** Whether these tokens have little more than a byte each: the tokenizer was made for another kind of text. */
   isForeign(tokens) {
     const encoder = new TextEncoder();
     const bytesOf = (piece = "") => (typeof piece === "string" ? encoder.encode(piece) : piece).length;
@@ -55,8 +55,10 @@ export class Pieces {
     return bytes >= LEAST_BYTES && bytes < FEWEST * tokens.length;
   }
 
-  /** Whether words of these tokens' text are many tokens each, so that the model knows few of them. Names, which begin with a
-   * capital, are left out. */
+  /**
+   * Whether a word of these tokens' text is many tokens on average, so that the model knows few of the words.
+   * Names, which begin with a capital, are left out.
+   */
   isRare(tokens) {
     let words = 0;
     let all = 0;

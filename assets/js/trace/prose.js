@@ -17,19 +17,24 @@ const latest = new WeakMap(); // by lane: the step last asked for, and its words
 
 /** The words of a lane's text after step t: a list of Word. */
 export function words(trace, lane, t) {
-  if (latest.get(lane)?.t !== t) latest.set(lane, { t, found: split(trace, lane, t) });
-  return latest.get(lane).found;
+  if (latest.get(lane)?.t !== t) latest.set(lane, { t, list: split(trace, lane, t) });
+  return latest.get(lane).list;
 }
 
+/** The words of a lane's text at the cursor's step. */
+const wordsAt = (trace, lane, step) => words(trace, lane, trace.race.reached(lane, step));
+
+const joined = (list) => list.map(({ text }) => text).join("");
+
 function split(trace, lane, t) {
-  const found = [];
+  const laneWords = [];
   const end = trace.endOf(lane, t);
   let run = [];
   const close = (rest = "") => {
     const text = trace.pieces.text(run.map(({ token }) => token)) + rest;
     if (rest) run.push({ position: end.position });
     if (run.length)
-      found.push({
+      laneWords.push({
         text,
         position: run[0].position,
         length: run.length,
@@ -45,7 +50,7 @@ function split(trace, lane, t) {
     }
     if (token < 0) {
       close();
-      if (!found.at(-1)?.masked) found.push({ text: " ▁", position, masked: true });
+      if (!laneWords.at(-1)?.masked) laneWords.push({ text: " ▁", position, masked: true });
       continue;
     }
     if (/^\s/.test(trace.pieces.text([token]))) close();
@@ -53,11 +58,13 @@ function split(trace, lane, t) {
   }
   if (/^\s/.test(end.rest)) close();
   close(end.rest);
-  return found;
+  return laneWords;
 }
 
-/** “forest” (34), or the words of several lanes that differ there: “forest” / “wood” (34). Masked everywhere: position 34.
- * of: lanes; at(lane): after which of its steps. */
+/**
+ * The name of a pinned cell: “forest” (34), or “forest” / “wood” (34) where the lanes differ.
+ * One that is masked in all lanes is "position 34". of: lanes; at(lane): after which of its steps.
+ */
 export function pinName(trace, cell, { of = trace.lanes, at = () => Infinity } = {}) {
   const tokens = of.filter(({ n }) => cell < n).map((lane) => lane.token(cell, at(lane)));
   const words = [...new Set(tokens.filter((token) => token >= 0))].map((token) => trace.word(token));
@@ -68,11 +75,7 @@ export function pinName(trace, cell, { of = trace.lanes, at = () => Infinity } =
 export const promptOf = (trace) => trace.header.prompt ?? `${trace.header.prompt_tokens.length} token ids`;
 
 /** The text that a lane has written after step t, without what follows its end. */
-export const textOf = (trace, lane, t) =>
-  words(trace, lane, t)
-    .map(({ text }) => text)
-    .join("")
-    .trim();
+export const textOf = (trace, lane, t) => joined(words(trace, lane, t)).trim();
 
 /** How many words two lists have alike at their start, and, of the rest, at their end. */
 function alikeAtEnds(a, b) {
@@ -87,17 +90,17 @@ function alikeAtEnds(a, b) {
 /** Which of two lists of words stand in a longest common subsequence, as two lists of flags. */
 export function align(a, b) {
   const [head, tail] = alikeAtEnds(a, b);
-  const [own, other] = [a, b].map((list) => list.slice(head, list.length - tail)); // what is between
-  const same = (i, j) => own[i].text === other[j].text;
-  const width = other.length + 1;
-  const length = new Uint16Array((own.length + 1) * width);
-  for (let i = own.length - 1; i >= 0; i--)
-    for (let j = other.length - 1; j >= 0; j--)
+  const [aMiddle, bMiddle] = [a, b].map((list) => list.slice(head, list.length - tail)); // what is between
+  const same = (i, j) => aMiddle[i].text === bMiddle[j].text;
+  const width = bMiddle.length + 1;
+  const length = new Uint16Array((aMiddle.length + 1) * width);
+  for (let i = aMiddle.length - 1; i >= 0; i--)
+    for (let j = bMiddle.length - 1; j >= 0; j--)
       length[i * width + j] = same(i, j)
         ? length[(i + 1) * width + j + 1] + 1
         : Math.max(length[(i + 1) * width + j], length[i * width + j + 1]);
   const shared = [a, b].map((list) => list.map((_, i) => i < head || i >= list.length - tail));
-  for (let i = 0, j = 0; i < own.length && j < other.length; ) {
+  for (let i = 0, j = 0; i < aMiddle.length && j < bMiddle.length; ) {
     if (same(i, j)) {
       shared[0][head + i++] = true;
       shared[1][head + j++] = true;
@@ -114,10 +117,11 @@ const begun = (list, other, i) => list[i + 1]?.masked && other[i]?.text.startsWi
  * The index of the first word that differs, -1 where none does.
  * Also -1 where a gap stands before it: nobody knows how many words it will hold.
  */
-function forkAmong(own, other) {
-  const at = own.findIndex(({ text, masked }, i) => masked || text !== other[i]?.text);
-  const open = own[at]?.masked || other[at]?.masked || begun(own, other, at) || begun(other, own, at);
-  return open ? -1 : at;
+function forkAmong(laneWords, otherWords) {
+  const at = laneWords.findIndex(({ text, masked }, i) => masked || text !== otherWords[i]?.text);
+  const isGap = laneWords[at]?.masked || otherWords[at]?.masked;
+  const isOpen = isGap || begun(laneWords, otherWords, at) || begun(otherWords, laneWords, at);
+  return isOpen ? -1 : at;
 }
 
 /** The positions of a word among a lane's; of the one after the last, where its text ends. */
@@ -132,18 +136,24 @@ function spanOf({ n, promptLength }, list, which) {
  * {position: of the first token that differs, words: [the lane's, the reference's], spans: the positions of both words}
  */
 export function forkOf(trace, lane, step) {
-  const lanes = [lane, trace.reference];
-  const at = lanes.map((each) => trace.race.reached(each, step));
-  const [own, other] = lanes.map((each, i) => words(trace, each, at[i]));
-  const which = forkAmong(own, other);
+  const { reference, race } = trace;
+  const laneStep = race.reached(lane, step);
+  const referenceStep = race.reached(reference, step);
+  const lists = [words(trace, lane, laneStep), words(trace, reference, referenceStep)];
+  const which = forkAmong(...lists);
   if (which < 0) return null;
-  const spans = [own, other].map((list) => spanOf(trace, list, which));
-  const differs = (p) => lane.token(p, at[0]) !== trace.reference.token(p, at[1]);
+  const spans = lists.map((list) => spanOf(trace, list, which));
+  const differs = (p) => lane.token(p, laneStep) !== reference.token(p, referenceStep);
   const position = spans[0].find(differs) ?? spans[0][0];
-  const texts = [own, other].map((list) => list[which]?.text ?? "nothing more");
+  const texts = lists.map((list) => list[which]?.text ?? "nothing more");
+  return { position, spans, words: tellingApart(texts) };
+}
+
+/** Two texts without the white space around them, made visible where nothing else differs. */
+function tellingApart(texts) {
   const [a, b] = texts.map((text) => text.trim());
-  const shown = a === b || !a || !b ? texts.map((text) => visible(text, { trim: true })) : [a, b]; // white space may be all that differs
-  return { position, spans, words: shown };
+  if (a && b && a !== b) return [a, b];
+  return texts.map((text) => visible(text, { trim: true }));
 }
 
 /**
@@ -151,12 +161,12 @@ export function forkOf(trace, lane, step) {
  * kind: "same", "fork" (the first word that differs) or "other". filled: whether it fills a blank.
  */
 export function prose(trace, lane, step) {
-  const own = words(trace, lane, trace.race.reached(lane, step));
-  const other = words(trace, trace.reference, trace.race.reached(trace.reference, step));
-  const [shared] = align(own, other);
-  const fork = forkAmong(own, other);
+  const laneWords = wordsAt(trace, lane, step);
+  const referenceWords = wordsAt(trace, trace.reference, step);
+  const [shared] = align(laneWords, referenceWords);
+  const fork = forkAmong(laneWords, referenceWords);
   const parts = [];
-  own.forEach(({ text, filled = false }, i) => {
+  laneWords.forEach(({ text, filled = false }, i) => {
     const calm = shared[i] ? "same" : "other";
     const kind = i === fork ? "fork" : calm;
     const last = parts.at(-1);
@@ -169,14 +179,10 @@ export function prose(trace, lane, step) {
 /** The same of a lane beside its touches: what both texts begin with is left out but for some words. */
 export function proseFromFork(trace, lane, step) {
   const parts = prose(trace, lane, step);
-  const textOf = (each) =>
-    words(trace, each, trace.race.reached(each, step))
-      .map(({ text }) => text)
-      .join("");
-  const [own, other] = trace.lanes.map((each) => textOf(each).trimStart());
+  const [original, touched] = trace.lanes.map((shown) => joined(wordsAt(trace, shown, step)).trimStart());
   let common = 0;
-  while (common < own.length && own[common] === other[common]) common++;
-  const cut = own.lastIndexOf(" ", common - LEADS);
+  while (common < original.length && original[common] === touched[common]) common++;
+  const cut = original.lastIndexOf(" ", common - LEADS);
   if (cut <= 0) return parts;
   let left = cut;
   const shown = parts.map((part) => {
@@ -191,22 +197,27 @@ const LEADS = 90; // characters that lead to a fork beside touches
 const BEFORE = 40; // characters of what both have said that lead to the fork
 const AFTER = 40;
 
-/** The part of a lane's finished text around its fork, as `prose` gives it, after what leads there; else how it begins. One with blanks is whole. */
+/**
+ * The part of a lane's finished text around its fork, as `prose` gives it, after what leads there.
+ * Without a fork, how the text begins. A text with blanks is whole.
+ */
 export function parting(trace, lane) {
   const { reference, pieces, header } = trace;
   const { last } = trace.race;
   if (trace.fills) return prose(trace, lane, last);
   const prompt = (header.prompt || pieces.text(header.prompt_tokens)).trim();
-  const other = lane === reference ? trace.lanes.find((each) => each !== reference) : lane;
-  const fork = other && other !== reference ? forkOf(trace, other, last) : null;
-  const own = words(trace, lane, trace.race.reached(lane, last));
-  const at = fork ? own.findLastIndex(({ position }) => position <= fork.position) : -1;
-  const text = (list) => list.map((each) => each.text).join("");
-  if (at < 0) return [{ text: upToFullStop(prompt + text(own), BEFORE + AFTER), kind: "same" }];
+  const isReference = lane === reference;
+  const compared = isReference ? trace.lanes.find((other) => other !== reference) : lane;
+  const fork = compared ? forkOf(trace, compared, last) : null;
+  const laneWords = wordsAt(trace, lane, last);
+  const at = fork ? laneWords.findLastIndex(({ position }) => position <= fork.position) : -1;
+  if (at < 0) return [{ text: upToFullStop(prompt + joined(laneWords), BEFORE + AFTER), kind: "same" }];
+  const leading = fromFullStop(prompt + joined(laneWords.slice(0, at)), BEFORE);
+  const following = upToFullStop(joined(laneWords.slice(at + 1)), AFTER);
   return [
-    { text: fromFullStop(prompt + text(own.slice(0, at)), BEFORE), kind: "same" },
-    { text: own[at].text, kind: lane === reference ? "same" : "fork" },
-    { text: upToFullStop(text(own.slice(at + 1)), AFTER), kind: lane === reference ? "same" : "other" },
+    { text: leading, kind: "same" },
+    { text: laneWords[at].text, kind: isReference ? "same" : "fork" },
+    { text: following, kind: isReference ? "same" : "other" },
   ];
 }
 
@@ -222,7 +233,7 @@ function fromFullStop(text, most) {
 /** The beginning of a text up to a full stop, or to a word where that is too far. */
 function upToFullStop(text, most) {
   if (text.length <= most) return text;
-  const found = [...text.slice(0, most).matchAll(/[.!?]["”]?(?=\s)/g)].at(-1);
-  if (found) return `${text.slice(0, found.index + found[0].length)} …`;
+  const stop = [...text.slice(0, most).matchAll(/[.!?]["”]?(?=\s)/g)].at(-1);
+  if (stop) return `${text.slice(0, stop.index + stop[0].length)} …`;
   return `${text.slice(0, text.lastIndexOf(" ", most))} …`;
 }

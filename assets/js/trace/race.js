@@ -1,11 +1,19 @@
-// How the lanes of a trace stand beside each other: by the clock, or step by step. By the clock the cursor counts the steps
-// of the slowest lane that has one; the others have done more by then, or are done.
+// How the lanes of a trace stand beside each other: by the clock, or step by step.
+// By the clock, the cursor counts the steps of the slowest lane that has a clock.
+// The other lanes have done more steps by then, or have ended.
 
 import { clocked } from "./timing.js";
 
+/** Says which step of every lane is shown at a step of the cursor, by the lanes' clocks or step by step; it runs nothing. */
 export class Race {
-  /** before: the race of the trace that this one was made of, if there is one. byClock: how it is shown; live: whether records
-   * are still coming; growing: the lanes that they are of. */
+  /**
+   * The second argument may be the race of the trace that this one is derived from.
+   * @param {Trace} trace
+   * @param {object} [shown]
+   * @param {boolean} [shown.byClock] whether lanes are shown by their clocks
+   * @param {boolean} [shown.live] whether records are still coming
+   * @param {Lane[]} [shown.growing] the lanes of those records
+   */
   constructor(trace, { byClock = false, live = false, growing } = {}) {
     Object.assign(this, { trace, byClock, live, growing });
   }
@@ -20,7 +28,7 @@ export class Race {
     return this.clocked.reduce((a, b) => (a && a.seconds >= b.seconds ? a : b), null);
   }
 
-  /** The pacemaker of a lane that is shown where its own clock says, when the cursor counts another's steps; else null. */
+  /** The pacemaker, where the lane is shown by its clock and the cursor counts another lane's steps; else null. */
   #leads(lane) {
     const { byClock, pacemaker, clocked: lanes } = this;
     return byClock && lane !== pacemaker && pacemaker?.seconds > 0 && lanes.includes(lane) ? pacemaker : null;
@@ -41,7 +49,7 @@ export class Race {
     return pacemaker.at(before)?.totalSeconds === seconds ? before : Math.min(before + 1, pacemaker.count - 1);
   }
 
-  /** How far the lanes that grow have come: "step 7", or each one's own step where they differ. */
+  /** How far the lanes that grow have come: "step 7", or a step for every lane where they differ. */
   get done() {
     const { growing = this.trace.lanes } = this;
     const [{ count }] = growing;

@@ -68,7 +68,7 @@ export function within(positions, n) {
   return positions;
 }
 
-/** A value for each row. nothing: what null stands for. */
+/** The values of rows. nothing: what null stands for. */
 function valuesOf(values, rows, ofByte, nothing, what) {
   const list = isText(values) ? bytesOf(values) : values;
   const read = isText(values) ? ofByte : (value) => value ?? nothing;
@@ -78,7 +78,7 @@ function valuesOf(values, rows, ofByte, nothing, what) {
   return numbers;
 }
 
-/** Token ids of so many guesses, none where nothing was recorded: 2 or 3 bytes each, the lowest first. */
+/** Token ids of so many guesses, of 2 or 3 bytes, the lowest first. None where nothing was recorded. */
 export function guessesOf(text, count) {
   if (text === undefined) return [];
   const bytes = bytesOf(text);
@@ -89,7 +89,7 @@ export function guessesOf(text, count) {
   return guesses;
 }
 
-/** {index: Map of position to its place, ids, p}, TOP of each. */
+/** {index: Map of position to its place, ids, p}. A place has TOP ids and TOP probabilities. */
 function topsOf(top, n) {
   check(top, TOPS, "the likely tokens of a step");
   const rows = fromRuns(top.at, n);

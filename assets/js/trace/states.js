@@ -1,5 +1,5 @@
-// What a cell is after a step follows from three facts: masked or not, computed in the step or not, locked or not. One that is
-// computed and locks in the same step was computed: it is active there, and locked from the next step on.
+// A cell's state after a step follows from three facts: whether it is masked, was computed in the step, and is locked.
+// A cell that was computed and locked in the same step is active in that step, and locked from the next step on.
 
 export const MOST_LANES = 4;
 

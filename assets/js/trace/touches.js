@@ -24,15 +24,25 @@ export function touchedName({ name }, events) {
   return `${name.slice(0, 56)}, with your ${events.length > 1 ? `${events.length} ${touches}` : one}`;
 }
 
-/** A lane's events up to a new one. What was done later goes, and what was done to its place in its own step. */
+/** A lane's events up to a new one. Later events go, and so do those at the same position in the same step. */
 export const withEvent = (events, event) => [
   ...events.filter(({ step, position }) => step < event.step || (step === event.step && position !== event.position)),
   event,
 ];
 
-/** What can be done to a cell of a lane that has done its step t: {given, masked, locked, writes: the step before which a
- * word comes there, null where none can, seen: the step whose shares it had, next: the step before which other events come,
- * null at the end, keeps: why the policy takes no word, a sentence, or ""}. */
+/**
+ * What can be done to a cell of a lane.
+ * @typedef {object} Touchable
+ * @property {boolean} given whether the cell is of the prompt
+ * @property {boolean} masked
+ * @property {boolean} locked
+ * @property {number | null} writes the step before which a word is written there, null where none can be
+ * @property {number} seen the step whose shares the cell had
+ * @property {number | null} next the step before which other events come, null at the end
+ * @property {string} keeps a sentence why the policy takes no word, or ""
+ */
+
+/** What can be done to a cell of a lane that has done its step t: a Touchable. */
 export function touchable(trace, lane, cell, t) {
   const state = lane.row(t)[cell];
   const masked = isMasked(state);
@@ -41,23 +51,21 @@ export function touchable(trace, lane, cell, t) {
   const replays = lane.decoder.unmask.kind === "replay";
   const keeps = replays ? `“${lane.name}” repeats recorded commits: no word can be chosen there.` : "";
   const written = masked ? null : lane.unmaskStep(cell, t);
-  const byHand =
-    written !== null && (lane.decoder.events ?? []).some((event) => event.step === written && event.position === cell);
-  const own = given || keeps ? null : (written ?? next);
-  return {
-    ...{ given, masked, keeps, next, locked: lane.isLocked(cell, t), writes: own },
-    seen: written === null ? t : written - Number(byHand),
-  };
+  const isOfCell = ({ step, position }) => step === written && position === cell;
+  const byHand = written !== null && (lane.decoder.events ?? []).some(isOfCell);
+  const writes = given || keeps ? null : (written ?? next);
+  const seen = written === null ? t : written - Number(byHand);
+  return { given, masked, locked: lane.isLocked(cell, t), writes, seen, next, keeps };
 }
 
 /** What the touches have changed by a step: {count, of: cells that were not touched, first: {cell, step} or null}. */
 export function changedBy({ given, n }, { original, touched, touches }, step) {
-  const own = new Set(touches.filter(({ kind }) => kind === "write").map(({ position }) => position));
+  const wordCells = new Set(touches.filter(({ kind }) => kind === "write").map(({ position }) => position));
   let count = 0;
   let of = 0;
   let first = null;
   for (let cell = 0; cell < n; cell++) {
-    if (given[cell] || own.has(cell)) continue;
+    if (given[cell] || wordCells.has(cell)) continue;
     of++;
     const [word, other] = [touched, original].map((lane) => lane.token(cell, step));
     if (word < 0 || other < 0 || word === other) continue;

@@ -62,15 +62,17 @@ export class Trace {
   /** The same trace with some of its lanes; they stay the same lanes, and grow in both. */
   withLanes(lanes, reference = lanes.includes(this.reference) ? this.reference : lanes[0]) {
     const header = { ...this.header, lanes: lanes.map(({ decoder }) => decoder) };
-    const own = { header, lanes: [...lanes], reference, key: null };
-    const made = Object.assign(Object.create(Trace.prototype), this, own);
-    made.coloured(this.colours);
-    made.race = new Race(made, this.race);
-    return made;
+    const fields = { header, lanes: [...lanes], reference, key: null };
+    const trace = Object.assign(Object.create(Trace.prototype), this, fields);
+    trace.coloured(this.colours);
+    trace.race = new Race(trace, this.race);
+    return trace;
   }
 
-  /** Gives each lane the number of a colour, from 0: those that have one keep it, others take the first that is free.
-   * before: the numbers by lane. */
+  /**
+   * Gives the lanes numbers of colours, from 0. A lane that has one keeps it, another takes the first that is free.
+   * before: the numbers by lane.
+   */
   coloured(before = new Map()) {
     this.colours = new Map(this.lanes.filter((lane) => before.has(lane)).map((lane) => [lane, before.get(lane)]));
     for (const lane of this.lanes) if (!this.colours.has(lane)) this.colours.set(lane, freeNumber(this.colours));
@@ -85,7 +87,10 @@ export class Trace {
     return this.lane(this.header.reference) ?? this.lanes[0];
   }
 
-  /** The lanes of which a header says so were timed together. Steps of two races compare with those of lanes that took turns with them in both. */
+  /**
+   * Notes which lanes were timed together, as a header says.
+   * A lane with steps of two races compares with the lanes that took turns with it in both.
+   */
   timed({ timed_together: groups = [] }) {
     for (const { lanes: ids, ...where } of groups) {
       const race = { ...where };
@@ -157,12 +162,15 @@ export class Trace {
     return cut;
   }
 
-  /** The trace as a document: each lane's records from `exact` (by lane id), or as they came; with what was looked at. */
+  /** The trace as a document, with what was looked at. A lane's records are from `exact` (by lane id), or as they came. */
   toDocument(exact = new Map(), pieces = {}, view = null) {
     const lists = this.lanes.map(({ id, records }) => ({ id, records: exact.get(id) ?? records }));
     const records = [];
     for (let t = 0; t < this.count; t++)
-      for (const { id, records: own } of lists) if (own[t]) records.push({ ...own[t], lane: id });
+      for (const { id, records: laneRecords } of lists) {
+        const record = laneRecords[t];
+        if (record) records.push({ ...record, lane: id });
+      }
     const lanes = this.lanes.map(({ decoder }) => ({
       ...decoder,
       parent: this.lane(decoder.parent)?.id ?? null, // it may have made room for another lane
@@ -188,7 +196,11 @@ export class Trace {
     return this.lanes.every((lane) => lane.endsAt(lane.count - 1));
   }
 
-  /** The words that the texts of two lanes at the cursor's step begin with alike, whether nothing else follows in either, and whether it is open how they go on. */
+  /**
+   * How far the texts of two lanes agree at the cursor's step: {words, whole, open}.
+   * words: how many words they begin with alike. whole: whether nothing else follows in either text.
+   * open: whether what follows is still to be written.
+   */
   sameText(a, b, step) {
     const [mineAt, theirsAt] = [a, b].map((lane) => this.race.reached(lane, step));
     const mineEnd = this.endOf(a, mineAt);
@@ -210,12 +222,15 @@ export class Trace {
     return { words: words.length - (cut && words.length ? 1 : 0), whole, open: !whole && (mine < 0 || theirs < 0) };
   }
 
-  /** A lane's totals at the cursor's step, beside the reference's after as many of its steps, for gauges, tables and the summary; null before its first. */
+  /**
+   * A lane's totals at the cursor's step, beside the reference's after as many steps; null before the lane's first step.
+   * For gauges, tables and the summary.
+   */
   totals(lane, step) {
     const t = this.race.reached(lane, step);
     const now = lane.at(t);
     if (!now) return null;
-    const fair = lane.endsAt(t) ? Infinity : t; // by the clock the reference has done less: its own first steps are what compares
+    const fair = lane.endsAt(t) ? Infinity : t; // by the clock the reference may have done fewer steps
     const until = this.race.byClock ? fair : step;
     const base = this.reference.at(until);
     const { reference } = this;

@@ -1,11 +1,11 @@
-// What a cell can be coloured by besides its state: a number from 0 to 1 for each position at a step, NaN where there is none.
+// What cells can be coloured by besides their states: a number from 0 to 1 per position at a step, NaN where there is none.
 
 import { count } from "../dom.js";
 
 const KL_LOW = 1e-8;
 const perCell = (lane, f) => Float32Array.from({ length: lane.n }, (_, p) => f(p));
 
-/** A value of the last step in which each position was computed. */
+/** Values of positions, from the last step in which a position was computed. */
 function atLastSeen(lane, step, values, scale) {
   return perCell(lane, (p) => {
     const s = lane.lastComputed(p, step);
