@@ -23,16 +23,13 @@ class Totals:
     seconds: float
     flops: float
     baseline_flops: float  # FLOPs of the same run with every row computed that does not rest
-    padded_baseline_flops: (
-        float  # the baseline as the paper counts it, every sequence padded to the longest
-    )
+    # the baseline as the paper counts it, every sequence padded to the longest
+    padded_baseline_flops: float
     flops_ratio: float
-    active_ratio: (
-        float  # r = sum M / sum N, the share of rows that were computed. Resting rows do not count
-    )
-    active_ratio_to_eos: (
-        float  # r without positions after the first EOS of each sequence, which lock early
-    )
+    # r = sum M / sum N, the share of rows that were computed. Resting rows do not count
+    active_ratio: float
+    # r without positions after the first EOS of each sequence, which lock early
+    active_ratio_to_eos: float
     locked: float  # the share of positions that are locked at the end
     spared: int  # steps that sequences had left when their text was over, see `Ended`; the baselines count them
 

@@ -154,7 +154,7 @@ def slot_lists(shape: Shape, prompts: Sequence[Sequence[int]], starts: Whole) ->
         for word_list in lists_of(prompt):
             if not word_list.is_settled:
                 raise ValueError(
-                    f"prompt {b} has a list of words of several numbers of tokens: settle it first"
+                    f"prompt {b + 1} has a list of words of several numbers of tokens: settle it first"
                 )
             slots = int(starts[b]) + np.arange(word_list.start, word_list.span.stop)
             lists.append(SlotList(b, slots, np.array(word_list.words, dtype=np.int64)))

@@ -25,9 +25,8 @@ class Segments:
     """
 
     rows: Tensor  # [S + 1] int32, the first row of a segment; last, the number of rows
-    starts: (
-        Tensor  # [S + 1] int32, the first slot of a segment's sequence; last, the number of slots
-    )
+    # [S + 1] int32, the first slot of a segment's sequence; last, the number of slots
+    starts: Tensor
     # [S] int32, the slots that a segment attends to; None for all of its sequence
     seen: Tensor | None
     most_rows: int  # at least the largest number of rows of a segment

@@ -153,9 +153,8 @@ class _Pending(NamedTuple):
 
     tokens: Whole  # [N], the input of the step
     committed: Whole  # [k], the positions that it committed
-    scored: (
-        Whole  # [c], ascending, the positions that the shadow scores, the committed ones among them
-    )
+    # [c], ascending, the positions that the shadow scores, the committed ones among them
+    scored: Whole
     logits: NDArray  # [k, V], the run's logits of the committed positions
     found: CommitError  # of these k, which the shadow corrects
 
