@@ -31,14 +31,14 @@ class Totals:
         float  # r = sum M / sum N, the share of rows that were computed. Resting rows do not count
     )
     active_ratio_to_eos: (
-        float  # r without positions after the first EOS of each sequence, which lock early
+        float  # r without positions after the first EOS of a sequence, which lock early
     )
     locked: float  # the share of positions that are locked at the end
     spared: int  # steps that sequences had left when their text was over, see `Ended`; the baselines count them
 
 
 class Rows(NamedTuple):
-    """Rows of each sequence, summed over the steps: [B] int64."""
+    """Rows by sequence, summed over the steps: [B] int64."""
 
     computed: NDArray  # active rows that were computed
     probed: NDArray  # locked rows that were probed
@@ -106,14 +106,16 @@ class TotalsCounter:
         )
 
     def rows(self, *, to_eos: bool = False) -> Rows:
-        """Return the rows of each sequence so far. to_eos: without positions after its first end that is not given."""
+        """Return the rows by sequence so far. to_eos: without positions after its first end behind the prompt."""
         assert self._last is not None
         counted = self._present.copy()
         for b, ids in enumerate(self._last.tokens.tolist()) if to_eos else ():
-            given = int(np.flatnonzero(self._last.given[b] | ~self._present[b]).max(initial=-1)) + 1
-            counted[b, given + first_end(ids[given:], self._ends) + 1 :] = False
+            prompt_length = (
+                int(np.flatnonzero(self._last.given[b] | ~self._present[b]).max(initial=-1)) + 1
+            )
+            counted[b, prompt_length + first_end(ids[prompt_length:], self._ends) + 1 :] = False
         return Rows(
-            *((each * counted).sum(axis=1) for each in (self._computed, self._probed, self._due))
+            *((rows * counted).sum(axis=1) for rows in (self._computed, self._probed, self._due))
         )
 
 
