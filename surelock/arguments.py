@@ -40,10 +40,10 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors end with what was probably meant. An unknown flag is its own parser's error."""
 
     def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
-        given, rest = super().parse_known_args(*args, **kwargs)
+        arguments, rest = super().parse_known_args(*args, **kwargs)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
-        return given, rest
+        return arguments, rest
 
     def error(self, message: str) -> NoReturn:
         if unknown := re.search(r"unrecognized arguments:.*?(--[\w-]+)", message):

@@ -71,8 +71,8 @@ class Turns:
 
     def repeat(self) -> None:
         runs = {
-            name: decode(self.lm, self.prompts, **each.keywords())
-            for name, each in self.decoders.items()
+            name: decode(self.lm, self.prompts, **decoder.keywords())
+            for name, decoder in self.decoders.items()
         }
         seconds: dict[str, list[float]] = defaultdict(list)
         steps: dict[str, list[Step]] = {name: [] for name in runs}

@@ -60,7 +60,7 @@ def summary(
     """
     figures = measure(range(repeats))
     alone = [measure([repeat]) for repeat in range(repeats)]
-    single = {name: [each[name] for each in alone] for name in figures}
+    single = {name: [single_figures[name] for single_figures in alone] for name in figures}
     why = {name: refusal(figures[name], single[name]) for name in ratios}
     refused = {name: sentence for name, sentence in why.items() if sentence is not None}
     spread = (

@@ -103,8 +103,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Json | None:
     """Run what is not finished yet of an experiment; the first process writes its table."""
     if arguments.list:
-        for name, each in EXPERIMENTS.items():
-            print(f"{name:<12} {each.shows:<29} {each.title}")
+        for name, experiment in EXPERIMENTS.items():
+            print(f"{name:<12} {experiment.shows:<29} {experiment.title}")
         return None
     if arguments.name is None:
         raise ValueError("name an experiment: --list shows them")

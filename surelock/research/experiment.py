@@ -84,7 +84,7 @@ def write_csv(file: Path, frame: pd.DataFrame) -> None:
 def markdown(frame: pd.DataFrame) -> str:
     """A Markdown table, numbers to four digits."""
     return markdown_lines(
-        [*frame.columns], [[_cell(each) for each in row] for row in frame.itertuples(index=False)]
+        [*frame.columns], [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
     )
 
 

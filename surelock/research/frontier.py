@@ -76,17 +76,17 @@ class LockByChance(LockingRule):
 
 def _cells(
     openings: range,
-    each: int,
+    openings_a_cell: int,
     timed: int,
     settings: dict[str, Record] = SETTINGS,
     **more: Any,
 ) -> list[Cell]:
     """A cell for each rule and each few openings, by opening; then one with all rules for each that is timed."""
     cells = []
-    for start, (setting, sampler) in product(openings[::each], settings.items()):
+    for start, (setting, sampler) in product(openings[::openings_a_cell], settings.items()):
         cell = {
             "source": "openings",
-            "prompts": each,
+            "prompts": openings_a_cell,
             "skip": start,
             "seed": 0,
             "setting": setting,
@@ -150,17 +150,17 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any
     assert step is not None
     length = decoder.settings.gen_length
     errors = shadow.result()
-    found = defaultdict(list)
+    figures = defaultdict(list)
     for b, prompt in enumerate(ids):
         of = errors.of_sequence(b)
-        found["rows"].append(int(rows[b]))
-        found["positions"].append((len(prompt) + length) * int(steps[b]))
-        found["commits"].append(len(of.error))
-        found["error"].append(float(of.error.mean()))
-        found["large"].append(int((of.error > 0.1).sum()))
-        found["changed"].append(int(of.changed.sum()))
-        found["regret"].append(float(of.regret.mean()))
-    return found | {"tokens": step.tokens[:, -length:].tolist()}
+        figures["rows"].append(int(rows[b]))
+        figures["positions"].append((len(prompt) + length) * int(steps[b]))
+        figures["commits"].append(len(of.error))
+        figures["error"].append(float(of.error.mean()))
+        figures["large"].append(int((of.error > 0.1).sum()))
+        figures["changed"].append(int(of.changed.sum()))
+        figures["regret"].append(float(of.regret.mean()))
+    return figures | {"tokens": step.tokens[:, -length:].tolist()}
 
 
 def _timed(lab: Lab, cell: Cell) -> Record:
@@ -194,17 +194,17 @@ def _table(records: list[Record]) -> pd.DataFrame:
     times = _seconds(records)
     rows = []
     for setting in dict.fromkeys(runs["setting"]):
-        here = runs[runs["setting"] == setting]
-        own = {
-            rule: here[here["rule"] == rule].sort_values("opening")
-            for rule in dict.fromkeys(here["rule"])
+        of_setting = runs[runs["setting"] == setting]
+        by_rule = {
+            rule: of_setting[of_setting["rule"] == rule].sort_values("opening")
+            for rule in dict.fromkeys(of_setting["rule"])
         }
-        for rule, each in own.items():
+        for rule, of_rule in by_rule.items():
             figures = {
                 "setting": setting,
                 "rule": rule,
-                **_figures(each, own[EVERY]),
-                **_beside(rule, own),
+                **_figures(of_rule, by_rule[EVERY]),
+                **_beside(rule, by_rule),
             }
             rows.append(figures | times[setting, rule])
     frame: Any = pd.DataFrame(rows)
@@ -235,20 +235,27 @@ def _openings(records: Sequence[Record]) -> Any:
     return pd.concat(parts, ignore_index=True)
 
 
-def _figures(own: Any, every: Any) -> Record:
+def _figures(of_rule: Any, every: Any) -> Record:
     every_row = every["positions"]
-    figures: Record = {"openings": len(own), "rows": estimates.ratio(own["rows"], every_row).value}
-    figures |= {"steps": estimates.ratio(own["positions"], every_row).value}
-    figures |= estimates.named({name: estimates.mean(own[name]) for name in ("error", "regret")})
-    figures |= {"median": float(own["error"].median())}
-    return figures | {name: own[name].sum() / own["commits"].sum() for name in ("large", "changed")}
+    figures: Record = {
+        "openings": len(of_rule),
+        "rows": estimates.ratio(of_rule["rows"], every_row).value,
+    }
+    figures |= {"steps": estimates.ratio(of_rule["positions"], every_row).value}
+    figures |= estimates.named(
+        {name: estimates.mean(of_rule[name]) for name in ("error", "regret")}
+    )
+    figures |= {"median": float(of_rule["error"].median())}
+    return figures | {
+        name: of_rule[name].sum() / of_rule["commits"].sum() for name in ("large", "changed")
+    }
 
 
-def _beside(rule: str, own: Json) -> Record:
+def _beside(rule: str, by_rule: Json) -> Record:
     """The error less SureLock's and its ratio to it, on the same openings."""
     if rule in (SURELOCK, *EXACT):
         return {}
-    errors, others = (own[name]["error"].to_numpy() for name in (rule, SURELOCK))
+    errors, others = (by_rule[name]["error"].to_numpy() for name in (rule, SURELOCK))
     minus = estimates.difference(estimates.mean(errors), estimates.mean(others))
     return estimates.named(
         {"over_surelock": estimates.ratio(errors, others), "minus_surelock": minus}
@@ -257,18 +264,20 @@ def _beside(rule: str, own: Json) -> Record:
 
 def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
     """By setting and rule: median seconds, and the share of those of every position with its error over openings."""
-    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    by_setting: dict[str, list[dict[str, float]]] = defaultdict(list)
     for record in records:
         if "timed" in record["cell"]:
-            found[record["cell"]["setting"]].append(record["result"]["seconds"])
+            by_setting[record["cell"]["setting"]].append(record["result"]["seconds"])
     figures = {}
-    for setting, timed in found.items():
+    for setting, timed in by_setting.items():
         for rule in timed[0]:
-            own, every = ([seconds[name] for seconds in timed] for name in (rule, EVERY))
-            time_ratio = estimates.named({"time": estimates.ratio(own, every)})
+            seconds_of_rule, every = (
+                [seconds[name] for seconds in timed] for name in (rule, EVERY)
+            )
+            time_ratio = estimates.named({"time": estimates.ratio(seconds_of_rule, every)})
             figures[setting, rule] = {
-                "timed": len(own),
-                "seconds": float(np.median(own)),
+                "timed": len(seconds_of_rule),
+                "seconds": float(np.median(seconds_of_rule)),
             } | time_ratio
     return figures
 
@@ -276,22 +285,22 @@ def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
     """What a judge makes of each rule's texts beside the baseline's, on the openings that it has read of all rules."""
     read: dict[tuple[str, str], dict[int, judged.Scores]] = defaultdict(dict)
-    for record, own in zip(records, scores, strict=True):
-        if own:
+    for record, by_decoder in zip(records, scores, strict=True):
+        if by_decoder:
             cell = record["cell"]
-            read[cell["setting"], cell["rule"]][cell["skip"]] = own[""]
+            read[cell["setting"], cell["rule"]][cell["skip"]] = by_decoder[""]
     rows = []
     for setting in dict.fromkeys(setting for setting, _ in read):
         rules = [rule for where, rule in read if where == setting]
         shared = sorted(set.intersection(*(set(read[setting, rule]) for rule in rules)))
-        own = {
+        by_decoder = {
             rule: judged.joined([read[setting, rule][skip] for skip in shared])
             for rule in rules
             if shared
         }
         rows += [
-            {"setting": setting, "rule": rule, **judged.beside([each], own[EVERY])}
-            for rule, each in own.items()
+            {"setting": setting, "rule": rule, **judged.beside([of_rule], by_decoder[EVERY])}
+            for rule, of_rule in by_decoder.items()
         ]
     return pd.DataFrame(rows)
 

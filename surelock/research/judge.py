@@ -97,16 +97,16 @@ class Judge:
             ids = self.tokenizer(text, add_special_tokens=whole, split_special_tokens=True)[
                 "input_ids"
             ]
-        if max(ids, default=0) >= (known := self.model.get_input_embeddings().num_embeddings):
+        if max(ids, default=0) >= (size := self.model.get_input_embeddings().num_embeddings):
             raise ValueError(
-                f"the judge {self.name!r} has {known} tokens, its tokenizer knows others"
+                f"the judge {self.name!r} has {size} tokens, its tokenizer knows others"
             )
         return ids
 
-    def _score(self, text: str, given: list[int], ids: list[int]) -> Score:
+    def _score(self, text: str, prompt_ids: list[int], ids: list[int]) -> Score:
         """Score a text by one forward pass on the tokens of its prompt, `given`, and its own."""
-        start = max(1, len(given))
-        row = torch.tensor([*given, *ids], device=self.model.device)
+        start = max(1, len(prompt_ids))
+        row = torch.tensor([*prompt_ids, *ids], device=self.model.device)
         if not len(row[start:]):
             return Score((), 0)
         nats = F.cross_entropy(
@@ -116,16 +116,16 @@ class Judge:
         return Score(tuple(nats.tolist()), max(0, len(text) - len(left_out)))
 
     def _encode(self, prompt: str, text: str) -> tuple[list[int], list[int]]:
-        given = self._tokens(prompt, whole=True)
+        prompt_ids = self._tokens(prompt, whole=True)
         ids = self._tokens(text)
         most = getattr(self.model.config, "max_position_embeddings", None)
         if most is None:
-            return given, ids
+            return prompt_ids, ids
         if len(ids) > most:
             raise ValueError(
                 f"the judge {self.name!r} reads {most} tokens at most, the text has {len(ids)}"
             )
-        return given[max(0, len(given) + len(ids) - most) :], ids
+        return prompt_ids[max(0, len(prompt_ids) + len(ids) - most) :], ids
 
     @torch.inference_mode()
     def _logits(self, ids: torch.Tensor) -> torch.Tensor:

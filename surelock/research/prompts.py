@@ -47,18 +47,18 @@ def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
     source = cell["source"]
     count = cell["prompts"]
     skip = cell.get("skip", 0)
-    found = prompts[skip : skip + count]
-    if len(found) < count:
+    wanted = prompts[skip : skip + count]
+    if len(wanted) < count:
         raise ValueError(
-            f"{source} has only {len(found)} prompts after the first {skip}, {count} are needed"
+            f"{source} has only {len(wanted)} prompts after the first {skip}, {count} are needed"
         )
-    return found
+    return wanted
 
 
-def parse_data(given: list[str]) -> dict[str, Path]:
+def parse_data(flags: list[str]) -> dict[str, Path]:
     """SOURCE=FILE flags as a mapping. Raises ValueError for an unknown source or a second or missing file."""
     data = {}
-    for text in given:
+    for text in flags:
         source, _, file = text.partition("=")
         if source not in FILES or not file:
             raise ValueError(
@@ -115,11 +115,11 @@ def _pairs(lm: LanguageModel, path: Path) -> list[Prompt]:
 
 def _sentences(lm: LanguageModel, path: Path) -> list[Prompt]:
     """Of each story the first sentence of 12 to 40 tokens behind its first one."""
-    found = []
+    sentences = []
     for story in path.read_text(encoding="utf-8").split("<|endoftext|>"):
         later = _texts(lm, re.split(r"(?<=[.!?])\s+", story.strip())[1:])
-        found += [each for each in later if 12 <= len(each.ids) <= 40][:1]
-    return found
+        sentences += [sentence for sentence in later if 12 <= len(sentence.ids) <= 40][:1]
+    return sentences
 
 
 def _wikitext(lm: LanguageModel, path: Path) -> list[Prompt]:

@@ -73,9 +73,11 @@ def those_named(cells: Sequence[Cell], named: Sequence[str]) -> list[Cell]:
         if all(_spelled(cell[name]) & values for name, values in wanted.items())
     ]
     if not kept:
-        known = "; ".join(f"{name} of {', '.join(_shown_values(cells, name))}" for name in wanted)
+        available = "; ".join(
+            f"{name} of {', '.join(_shown_values(cells, name))}" for name in wanted
+        )
         raise ValueError(
-            f"--cell: no cell of this experiment and preset has {' and '.join(named)}: {known}"
+            f"--cell: no cell of this experiment and preset has {' and '.join(named)}: {available}"
         )
     return kept
 

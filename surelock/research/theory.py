@@ -82,12 +82,12 @@ def ratios(drift: Drift) -> Array:
 
 def position_rhos(drift: Drift) -> Array:
     """rho of each position: exp of the slope of log D_s over its tail, by least squares."""
-    found = []
+    rhos = []
     for kl, tail in zip(drift.kl.T, drift.tail.T, strict=True):
         steps = np.flatnonzero(tail & (kl > FLOOR))
         if len(steps) >= _FEWEST:
-            found.append(fit_rho(steps, kl[steps]))
-    return np.array(found)
+            rhos.append(fit_rho(steps, kl[steps]))
+    return np.array(rhos)
 
 
 def fit_rho(steps: Whole, kl: Array) -> float:

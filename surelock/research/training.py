@@ -140,17 +140,17 @@ def evaluate(
         ).reshape(2, -1)
         total += float(bounds.mean())
         variance += float(((bounds[0] - bounds[1]) ** 2).sum()) / bounds.size**2
-    found: dict[str, float] = {
+    figures: dict[str, float] = {
         "stories": len(stories),
         "tokens": sum(map(len, windows)),
         "draws": draws,
     }
     for name, unit in (
-        ("nats_per_token", found["tokens"]),
+        ("nats_per_token", figures["tokens"]),
         ("bits_per_character", math.log(2) * characters),
     ):
-        found |= {name: total / unit, f"{name}_error": math.sqrt(variance) / unit}
-    return found
+        figures |= {name: total / unit, f"{name}_error": math.sqrt(variance) / unit}
+    return figures
 
 
 def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, extra: Json) -> None:
@@ -161,8 +161,8 @@ def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, ext
         sources = LLADA.tensor_names(name)
         parts = parameter.detach().split(row_counts(config, name, len(parameter)))
         tensors |= {
-            each: part.to("cpu", torch.bfloat16, copy=True)
-            for each, part in zip(sources, parts, strict=True)
+            source: part.to("cpu", torch.bfloat16, copy=True)
+            for source, part in zip(sources, parts, strict=True)
         }
     ids = {
         "mask_token_id": MASK_ID,

@@ -73,19 +73,19 @@ def parameters() -> list[inspect.Parameter]:
     return [_parameter(name) for name in ("prompt", *flat_settings(), *late)]
 
 
-def check_names(given: Iterable[str]) -> None:
+def check_names(names: Iterable[str]) -> None:
     """Raise ValueError, one sentence, for a name that is no parameter of /decode."""
-    known = [parameter.name for parameter in parameters()]
-    for name in given:
-        if name not in known:
+    parameter_names = [parameter.name for parameter in parameters()]
+    for name in names:
+        if name not in parameter_names:
             raise ValueError(
-                f"{shown(name)} is no parameter of {ENDPOINT}; there are {', '.join(known)}."
+                f"{shown(name)} is no parameter of {ENDPOINT}; there are {', '.join(parameter_names)}."
             )
 
 
 def descriptions() -> dict[str, str]:
     """Return the description of each parameter, one line each."""
-    settings = {name: _described(name, each) for name, each in flat_settings().items()}
+    settings = {name: _described(name, flat) for name, flat in flat_settings().items()}
     return {
         parameter.name: settings.get(parameter.name) or _OTHERS[parameter.name][2]
         for parameter in parameters()
@@ -101,13 +101,13 @@ def description() -> str:
 def schemas(models: Sequence[str]) -> dict[str, Json]:
     """Return the JSON schema of each parameter. models: the labels that the server offers."""
     lines = descriptions()
-    found = {
+    schema_by_name = {
         parameter.name: _schema(parameter) | {"description": lines[parameter.name]}
         for parameter in parameters()
     }
-    found["prompt"]["minLength"] = 1
-    found["model"]["enum"] = ["", *models]
-    found["unmask"]["enum"] = ["", *UNMASK]
+    schema_by_name["prompt"]["minLength"] = 1
+    schema_by_name["model"]["enum"] = ["", *models]
+    schema_by_name["unmask"]["enum"] = ["", *UNMASK]
     whole = {"type": "integer", "minimum": 0}
     parts = {
         "step": whole,
@@ -116,18 +116,22 @@ def schemas(models: Sequence[str]) -> dict[str, Json]:
         "token": whole,
         "compute": {},
     }
-    found["events"]["items"] = {"type": "object", "properties": parts, "required": ["step", "kind"]}
-    return found
+    schema_by_name["events"]["items"] = {
+        "type": "object",
+        "properties": parts,
+        "required": ["step", "kind"],
+    }
+    return schema_by_name
 
 
 def _schema(parameter: inspect.Parameter) -> Json:
     """The JSON schema of a parameter's type and range."""
-    each = flat_settings().get(parameter.name)
+    flat = flat_settings().get(parameter.name)
     name = parameter.name
     made: Json = {"type": _JSON.get(parameter.annotation, "array")}
-    if each is None:
+    if flat is None:
         return made
-    setting = each.setting
+    setting = flat.setting
     if isinstance(setting, Number):
         if setting.low > -math.inf:
             made["exclusiveMinimum" if setting.above else "minimum"] = (
@@ -135,36 +139,36 @@ def _schema(parameter: inspect.Parameter) -> Json:
             )
         if setting.high < math.inf:
             made["maximum"] = setting.high
-    if not each.kind:
+    if not flat.kind:
         return made
     word = [{"const": "none"}] if setting.none and setting.kind != "group" else []
     return {"anyOf": [made, *word, {"type": "null"}]}
 
 
 def _parameter(name: str) -> inspect.Parameter:
-    each = flat_settings().get(name)
-    if each is None:
+    flat = flat_settings().get(name)
+    if flat is None:
         kind, default, _ = _OTHERS[name]
     else:
-        kind = _TYPES[each.setting.kind]
+        kind = _TYPES[flat.setting.kind]
         default = (
-            None if each.kind else DEFAULTS.get(name, 0 if name in NONE_IS_ZERO else each.default)
+            None if flat.kind else DEFAULTS.get(name, 0 if name in NONE_IS_ZERO else flat.default)
         )
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind
     )
 
 
-def _described(name: str, each: FlatSetting) -> str:
-    setting = each.setting
+def _described(name: str, flat: FlatSetting) -> str:
+    setting = flat.setting
     if setting.kind == "group":
         return f"{setting.help} Its settings stand beside it."
     if name in NONE_IS_ZERO:
         return f"{setting.help} It is a whole number; 0 means {setting.none}."
     none = f', or "none" for {setting.none}' if setting.none else ""
-    return f"{setting.help} It is {setting.words}{none}{f' (default: {each.default})' if each.kind else ''}."
+    return f"{setting.help} It is {setting.words}{none}{f' (default: {flat.default})' if flat.kind else ''}."
 
 
 def _owner(name: str) -> str:
-    each = flat_settings().get(name)
-    return f" ({each.kind})" if each is not None and each.kind else ""
+    flat = flat_settings().get(name)
+    return f" ({flat.kind})" if flat is not None and flat.kind else ""

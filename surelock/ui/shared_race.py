@@ -101,7 +101,7 @@ def weigh(header: Fields) -> Weight:
     commits = min(HELD_BYTES, positions * model["vocab_size"] * FLOAT)
     kept = positions * header["steps"] * CELL_BYTES
     return Weight(
-        *(HELD_BESIDE * lanes * each for each in (positions * FLOAT * numbers + commits, kept))
+        *(HELD_BESIDE * lanes * size for size in (positions * FLOAT * numbers + commits, kept))
     )
 
 

@@ -125,11 +125,11 @@ def run(arguments: argparse.Namespace) -> Figures:
             )
             continue
         try:
-            found = part()
+            figures = part()
         except (RuntimeError, TypeError, ValueError) as error:
             # written down, and the next part is measured
-            found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-        line = {"part": name, **found, **setup, "at": round(time.monotonic() - begun, 1)}
+            figures = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        line = {"part": name, **figures, **setup, "at": round(time.monotonic() - begun, 1)}
         if file is not None:
             with file.open("a", encoding="utf-8") as out:
                 out.write(json.dumps(line) + "\n")
@@ -220,7 +220,7 @@ def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plai
     flash = sum("flash" in name and "combine" not in name for name in names)
     copies = Counter(name for name in names if name.startswith(("Memcpy", "Memset")))
     counted = count_step(meta_engine(engine.config), layout, step)
-    found = {
+    counts = {
         "kernels_counted": len(counted.kernels),
         "kernels_launched": len(names) - copies.total(),
         "flash": flash,
@@ -229,9 +229,9 @@ def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plai
     }
     if engine.device.type == "cuda" and flash < engine.config.n_layers:
         raise RuntimeError(
-            f"{flash} of {engine.config.n_layers} layers took flash attention: {json.dumps(found)}"
+            f"{flash} of {engine.config.n_layers} layers took flash attention: {json.dumps(counts)}"
         )
-    return found
+    return counts
 
 
 def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: int) -> Figures:
@@ -275,7 +275,7 @@ def run_of(
     rows = dict.fromkeys(runs, 0)
     with ExitStack() as stack:
         memories = {
-            name: stack.enter_context(lent(engine, each.layout)) for name, each in runs.items()
+            name: stack.enter_context(lent(engine, run.layout)) for name, run in runs.items()
         }
         for t in range(settings.total_steps):
             for name in sorted(runs, reverse=t % 2 == 0):
@@ -288,14 +288,16 @@ def run_of(
                 if t % _EVERY == _EVERY // 2:
                     counts = count_step(meta_engine(engine.config), runs[name].layout, plan)
                     guesses[name].append(predicted(counts, best_mode(engine, plan), engine.config))
-    whole = {name: sum(each[_WARM:]) for name, each in seconds.items()}
+    whole = {name: sum(times[_WARM:]) for name, times in seconds.items()}
     return {
         "gen": gen_length,
         "batch": batch,
         "steps": settings.total_steps,
         "rows": rows["locked"] / rows["unlocked"],
-        **{f"{name}_step_ms": 1e3 * float(np.median(each)) for name, each in seconds.items()},
-        **{f"{name}_predicted_ms": 1e3 * float(np.median(each)) for name, each in guesses.items()},
+        **{f"{name}_step_ms": 1e3 * float(np.median(times)) for name, times in seconds.items()},
+        **{
+            f"{name}_predicted_ms": 1e3 * float(np.median(times)) for name, times in guesses.items()
+        },
         "speedup": whole["unlocked"] / whole["locked"],
         "predicted_speedup": sum(guesses["unlocked"]) / sum(guesses["locked"]),
     }
