@@ -13,7 +13,7 @@ from surelock.errors import nearest
 
 
 def open_streams() -> None:
-    """Open each missing standard stream on the null device, and let the others write UTF-8, as files do.
+    """Open every missing standard stream on the null device, and let the others write UTF-8, as files do.
 
     Libraries ask a stream whether it is a terminal. A process is started without them by `>&-`, by pythonw and as a
     service. A locale or PYTHONIOENCODING may name an encoding that has no letter of a text.

@@ -252,7 +252,7 @@ VARIABLES = (
     Variable("SPACES_ZERO_GPU", "whether a Space runs on ZeroGPU", of="platform"),
 )
 _NAMES = frozenset(variable.name for variable in VARIABLES)
-#: What a child process that tries a checkpoint is given: no token of a service, no proxy, nothing of Python's.
+#: What a child process that tries a checkpoint gets: no token of a service, no proxy, nothing of Python's.
 _PASSED = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "HOME", "USERPROFILE"),
     *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),

@@ -21,7 +21,9 @@ def first_line(error: BaseException) -> str:
 
 
 def panics() -> tuple[type[BaseException], ...]:
-    """Return the classes of panics of Rust libraries. Each makes its own at its first panic: call this in `except`."""
+    """Return the classes of panics of Rust libraries. Every library makes one at its first panic: call this in
+    `except`.
+    """
     return tuple(
         kind for kind in BaseException.__subclasses__() if kind.__name__ == "PanicException"
     )

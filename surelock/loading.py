@@ -94,7 +94,7 @@ def load(
     there, else "torch".
     weights: "int8" keeps those of the layers' products in int8 (torchao), at half the memory of bfloat16, computed by
     torch in `dtype`. None keeps them in `dtype`.
-    tokenizer: a directory or a hub id that holds a tokenizer.json. None is the checkpoint's own; where it has none,
+    tokenizer: a directory or a hub id that holds a tokenizer.json. None is the checkpoint's; where it has none,
     that of its family from the hub. "" is none.
 
     Only safetensors are read, and no code of a checkpoint is run. Raises CheckpointError (a ValueError) for an unknown

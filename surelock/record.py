@@ -36,7 +36,7 @@ def record_run(
 ) -> Json:
     """Run all lanes to the end and return the trace document, with commit errors.
 
-    name: the model's name in the trace. None is its own.
+    name: the model's name in the trace. None is the model's own.
     exact: True keeps KLs and confidences in full precision, False in one byte each.
 
     Raises what `race` raises.
@@ -54,8 +54,9 @@ FORMS = {".json": compact_json, ".html": replay_html}
 def field_of(lm: LanguageModel, names: Sequence[str], overrides: Json) -> list[Lane]:
     """Return the lanes of a race.
 
-    names: of presets, rules and policies, as `preset_of` reads them. Empty is the given decoder beside the baseline.
-    given: a short spelling.
+    names: of presets, rules and policies, as `preset_of` reads them. Empty is the decoder of the settings beside the
+    baseline.
+    overrides: settings, a short spelling.
 
     Raises ValueError for an unknown name, and beside names for a rule, a policy and a setting that no lane has.
     """

@@ -28,7 +28,7 @@ from surelock.engines.torch import TorchEngine
 from surelock.model.network import empty_network
 from surelock.values import frozen
 
-#: (generated, batch), each after a prompt of PROMPT tokens.
+#: (generated, batch), after a prompt of PROMPT tokens.
 SIZES = ((64, 1), (256, 4), (1024, 8))
 PROMPT = 64
 #: Operators that make views or allocate, and launch no kernel.
@@ -52,7 +52,7 @@ class Kernel:
 class Counts:
     """What a step asks of a GPU."""
 
-    layers: list[list[Kernel]] = field(default_factory=list)  # the kernels of each layer
+    layers: list[list[Kernel]] = field(default_factory=list)  # by layer, its kernels
     rest: list[Kernel] = field(default_factory=list)  # all others
     uploads: int = 0  # copies to the device
     downloads: int = 0  # copies from it
@@ -60,7 +60,7 @@ class Counts:
 
     @property
     def a_layer(self) -> int:
-        """The number of kernels of each layer but the last, which picks the rows that are read."""
+        """The number of kernels per layer, but for the last, which picks the rows that are read."""
         (count,) = {len(layer) for layer in self.layers[:-1]}
         return count
 

@@ -1,6 +1,6 @@
 """`bench decode`: times the locked and the unlocked sampler, which take turns step by step.
 
-Both samplers run in each repeat, so the ratio of a repeat compares times that were measured together.
+Both samplers run in every repeat, so the ratio of a repeat compares times that were measured together.
 """
 
 import argparse

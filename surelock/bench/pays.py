@@ -55,7 +55,7 @@ KEEPING = ("surelock", "budget")  # what keeps posteriors
 PAYS = 1.05  # the least speed-up that counts
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 BATCHES = (1, 2, 4, 8, 16)
-#: Of all rows, those that SureLock computed in each eighth of `assets/results/locks_stories_256.json`.
+#: Of all rows, those that SureLock computed by eighth of `assets/results/locks_stories_256.json`.
 RECORDED = (0.93, 0.81, 0.69, 0.58, 0.46, 0.34, 0.23, 0.10)
 MEMORY = {"h100": 80e9, "h200": 141e9}  # bytes of the cards
 _FULL = 0.9  # of a card's memory
@@ -64,7 +64,7 @@ _OF_RUNS = 0.5  # the share of the time that whole runs may take
 _OF_MEMORY = 0.25  # the share of the free memory that another size may take
 _OF_STEPS = 6  # times that a step of a curve is computed, at most
 
-Shares = dict[str, NDArray]  # by decoder, the share of the rows that each step computes
+Shares = dict[str, NDArray]  # by decoder, by step, the share of the rows that it computes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -395,7 +395,7 @@ def _from(speedups: Sequence[tuple[int, float]]) -> int | None:
 
 
 def memory_of(config: NetworkConfig, size: Size, itemsize: int) -> Figures:
-    """Return the bytes of the weights, and those that a run of each decoder keeps."""
+    """Return the bytes of the weights, and by decoder those that a run keeps."""
     runs = {
         name: run_bytes(config, size, itemsize, name in KEEPING) for name in (BASELINE, *LABELS)
     }
@@ -403,7 +403,7 @@ def memory_of(config: NetworkConfig, size: Size, itemsize: int) -> Figures:
 
 
 def answer(figures: Figures) -> Iterator[str]:
-    """Yield the sentences of the answer. found: the JSON object."""
+    """Yield the sentences of the answer. figures: the JSON object."""
     length = figures["gen_length"]
     batch = figures["batch"]
     card = figures["predicted"]

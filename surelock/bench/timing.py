@@ -55,8 +55,8 @@ def summary(
     measure: returns the figures of some repeats.
     ratios: figures that are None if they are refused.
 
-    `spread` holds the quartiles of each figure over the single repeats (empty with fewer than LEAST), `refused` the
-    reason for each refused ratio.
+    `spread` holds the quartiles of the figures over the single repeats (empty with fewer than LEAST), `refused` the
+    reasons for the refused ratios.
     """
     figures = measure(range(repeats))
     alone = [measure([repeat]) for repeat in range(repeats)]

@@ -51,7 +51,7 @@ def measure(lab: Lab, cell: Cell) -> Record:
 def text_figures(
     lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]]
 ) -> dict[str, list[Any]]:
-    """Figures of each prompt's continuation, up to its first EOS.
+    """Figures of the prompts' continuations, up to its first EOS.
 
     ends: tokens before the first EOS; nats: the bound, EOS included; repeats: share of 4-grams that are not new.
     """
@@ -96,7 +96,7 @@ def table(records: Sequence[Record], settings: Sequence[str]) -> pd.DataFrame:
 def judge_table(
     records: Sequence[Record], scores: Sequence[dict[str, judged.Scores]], settings: Sequence[str]
 ) -> pd.DataFrame:
-    """What a judge makes of each locked cell, beside its baseline; then of all values of epsilon together."""
+    """What a judge makes of the locked cells, beside their baselines; then of all values of epsilon together."""
     judged_cells = [
         (record["cell"], result[""])
         for record, result in zip(records, scores, strict=True)

@@ -58,7 +58,7 @@ _WARM_UP = 3  # steps
 
 @frozen
 class LockByChance(LockingRule):
-    """A control: each candidate locks with the same probability in each step, drawn by step and slot of the batch."""
+    """A control: all candidates lock with the same probability in every step, drawn by step and slot of the batch."""
 
     kind: ClassVar[str] = "chance"
 
@@ -81,7 +81,7 @@ def _cells(
     settings: dict[str, Record] = SETTINGS,
     **more: Any,
 ) -> list[Cell]:
-    """A cell for each rule and each few openings, by opening; then one with all rules for each that is timed."""
+    """A cell per rule and few openings, by opening; then one with all rules per opening that is timed."""
     cells = []
     for start, (setting, sampler) in product(openings[::openings_a_cell], settings.items()):
         cell = {
@@ -138,7 +138,7 @@ def looked_at(step: int, compute: ComputeRule) -> bool:
 
 
 def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any]]:
-    """Of each opening: rows and positions, commit errors and regrets, the tokens."""
+    """By opening: rows and positions, commit errors and regrets, the tokens."""
     shadow = Shadow(lab.lm, decoder.settings)
     step = None
     rows, steps = np.zeros((2, len(ids)), dtype=int)
@@ -164,7 +164,7 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any
 
 
 def _timed(lab: Lab, cell: Cell) -> Record:
-    """Each rule's processor seconds for the opening; each opening begins with another rule."""
+    """The rules' processor seconds for the opening; every opening begins with another rule."""
     (prompt,) = lab.prompts(cell)
     seed = cell["seed"] + cell["skip"]
     names = list(cell["timed"])
@@ -222,7 +222,7 @@ def _table(records: list[Record]) -> pd.DataFrame:
 
 
 def _openings(records: Sequence[Record]) -> Any:
-    """A frame with a row for each opening of each cell: setting and rule, and what was measured but the tokens."""
+    """A frame with a row per opening and cell: setting and rule, and what was measured but the tokens."""
     parts = []
     for record in records:
         cell = record["cell"]
@@ -283,7 +283,7 @@ def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
 
 
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
-    """What a judge makes of each rule's texts beside the baseline's, on the openings that it has read of all rules."""
+    """What a judge makes of the rules' texts beside the baseline's, on the openings that it has read of all rules."""
     read: dict[tuple[str, str], dict[int, judged.Scores]] = defaultdict(dict)
     for record, by_decoder in zip(records, scores, strict=True):
         if by_decoder:
@@ -293,14 +293,14 @@ def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) 
     for setting in dict.fromkeys(setting for setting, _ in read):
         rules = [rule for where, rule in read if where == setting]
         shared = sorted(set.intersection(*(set(read[setting, rule]) for rule in rules)))
-        by_decoder = {
+        by_rule = {
             rule: judged.joined([read[setting, rule][skip] for skip in shared])
             for rule in rules
             if shared
         }
         rows += [
-            {"setting": setting, "rule": rule, **judged.beside([of_rule], by_decoder[EVERY])}
-            for rule, of_rule in by_decoder.items()
+            {"setting": setting, "rule": rule, **judged.beside([of_rule], by_rule[EVERY])}
+            for rule, of_rule in by_rule.items()
         ]
     return pd.DataFrame(rows)
 

@@ -30,7 +30,7 @@ _DAMAGES = (
 class Score(NamedTuple):
     """The score of one text. The first token of one without a prompt is not counted."""
 
-    nats: tuple[float, ...]  # -log p of each token given all tokens before it
+    nats: tuple[float, ...]  # -log p of a token after all tokens before it
     characters: int  # the number of characters of the counted tokens
 
 
@@ -49,7 +49,7 @@ class Judge:
         name: a hub id, a directory, or a .gguf file (which needs the package `gguf`).
         device: a device of torch. None is CUDA if there is one, else the CPU.
 
-        Weights are float32 on the CPU and in their own dtype on a GPU, never pickled, and no code of a checkpoint is
+        Weights are float32 on the CPU and in their dtype on a GPU, never pickled, and no code of a checkpoint is
         run. Raises ValueError, one sentence, for anything but a causal model that transformers can load.
         """
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -78,12 +78,12 @@ class Judge:
         return judge
 
     def setup(self) -> dict[str, str]:
-        """Return what scores depend on besides the texts: name, dtype, and a hash of a part of each weight tensor."""
+        """Return what scores depend on besides the texts: name, dtype, and a hash of a part of every weight tensor."""
         dtype = str(self.model.dtype).removeprefix("torch.")
         return {"name": self.name, "weights": fingerprint(self.model, 256), "dtype": dtype}
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
-        """Score each (prompt, text).
+        """Score (prompt, text) pairs.
 
         The tokens of a text do not depend on its prompt, which loses its beginning where both exceed the context.
         Raises ValueError for a text that exceeds it by itself, and for one that the tokenizer cannot read.
@@ -104,7 +104,7 @@ class Judge:
         return ids
 
     def _score(self, text: str, prompt_ids: list[int], ids: list[int]) -> Score:
-        """Score a text by one forward pass on the tokens of its prompt, `given`, and its own."""
+        """Score a text by one forward pass on the tokens of its prompt, `prompt_ids`, and its `ids`."""
         start = max(1, len(prompt_ids))
         row = torch.tensor([*prompt_ids, *ids], device=self.model.device)
         if not len(row[start:]):

@@ -36,7 +36,7 @@ Pairs = dict[str, list[tuple[str, str]]]
 
 
 class Scores(NamedTuple):
-    """Of each text of a decoder. nats: sum over its `tokens`, the judge's. repeats: None where there is no 4-gram."""
+    """By text of a decoder. nats: sum over its `tokens`, the judge's. repeats: None where there is no 4-gram."""
 
     nats: list[float]
     tokens: list[int]
@@ -45,7 +45,7 @@ class Scores(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What one judge made of some cells. setup: the judge's. scores: of each cell, by decoder, as far as there are."""
+    """What one judge made of some cells. setup: the judge's. scores: by cell and decoder, as far as there are."""
 
     folder: Path
     setup: Record
@@ -61,7 +61,7 @@ def texts_of_tokens(lab: Lab, record: Record) -> Texts:
 def pairs_of(
     lab: Lab, texts: Callable[[Lab, Record], Texts], records: Sequence[Record]
 ) -> list[Pairs]:
-    """What a judge reads of each record. texts: of the experiment."""
+    """What a judge reads of the records. texts: of the experiment."""
     texts_to_read = []
     for record in records:
         prompts = [prompt.text for prompt in lab.prompts(record["cell"])]
@@ -108,7 +108,7 @@ def merge_scores(judge: Judge, pairs: Sequence[Pairs], directory: Path) -> None:
 
 
 def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[Judged]:
-    """What each judge that has been here made of the texts, by its last setup. Says which texts have no score."""
+    """What every judge that has been here made of the texts, by its last setup. Says which texts have no score."""
     for folder in sorted(directory.glob("judge-*/")):
         records = list(finished(folder).values())
         if not records:
@@ -197,13 +197,13 @@ def _estimates(
 
 
 def exp(estimate: estimates.Estimate) -> estimates.Estimate:
-    """By the delta method: each residual grows by the derivative."""
+    """By the delta method: a residual grows by the derivative."""
     value = math.exp(estimate.value)
     return estimates.Estimate(value, value * estimate.error, value * estimate.residuals)
 
 
 def _per_text(scores: Scores) -> pd.DataFrame:
-    """Bits per character and repeats of each text, NaN where there is none."""
+    """Bits per character and repeats by text, NaN where there is none."""
     texts = pd.DataFrame(scores._asdict(), dtype=float)
     return pd.DataFrame(
         {"bits": texts["nats"] / math.log(2) / texts["characters"], "repeats": texts["repeats"]}

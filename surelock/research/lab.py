@@ -76,7 +76,7 @@ def decoder_of(cell: Cell, first: int = 0) -> Decoder:
 
 @frozen
 class Decoded:
-    """What decoding a cell gave: ids of each prompt, figures, and the FLOPs of each step over the baseline's."""
+    """What decoding a cell gave: ids by prompt, figures, and the FLOPs of the steps over the baseline's."""
 
     tokens: list[list[int]]
     figures: dict[str, float]

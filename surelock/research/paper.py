@@ -63,7 +63,7 @@ def _progress(records: list[Record]) -> pd.DataFrame:
 
 
 def _ratio_panels(records: list[Record]) -> list[Panel]:
-    """A panel for each length and epsilon, in it a line for each percentile."""
+    """A panel per length and epsilon, in it a line per percentile."""
     lines: dict[tuple[int, float], list[Line]] = {}
     for record in records:
         cell = record["cell"]

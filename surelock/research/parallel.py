@@ -34,7 +34,7 @@ BOUNDS: dict[str, float] = {
 class Names:
     """What the network says of two masks, the first token of V and the second.
 
-    first, second: [V] float64, the probability of a token at each while both are masked.
+    first, second: [V] float64, the probability of a token at either while both are masked.
     second_after, first_after: [V] float64, the probability of a token once the same token stands at the other mask.
     """
 
@@ -114,7 +114,7 @@ def decoder_of(bound: float, seeds: Sequence[int]) -> Decoder:
 
 
 def _measure(lab: Lab, cell: Cell) -> Record:
-    """By way: the chances by the posterior, and of each run whether it did so."""
+    """By way: the chances by the posterior, and by run whether it did so."""
     (prompt,) = lab.prompts(cell)
     names = names_of(lab.lm, prompt.ids)
     by_way: Record = {"squares": float(names.first @ names.first)}
@@ -131,7 +131,7 @@ def _measure(lab: Lab, cell: Cell) -> Record:
 
 
 def _runs(lm: LanguageModel, canvases: list[list[int]], decoder: Decoder) -> dict[str, list[int]]:
-    """Of each run: whether the first step wrote both masks, and whether both got one token."""
+    """By run: whether the first step wrote both masks, and whether both got one token."""
     masks = np.flatnonzero(np.array(canvases[0]) == lm.mask_id)
     steps = list(decode(lm, canvases, **decoder.keywords()))
     together = ~steps[0].masked[:, masks].any(axis=1)
@@ -141,7 +141,7 @@ def _runs(lm: LanguageModel, canvases: list[list[int]], decoder: Decoder) -> dic
 
 
 def _table(records: list[Record]) -> pd.DataFrame:
-    """A row for each way: means over sentences."""
+    """A row per way: means over sentences."""
     results = [record["result"] for record in records]
     rows = []
     for way in BOUNDS:

@@ -108,7 +108,7 @@ def key_of(setup: Record, cell: Cell) -> str:
 
 
 def fingerprint(network: nn.Module, most: int = 4096) -> str:
-    """Tells one checkpoint from another of the same name: a hash of the first `most` values of each tensor."""
+    """Tells one checkpoint from another of the same name: a hash of the first `most` values of every tensor."""
     digest = hashlib.sha256()
     for parameter in network.parameters():
         digest.update(parameter.flatten()[:most].float().numpy(force=True).tobytes())

@@ -31,7 +31,7 @@ PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.
 
 @frozen
 class Table:
-    """Rows and columns of an experiment's table: the folder, what `query` keeps, a format for each heading."""
+    """Rows and columns of an experiment's table: the folder, what `query` keeps, a format per heading."""
 
     folder: str
     columns: dict[str, str]
@@ -84,7 +84,7 @@ def cells(experiment: str) -> list[Json]:
 
 
 def bits(result: Json) -> Values:
-    """Bits per character of all texts together, linearised at each prompt."""
+    """Bits per character of all texts together, linearised at every prompt."""
     bits = bits_per_character(result)
     return bits.value + bits.residuals
 
@@ -100,7 +100,7 @@ def changes(experiment: str) -> list[tuple[Json, Values]]:
 
 
 def pooled() -> dict[str, Values]:
-    """Changes that several cells share the prompts of, each the mean over its cells."""
+    """Changes that several cells share the prompts of, as means over their cells."""
     quality = changes("quality")
     groups = {
         "`quality`, all cells": [change for _, change in quality],
@@ -184,7 +184,7 @@ def laptop() -> str:
 
 
 def browser() -> str:
-    """Of each decoder alone in a browser, beside the baseline."""
+    """By decoder, alone in a browser, beside the baseline."""
     names = {key: preset.name for key, preset in PRESETS.items()} | {"everything": "baseline"}
     rows = [
         lane

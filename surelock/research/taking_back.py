@@ -58,7 +58,7 @@ def _bits(result: Record) -> dict[str, Estimate]:
 
 
 def _compared(records: list[Record], figures: Sequence[dict[str, Estimate]]) -> pd.DataFrame:
-    """A row for each decoder; then what each that takes back differs by from others, in as many steps and in twice as
+    """A row per decoder; then what a decoder that takes back differs by from others, in as many steps and in twice as
     many, which compute as many rows.
     """
     cells = [record["cell"] for record in records]

@@ -122,9 +122,10 @@ def batch_loss(
 def evaluate(
     network: Network, stories: Sequence[Ids], characters: int, *, draws: int = 16, seed: int = 0
 ) -> dict[str, float]:
-    """Bound the nats of each story and its EOS; windows hold one story, or an equal part of one longer than 256 tokens.
+    """Bound the nats of the stories and their EOS; windows hold one story, or an equal part of one longer than 256
+    tokens.
 
-    stories: token ids without EOS, of so many characters. draws: masks per window, two in each of draws / 2 strata,
+    stories: token ids without EOS, of so many characters. draws: masks per window, two per stratum of draws / 2,
     whose difference gives the standard errors `_error`: of the masks, not of the choice of text.
     """
     whole = [np.array([*story, EOS_ID], dtype=np.int64) for story in stories]
@@ -301,7 +302,7 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """The time used, without that of the first step after each start, which compiles."""
+        """The time used, without that of the first step after every start, which compiles."""
         return self.used + max(0.0, time.monotonic() - self.since)
 
     @property

@@ -95,7 +95,7 @@ class Calls:
     async def answers(self, named: Fields, request: Request) -> AsyncGenerator[Json]:
         """Yield the place while the call waits, then an object for each step, and the last one.
 
-        given: the parameters by name.
+        named: the parameters by name.
 
         Raises ValueError, one sentence, for a refusal and for a run that fails.
         """
@@ -231,7 +231,7 @@ def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[Json]]:
 
 
 def decoder_of(named: Fields) -> Decoder:
-    """Return the decoder of a call's parameters, a short spelling in which null is not given.
+    """Return the decoder of a call's parameters, a short spelling in which null stands for no value.
 
     Raises ValueError, which begins with the setting's name.
     """

@@ -84,7 +84,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def descriptions() -> dict[str, str]:
-    """Return the description of each parameter, one line each."""
+    """Return the descriptions of the parameters, one line per parameter."""
     settings = {name: _described(name, flat) for name, flat in flat_settings().items()}
     return {
         parameter.name: settings.get(parameter.name) or _OTHERS[parameter.name][2]
@@ -93,13 +93,13 @@ def descriptions() -> dict[str, str]:
 
 
 def description() -> str:
-    """Return the description of the endpoint: the answer, and one line for each parameter."""
+    """Return the description of the endpoint: the answer, and one line per parameter."""
     lines = [f"{name}{_owner(name)}: {line}" for name, line in descriptions().items()]
     return "\n".join([f"{ABOUT} {ANSWER}", *lines])
 
 
 def schemas(models: Sequence[str]) -> dict[str, Json]:
-    """Return the JSON schema of each parameter. models: the labels that the server offers."""
+    """Return the JSON schemas of the parameters. models: the labels that the server offers."""
     lines = descriptions()
     schema_by_name = {
         parameter.name: _schema(parameter) | {"description": lines[parameter.name]}

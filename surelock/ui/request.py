@@ -33,7 +33,7 @@ Encoded = TypeVar("Encoded")
 class Origin(NamedTuple):
     """The run whose snapshots a branch may begin from.
 
-    run: its id. lane: the lane of that run. steps: of each lane of the branch, how many steps the page has.
+    run: its id. lane: the lane of that run. steps: by lane of the branch, how many steps the page has.
     """
 
     run: str

@@ -4,7 +4,7 @@ The weights are random and made on the device. Each part is a JSON line, printed
 --out also added to OUT/gpu.jsonl. Parts come in the order of their worth, so that little is lost when time is up:
 
 - which kernels a step launches; nothing in a layer waits for the device;
-- a step with every row computed, and one with half of the rows locked, for each size and each way to launch it;
+- a step with every row computed, and one with half of the rows locked, by size and way to launch it;
 - whole runs that commit and lock as recorded of the embedded model, stretched to the size.
 """
 
@@ -141,7 +141,7 @@ def run(arguments: argparse.Namespace) -> Figures:
 def parts(
     lm: LanguageModel, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, Callable[[], Figures]]]:
-    """Yield the name of each part and what measures it, in the order of their worth."""
+    """Yield the names of the parts and what measures them, in the order of their worth."""
     engine = cast("TorchEngine", lm.engine)
     sizes = arguments.size or SIZES
     modes = arguments.mode or MODES

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Figures:
-    """Measure the speed-ups of each setting in both ways, print a line for each, and return how much they differ."""
+    """Measure the speed-ups of all settings in both ways, print a line per setting, and return how much they differ."""
     settings = []
     for gen_length, batch in SETTINGS:
         flags = _flags(arguments) | {"gen_length": gen_length, "batch": batch}
@@ -87,7 +87,7 @@ def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
 def _parsed(
     add: Callable[[argparse.ArgumentParser], None], values: dict[str, Any]
 ) -> argparse.Namespace:
-    """The arguments of a command, given by name. Those that are None have their defaults."""
+    """The arguments of a command by name. Those that are None have their defaults."""
     parser = argparse.ArgumentParser()
     add(parser)
     words = []

@@ -38,7 +38,7 @@ def _counted(gen_length: int, batch: int, locked: bool) -> tuple[int, int, Count
 
 
 def times() -> list[Figures]:
-    """Return a row for each size and way to launch: predicted, and measured by each `bench gpu` (else empty)."""
+    """Return a row per size and way to launch: predicted, and measured by every `bench gpu` (else empty)."""
     times_by_step: dict[tuple, list[str]] = defaultdict(list)
     for m in _measured("measured_ms"):
         times_by_step[m["gen"], m["batch"], m["locked"], m["mode"]].append(
@@ -68,7 +68,7 @@ def times() -> list[Figures]:
 
 
 def runs() -> list[Figures]:
-    """Return a row for each whole run that `bench gpu` measured, each time; empty places if there is none."""
+    """Return a row per whole run that `bench gpu` measured, every time; empty places if there is none."""
     lines = _measured("predicted_speedup")
     rows = []
     for gen_length, batch in _MEASURED_SIZES:
