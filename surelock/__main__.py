@@ -17,7 +17,7 @@ import surelock
 from surelock.arguments import Parser, start
 from surelock.environment import check_environment
 
-#: Each command: its help, and the function that adds its arguments and sets `run`. Only the module of the given command
+#: By command: its help, and the function that adds its arguments and sets `run`. Only the module of the named command
 #: is imported.
 COMMANDS = {
     "page": (

@@ -13,7 +13,7 @@ from surelock.errors import nearest
 
 
 def open_streams() -> None:
-    """Open each missing standard stream on the null device, and let the others write UTF-8, as files do.
+    """Open every missing standard stream on the null device, and let the others write UTF-8, as files do.
 
     Libraries ask a stream whether it is a terminal. A process is started without them by `>&-`, by pythonw and as a
     service. A locale or PYTHONIOENCODING may name an encoding that has no letter of a text.
@@ -40,10 +40,10 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors end with what was probably meant. An unknown flag is its own parser's error."""
 
     def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
-        given, rest = super().parse_known_args(*args, **kwargs)
+        arguments, rest = super().parse_known_args(*args, **kwargs)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
-        return given, rest
+        return arguments, rest
 
     def error(self, message: str) -> NoReturn:
         if unknown := re.search(r"unrecognized arguments:.*?(--[\w-]+)", message):

@@ -55,8 +55,8 @@ def browser_parts(lm: LanguageModel, directory: Path) -> Json:
     entries = (
         entry.value
         for graph in made.values()
-        for each in graph.graph.initializer
-        for entry in each.external_data
+        for tensor in graph.graph.initializer
+        for entry in tensor.external_data
         if entry.key == "location"
     )
     weights = sorted(set(entries))
@@ -80,12 +80,12 @@ def unicode_classes() -> dict[str, list[int]]:
     Their library and each browser know another edition of Unicode, so the browser's tokenizer is given these.
     """
     every = "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
-    found = dict[str, list[int]]()
+    edges = dict[str, list[int]]()
     for name in CLASSES:
         others = Split(Regex(rf"[^\p{{{name}}}]+"), "removed")
         runs = [piece for piece, _ in others.pre_tokenize_str(every)]
-        found[name] = [ord(end) for run in runs for end in (run[0], run[-1])]
-    return found
+        edges[name] = [ord(end) for run in runs for end in (run[0], run[-1])]
+    return edges
 
 
 def check_tokenizer(name: str, tokenizer: Json) -> None:
@@ -93,7 +93,7 @@ def check_tokenizer(name: str, tokenizer: Json) -> None:
     before = tokenizer.get("pre_tokenizer") or {}
     steps = before.get("pretokenizers", [before])
     patterns = [step.get("pattern", {}).get("Regex", "") for step in steps]
-    properties = {found for pattern in patterns for found in _PROPERTY.findall(pattern)}
+    properties = {match for pattern in patterns for match in _PROPERTY.findall(pattern)}
     alike = (
         tokenizer.get("normalizer") is None
         and all(step.get("type") in ("Split", "ByteLevel") for step in steps)

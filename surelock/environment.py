@@ -74,7 +74,7 @@ def _host(text: str) -> str:
 def _folder(text: str) -> str:
     """A folder that can be written, or made in one that can."""
     folder = Path(text).absolute()
-    there = next(each for each in (folder, *folder.parents) if each.exists())
+    there = next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
     return (
         ""
         if there.is_dir() and os.access(there, os.W_OK | os.X_OK)
@@ -252,7 +252,7 @@ VARIABLES = (
     Variable("SPACES_ZERO_GPU", "whether a Space runs on ZeroGPU", of="platform"),
 )
 _NAMES = frozenset(variable.name for variable in VARIABLES)
-#: What a child process that tries a checkpoint is given: no token of a service, no proxy, nothing of Python's.
+#: What a child process that tries a checkpoint gets: no token of a service, no proxy, nothing of Python's.
 _PASSED = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "HOME", "USERPROFILE"),
     *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
@@ -317,15 +317,15 @@ def spare_loopback(*hosts: str) -> None:
     from urllib.request import getproxies  # takes a while
 
     proxies = getproxies()
-    told = {
+    set_proxies = {
         f"{scheme}_proxy": proxies[scheme].strip()
         for scheme in ("http", "https", "all")
         if scheme in proxies
     }
-    if not told:
+    if not set_proxies:
         return
     spared = dict.fromkeys([*_names(proxies.get("no", "")), *LOOPBACK, *filter(None, hosts)])
-    for name, text in (told | {"no_proxy": ",".join(spared)}).items():
+    for name, text in (set_proxies | {"no_proxy": ",".join(spared)}).items():
         os.environ[name] = text
         os.environ[name.upper()] = text
 

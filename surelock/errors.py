@@ -21,7 +21,9 @@ def first_line(error: BaseException) -> str:
 
 
 def panics() -> tuple[type[BaseException], ...]:
-    """Return the classes of panics of Rust libraries. Each makes its own at its first panic: call this in `except`."""
+    """Return the classes of panics of Rust libraries. Every library makes one at its first panic: call this in
+    `except`.
+    """
     return tuple(
         kind for kind in BaseException.__subclasses__() if kind.__name__ == "PanicException"
     )
@@ -44,9 +46,9 @@ def shown(value: Any) -> str:
         return "something nested too deeply"
 
 
-def nearest(name: Any, known: Iterable[str]) -> str:
+def nearest(name: Any, names: Iterable[str]) -> str:
     """Return ": did you mean 'stories'?" for the known name that a name nearly is, else an empty text."""
-    close = get_close_matches(name, list(known), 1, 0.7) if isinstance(name, str) else []
+    close = get_close_matches(name, list(names), 1, 0.7) if isinstance(name, str) else []
     return f": did you mean {close[0]!r}?" if close else ""
 
 

@@ -94,7 +94,7 @@ def load(
     there, else "torch".
     weights: "int8" keeps those of the layers' products in int8 (torchao), at half the memory of bfloat16, computed by
     torch in `dtype`. None keeps them in `dtype`.
-    tokenizer: a directory or a hub id that holds a tokenizer.json. None is the checkpoint's own; where it has none,
+    tokenizer: a directory or a hub id that holds a tokenizer.json. None is the checkpoint's; where it has none,
     that of its family from the hub. "" is none.
 
     Only safetensors are read, and no code of a checkpoint is run. Raises CheckpointError (a ValueError) for an unknown
@@ -127,8 +127,8 @@ def load(
         made.prepare()
         made.name += f", weights in {weights}" if weights else ""
     files = {tensor.file for tensor in list_tensors(directory)[0].values()}
-    own = {"generation": generation, "stop": family.stop, "weights": digits_of_weights(files)}
-    return LanguageModel(str(name), made, words, **own, **ids)
+    extras = {"generation": generation, "stop": family.stop, "weights": digits_of_weights(files)}
+    return LanguageModel(str(name), made, words, **extras, **ids)
 
 
 def load_by(arguments: argparse.Namespace) -> LanguageModel:
@@ -140,33 +140,35 @@ def load_by(arguments: argparse.Namespace) -> LanguageModel:
 
 
 def _tokenizer(
-    given: str | Path | None, family: Family, directory: Path, rows: int
+    name_or_path: str | Path | None, family: Family, directory: Path, rows: int
 ) -> PreTrainedTokenizerBase | None:
     """The tokenizer of `load`, with the chat template of the family. Warns if that of the family cannot be fetched.
 
     rows: of the network's embedding.
     """
-    if given == "" or (given is None and not family.tokenizer and not has_tokenizer(directory)):
+    if name_or_path == "" or (
+        name_or_path is None and not family.tokenizer and not has_tokenizer(directory)
+    ):
         return None
-    if given is not None or not has_tokenizer(directory):
-        name = str(given or family.tokenizer)
+    if name_or_path is not None or not has_tokenizer(directory):
+        name = str(name_or_path or family.tokenizer)
         try:
             directory = find_directory(name, files=_TOKENIZER_FILES)
         except CheckpointError as error:
-            if given is not None:
+            if name_or_path is not None:
                 raise
             without = "without a tokenizer prompts are token ids; or give one (--tokenizer)"
             warnings.warn(f"{error}: {without}", stacklevel=3)
             return None
         if not (directory / FILE).is_file():
             raise CheckpointError(f"{name} holds no {FILE}, so it is no tokenizer")
-    found = load_tokenizer(directory)
-    if found is None:
+    tokenizer = load_tokenizer(directory)
+    if tokenizer is None:
         return None
-    check_pieces(found, rows, directory)
+    check_pieces(tokenizer, rows, directory)
     if family.template:
-        found.chat_template = family.template
-    return found
+        tokenizer.chat_template = family.template
+    return tokenizer
 
 
 def read_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
@@ -222,8 +224,10 @@ def _onnx_engine(
     from surelock.engines.onnx import OnnxEngine
 
     tensors = find_tensors(empty_network(shape), family, directory)
-    stored = (each for parts in tensors.values() for _, each in parts if isinstance(each, Stored))
-    if len({each.file.resolve().parent for each in stored}) == 1:
+    stored = (
+        tensor for parts in tensors.values() for _, tensor in parts if isinstance(tensor, Stored)
+    )
+    if len({tensor.file.resolve().parent for tensor in stored}) == 1:
         return OnnxEngine(shape, tensors, torch.get_num_threads(), network)
     if engine == "auto":
         return None
@@ -364,9 +368,9 @@ def _placement(
 
 
 def _device_of(parameter: str, placement: Mapping[str, torch.device]) -> torch.device:
-    found = [name for name in placement if not name or f"{parameter}.".startswith(f"{name}.")]
-    if not found:
+    prefixes = [name for name in placement if not name or f"{parameter}.".startswith(f"{name}.")]
+    if not prefixes:
         raise ValueError(
             f"device_map places no {parameter!r}: it must name every module, or '' for the rest"
         )
-    return placement[max(found, key=len)]
+    return placement[max(prefixes, key=len)]

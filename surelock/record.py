@@ -36,7 +36,7 @@ def record_run(
 ) -> Json:
     """Run all lanes to the end and return the trace document, with commit errors.
 
-    name: the model's name in the trace. None is its own.
+    name: the model's name in the trace. None is the model's own.
     exact: True keeps KLs and confidences in full precision, False in one byte each.
 
     Raises what `race` raises.
@@ -51,24 +51,27 @@ def record_run(
 FORMS = {".json": compact_json, ".html": replay_html}
 
 
-def field_of(lm: LanguageModel, names: Sequence[str], given: Json) -> list[Lane]:
+def field_of(lm: LanguageModel, names: Sequence[str], overrides: Json) -> list[Lane]:
     """Return the lanes of a race.
 
-    names: of presets, rules and policies, as `preset_of` reads them. Empty is the given decoder beside the baseline.
-    given: a short spelling.
+    names: of presets, rules and policies, as `preset_of` reads them. Empty is the decoder of the settings beside the
+    baseline.
+    overrides: settings, a short spelling.
 
     Raises ValueError for an unknown name, and beside names for a rule, a policy and a setting that no lane has.
     """
     if not names:
-        return beside_every_position(PRESETS["surelock"].name, recommended(lm.generation, given))
+        return beside_every_position(
+            PRESETS["surelock"].name, recommended(lm.generation, overrides)
+        )
     presets = [preset_of(name) for name in names]
-    if chosen := sorted(DECODER_PARTS.keys() & given.keys()):
+    if chosen := sorted(DECODER_PARTS.keys() & overrides.keys()):
         raise ValueError(f"{chosen[0]} is what --lane says: leave one of the two out")
-    decoders = [preset.decoder(lm.generation, given) for preset in presets]
-    check_owners(given, {kind for each in decoders for kind in kinds_of(each.to_plain())})
+    decoders = [preset.decoder(lm.generation, overrides) for preset in presets]
+    check_owners(overrides, {kind for decoder in decoders for kind in kinds_of(decoder.to_plain())})
     return [
-        Lane(id=each.id, name=each.name, decoder=decoder)
-        for each, decoder in zip(presets, decoders, strict=True)
+        Lane(id=preset.id, name=preset.name, decoder=decoder)
+        for preset, decoder in zip(presets, decoders, strict=True)
     ]
 
 
@@ -77,9 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
     add("--prompt", required=True)
     add("--out", type=Path, required=True, help="a .json trace or a .html replay")
-    known = ", ".join(dict.fromkeys((*PRESETS, *COMPUTE, *UNMASK)))
-    known += ", or package.module:Class; settings may follow, as in age,steps=12"
-    about = f"repeatable: {known} (default: the decoder of the flags, beside the baseline)"
+    known_names = ", ".join(dict.fromkeys((*PRESETS, *COMPUTE, *UNMASK)))
+    known_names += ", or package.module:Class; settings may follow, as in age,steps=12"
+    about = f"repeatable: {known_names} (default: the decoder of the flags, beside the baseline)"
     add("--lane", action="append", default=[], metavar="NAME", help=about)
     add_decoder_flags(parser)
     add("--exact", action="store_true", help="full precision instead of bytes")

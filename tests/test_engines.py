@@ -398,7 +398,7 @@ def test_a_large_network_is_read_in_parts(
     monkeypatch.setattr(stored, "AT_ONCE", 100)
     lm = surelock.load(tmp_path, engine="onnx", tokenizer="")
     head = "embed.weight" if lm.config.tied else "head.weight"
-    assert len(lm.engine._parts) == 3 and list(lm.engine._given) == [head]
+    assert len(lm.engine._parts) == 3 and list(lm.engine._shared_inputs) == [head]
     np.testing.assert_allclose(logits_of(lm), whole, rtol=0, atol=1e-5)
     by_torch = logits_of(surelock.load(tmp_path, engine="torch", tokenizer=""))
     np.testing.assert_allclose(by_torch, whole, rtol=0, atol=1e-4)

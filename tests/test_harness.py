@@ -262,7 +262,7 @@ def test_a_prompt_that_is_too_long_loses_its_beginning(
         )[0]
     )
     assert "loses its first" in caplog.text
-    model._given["gen_length"] = 12
+    model._overrides["gen_length"] = 12
     with pytest.raises(ValueError, match=r"gen_length \(12\) leaves no room"):
         model.generate_until(asked, disable_tqdm=True)
 

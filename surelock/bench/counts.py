@@ -28,7 +28,7 @@ from surelock.engines.torch import TorchEngine
 from surelock.model.network import empty_network
 from surelock.values import frozen
 
-#: (generated, batch), each after a prompt of PROMPT tokens.
+#: (generated, batch), after a prompt of PROMPT tokens.
 SIZES = ((64, 1), (256, 4), (1024, 8))
 PROMPT = 64
 #: Operators that make views or allocate, and launch no kernel.
@@ -52,7 +52,7 @@ class Kernel:
 class Counts:
     """What a step asks of a GPU."""
 
-    layers: list[list[Kernel]] = field(default_factory=list)  # the kernels of each layer
+    layers: list[list[Kernel]] = field(default_factory=list)  # by layer, its kernels
     rest: list[Kernel] = field(default_factory=list)  # all others
     uploads: int = 0  # copies to the device
     downloads: int = 0  # copies from it
@@ -60,9 +60,9 @@ class Counts:
 
     @property
     def a_layer(self) -> int:
-        """The number of kernels of each layer but the last, which picks the rows that are read."""
-        (found,) = {len(layer) for layer in self.layers[:-1]}
-        return found
+        """The number of kernels per layer, but for the last, which picks the rows that are read."""
+        (count,) = {len(layer) for layer in self.layers[:-1]}
+        return count
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -105,20 +105,24 @@ class _Counter(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         with self:
-            found = func.decompose(*args, **kwargs)
-        if found is not NotImplemented:
-            return found
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if name == "_to_copy" and given[0].is_meta and kwargs.get("device") == torch.device("cpu"):
+            result = func.decompose(*args, **kwargs)
+        if result is not NotImplemented:
+            return result
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if (
+            name == "_to_copy"
+            and tensors[0].is_meta
+            and kwargs.get("device") == torch.device("cpu")
+        ):
             self._copied("downloads")
-            return torch.ones(given[0].shape, dtype=kwargs.get("dtype") or given[0].dtype)
+            return torch.ones(tensors[0].shape, dtype=kwargs.get("dtype") or tensors[0].dtype)
         out = func(*args, **kwargs)
         made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
-        places = {tensor.device.type for tensor in (*given, *made)}
+        places = {tensor.device.type for tensor in (*tensors, *made)}
         if places == {"meta", "cpu"} and name in ("_to_copy", "copy_"):
             self._copied("uploads")
         elif "meta" in places and name not in _FREE:
-            for kernel in _kernels(name, func._overloadname, given, made):
+            for kernel in _kernels(name, func._overloadname, tensors, made):
                 self.add(kernel)
         return out
 
@@ -128,31 +132,31 @@ class _Counter(TorchDispatchMode):
 
 
 def _kernels(
-    name: str, overload: str, given: Sequence[Tensor], made: Sequence[Tensor]
+    name: str, overload: str, tensors: Sequence[Tensor], made: Sequence[Tensor]
 ) -> list[Kernel]:
     written = sum(map(_bytes, made))
     if name == "_varlen_attn":  # and a fill of 16 bytes
-        q, k, _, edges = given[:4]
+        q, k, _, edges = tensors[:4]
         seen = len(k) // (len(edges) - 1)  # the mean over sequences
         attention = Kernel(name, 2 * _bytes(q) + 2 * _bytes(k), 4 * q.numel() * seen)
         return [attention, Kernel("zeros", 16)]
     if name in ("mm", "addmm", "addmm_"):
-        a, b = given[-2:] if name != "mm" else given[:2]
+        a, b = tensors[-2:] if name != "mm" else tensors[:2]
         return [
             Kernel(
-                name, sum(map(_bytes, given)) + written, 2 * a.shape[0] * a.shape[1] * b.shape[1]
+                name, sum(map(_bytes, tensors)) + written, 2 * a.shape[0] * a.shape[1] * b.shape[1]
             )
         ]
     if name in ("index", "embedding"):
         return [Kernel(name, 2 * written)]
     if name in ("index_put_", "index_copy_"):
-        return [Kernel(name, 2 * _bytes(given[-1]))]
+        return [Kernel(name, 2 * _bytes(tensors[-1]))]
     if name in ("fill_", "zeros", "full"):
         return [Kernel(name, written)]
     # three passes over a row that exceeds shared memory
     again = 2 * written if name == "_softmax" else 0
     in_place = "out" in overload
-    return [Kernel(name, sum(map(_bytes, given)) + (0 if in_place else written) + again)]
+    return [Kernel(name, sum(map(_bytes, tensors)) + (0 if in_place else written) + again)]
 
 
 def _bytes(tensor: Tensor) -> int:

@@ -20,7 +20,7 @@ _SLOW = 0.2  # seconds
 
 @frozen
 class Size:
-    """What is asked about. prompt: the tokens of each prompt. block: the positions of a block."""
+    """What is asked about. prompt: the tokens per prompt. block: the positions of a block."""
 
     gen_length: int
     batch: int
@@ -84,7 +84,7 @@ class Curve:
     watching: NDArray
 
     def mean(self, shares: NDArray, watching: bool) -> float:
-        """Return the mean seconds of steps. shares: [steps], of the rows that each computes."""
+        """Return the mean seconds of steps. shares: [steps], of the rows that a step computes."""
         values = self.watching if watching else self.plain
         return float(np.interp(shares, SHARES[::-1], values[::-1]).mean())
 
@@ -114,14 +114,14 @@ def timer(lm: LanguageModel) -> Seconds:
 
 
 def shares_of_dual_cache(size: Size) -> NDArray:
-    """Return the share of the rows that the dual cache computes in each step of a run: all when a block begins."""
+    """Return the share of the rows that the dual cache computes by step of a run: all when a block begins."""
     shares = np.full(size.gen_length, size.block / size.length)
     shares[:: size.block] = 1.0
     return shares
 
 
 def run_bytes(config: NetworkConfig, size: Size, itemsize: int, keeps: bool) -> int:
-    """Return what a run keeps: keys and values of each row, and with `keeps` its posterior. itemsize: of the dtype."""
+    """Return the bytes of a run: keys and values of the rows, with `keeps` posteriors. itemsize: of the dtype."""
     of_row = 2 * config.n_layers * config.n_kv_heads * config.head_size
     if keeps:
         of_row += config.vocab_size

@@ -1,6 +1,6 @@
 """`bench decode`: times the locked and the unlocked sampler, which take turns step by step.
 
-Both samplers run in each repeat, so the ratio of a repeat compares times that were measured together.
+Both samplers run in every repeat, so the ratio of a repeat compares times that were measured together.
 """
 
 import argparse
@@ -71,8 +71,8 @@ class Turns:
 
     def repeat(self) -> None:
         runs = {
-            name: decode(self.lm, self.prompts, **each.keywords())
-            for name, each in self.decoders.items()
+            name: decode(self.lm, self.prompts, **decoder.keywords())
+            for name, decoder in self.decoders.items()
         }
         seconds: dict[str, list[float]] = defaultdict(list)
         steps: dict[str, list[Step]] = {name: [] for name in runs}

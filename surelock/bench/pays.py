@@ -55,7 +55,7 @@ KEEPING = ("surelock", "budget")  # what keeps posteriors
 PAYS = 1.05  # the least speed-up that counts
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 BATCHES = (1, 2, 4, 8, 16)
-#: Of all rows, those that SureLock computed in each eighth of `assets/results/locks_stories_256.json`.
+#: Of all rows, those that SureLock computed by eighth of `assets/results/locks_stories_256.json`.
 RECORDED = (0.93, 0.81, 0.69, 0.58, 0.46, 0.34, 0.23, 0.10)
 MEMORY = {"h100": 80e9, "h200": 141e9}  # bytes of the cards
 _FULL = 0.9  # of a card's memory
@@ -64,7 +64,7 @@ _OF_RUNS = 0.5  # the share of the time that whole runs may take
 _OF_MEMORY = 0.25  # the share of the free memory that another size may take
 _OF_STEPS = 6  # times that a step of a curve is computed, at most
 
-Shares = dict[str, NDArray]  # by decoder, the share of the rows that each step computes
+Shares = dict[str, NDArray]  # by decoder, by step, the share of the rows that it computes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,10 +113,10 @@ def run(arguments: argparse.Namespace) -> Figures:
     )
     check_blocks(settings)
     work = _predict if arguments.predict else _measure
-    found = work(arguments, settings)
-    for line in answer(found):
+    figures = work(arguments, settings)
+    for line in answer(figures):
         print(line)
-    return found
+    return figures
 
 
 def decoders_of(settings: DecodeSettings, epsilon: float) -> dict[str, Decoder]:
@@ -323,15 +323,15 @@ def other_sizes(
     sizes += [size.resized(size.gen_length, batch) for batch in BATCHES if batch != size.batch]
     possible = [other for other in sizes if other.length <= config.max_length]
     possible.sort(key=lambda other: abs(np.log2(other.rows / size.rows)))
-    found: dict[Size, Curve] = {}
+    curves: dict[Size, Curve] = {}
     left: list[Figures] = []
     for other in tqdm(possible, desc="sizes", leave=False, disable=None):
         reason = why_not(other)
         if reason:
             left.append({"gen_length": other.gen_length, "batch": other.batch, "for": reason})
         else:
-            found[other] = curve(other)
-    return found, left
+            curves[other] = curve(other)
+    return curves, left
 
 
 def figures_of(
@@ -357,13 +357,13 @@ def figures_of(
     rules = {}
     for name in LABELS:
         lengths = [
-            (size.gen_length, each[name])
-            for size, each in speedups.items()
+            (size.gen_length, ratios[name])
+            for size, ratios in speedups.items()
             if size.batch == asked.batch
         ]
         batches = [
-            (size.batch, each[name])
-            for size, each in speedups.items()
+            (size.batch, ratios[name])
+            for size, ratios in speedups.items()
             if size.gen_length == asked.gen_length
         ]
         rules[name] = {
@@ -378,16 +378,16 @@ def figures_of(
     for share, plain, watching in zip(SHARES, curve.plain, curve.watching, strict=True):
         count = asked.batch * max(1, round(share * asked.length))
         rows.append({"rows": count, "seconds": float(plain), "seconds_with_kl": float(watching)})
-    sizes.sort(key=lambda each: (each["gen_length"], each["batch"]))
+    sizes.sort(key=lambda figures: (figures["gen_length"], figures["batch"]))
     named = {"gen_length": asked.gen_length, "batch": asked.batch, "prompt_length": asked.prompt}
     named |= {"block_length": asked.block, "every_row_step_seconds": steps[asked][BASELINE]}
     return {**named, "by_rows": rows, "rules": rules, "sizes": sizes}
 
 
-def _from(found: Sequence[tuple[int, float]]) -> int | None:
+def _from(speedups: Sequence[tuple[int, float]]) -> int | None:
     """The least length or batch from which on all speed-ups pay; None if the largest does not."""
     least = None
-    for number, speedup in sorted(found, reverse=True):
+    for number, speedup in sorted(speedups, reverse=True):
         if speedup < PAYS:
             break
         least = number
@@ -395,42 +395,42 @@ def _from(found: Sequence[tuple[int, float]]) -> int | None:
 
 
 def memory_of(config: NetworkConfig, size: Size, itemsize: int) -> Figures:
-    """Return the bytes of the weights, and those that a run of each decoder keeps."""
+    """Return the bytes of the weights, and by decoder those that a run keeps."""
     runs = {
         name: run_bytes(config, size, itemsize, name in KEEPING) for name in (BASELINE, *LABELS)
     }
     return {"weights": weight_bytes(config, itemsize), "runs": runs}
 
 
-def answer(found: Figures) -> Iterator[str]:
-    """Yield the sentences of the answer. found: the JSON object."""
-    length = found["gen_length"]
-    batch = found["batch"]
-    card = found["predicted"]
-    place = _predicted_for(card, found["error"]) if card else _machine(found)
-    blocks = f"blocks of {found['block_length']}"
-    yield f"{found['model']}: {length} tokens after {found['prompt_length']}, batch {batch}, {blocks}; {place}"
+def answer(figures: Figures) -> Iterator[str]:
+    """Yield the sentences of the answer. figures: the JSON object."""
+    length = figures["gen_length"]
+    batch = figures["batch"]
+    card = figures["predicted"]
+    place = _predicted_for(card, figures["error"]) if card else _machine(figures)
+    blocks = f"blocks of {figures['block_length']}"
+    yield f"{figures['model']}: {length} tokens after {figures['prompt_length']}, batch {batch}, {blocks}; {place}"
     for key, what in (
         ("seconds", "a step by its rows"),
         ("seconds_with_kl", "with KLs, as SureLock's"),
     ):
-        times = [f"{each['rows']} {1e3 * each[key]:.3g} ms" for each in found["by_rows"]]
+        times = [f"{row['rows']} {1e3 * row[key]:.3g} ms" for row in figures["by_rows"]]
         yield f"{what}: {', '.join(times)}"
-    yield f"Every row: {1e3 * found['every_row_step_seconds']:.3g} ms a step, {_bytes(found, BASELINE)}"
+    yield f"Every row: {1e3 * figures['every_row_step_seconds']:.3g} ms a step, {_bytes(figures, BASELINE)}"
     for name, label in LABELS.items():
-        rule = found["rules"][name]
-        step = f"{1e3 * rule['step_seconds']:.3g} ms, {rule['rows']:.2f} of the rows, {_bytes(found, name)}"
+        rule = figures["rules"][name]
+        step = f"{1e3 * rule['step_seconds']:.3g} ms, {rule['rows']:.2f} of the rows, {_bytes(figures, name)}"
         least_length = rule["pays_from_length"]
         least_batch = rule["pays_from_batch"]
         at_length = f"from {least_length} tokens on" if least_length else "at no length"
         at_batch = f"from batch {least_batch} on" if least_batch else "at no batch"
         pays = f"pays {at_length} at batch {batch}, and {at_batch} at {length} tokens"
         yield f"{label}: {rule['speedup']:.2f} times as fast ({step}); {pays}"
-    if not card and found["steps_run"] < found["steps"]:
-        yield f"for lack of time each run took {found['steps_run']} steps in place of {found['steps']}"
-    if found["left_out"]:
+    if not card and figures["steps_run"] < figures["steps"]:
+        yield f"for lack of time each run took {figures['steps_run']} steps in place of {figures['steps']}"
+    if figures["left_out"]:
         names = [
-            f"{each['gen_length']}x{each['batch']} ({each['for']})" for each in found["left_out"]
+            f"{size['gen_length']}x{size['batch']} ({size['for']})" for size in figures["left_out"]
         ]
         yield f"sizes left out: {', '.join(names)}"
 
@@ -444,10 +444,10 @@ def _predicted_for(card: str, error: float | None) -> str:
     return f"predicted for an {card.upper()} ({within})"
 
 
-def _machine(found: Mapping[str, Any]) -> str:
-    where = found["processor"] if found["device"] == "cpu" else found["device"]
-    return f"{found['engine']} on {where}, {found['threads']} threads"
+def _machine(figures: Mapping[str, Any]) -> str:
+    where = figures["processor"] if figures["device"] == "cpu" else figures["device"]
+    return f"{figures['engine']} on {where}, {figures['threads']} threads"
 
 
-def _bytes(found: Figures, name: str) -> str:
-    return f"{found['memory']['runs'][name] / 1e6:,.1f} MB"
+def _bytes(figures: Figures, name: str) -> str:
+    return f"{figures['memory']['runs'][name] / 1e6:,.1f} MB"

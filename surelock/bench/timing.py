@@ -55,12 +55,12 @@ def summary(
     measure: returns the figures of some repeats.
     ratios: figures that are None if they are refused.
 
-    `spread` holds the quartiles of each figure over the single repeats (empty with fewer than LEAST), `refused` the
-    reason for each refused ratio.
+    `spread` holds the quartiles of the figures over the single repeats (empty with fewer than LEAST), `refused` the
+    reasons for the refused ratios.
     """
     figures = measure(range(repeats))
     alone = [measure([repeat]) for repeat in range(repeats)]
-    single = {name: [each[name] for each in alone] for name in figures}
+    single = {name: [single_figures[name] for single_figures in alone] for name in figures}
     why = {name: refusal(figures[name], single[name]) for name in ratios}
     refused = {name: sentence for name, sentence in why.items() if sentence is not None}
     spread = (

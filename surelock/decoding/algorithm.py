@@ -52,7 +52,7 @@ class Run:
     prompts: [B] lists of token ids, already checked. Masks in them are written like those behind them; a `Listed` one
     has blanks from lists, which are settled.
     decoder: settings, compute rule, unmask policy and events.
-    top_k: report this many most likely tokens of each computed row. Above 0 it implies `observe`.
+    top_k: report this many most likely tokens of a computed row. Above 0 it implies `observe`.
 
     Raises ValueError, one sentence, for an event that the run cannot have, and for what `Canvas` and `Schedule` refuse.
     """
@@ -75,7 +75,7 @@ class Run:
         self.policy = policy
         self.observe = observe or top_k > 0
         self.top_k = top_k
-        # Lines 1 to 3: nothing is locked or cached, no posterior is known, the prompt is given and the rest masked.
+        # Lines 1 to 3: nothing is locked or cached, no posterior is known, the prompt stands and the rest is masked.
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
         self.schedule = Schedule(
             self.canvas, settings, policy.early, policy.quotas, network.block_size
@@ -276,8 +276,8 @@ class Run:
             ranked = np.lexsort((-score[part], late[part]))
             ranked = ranked[state.open[choosers[part]][ranked]]
             quota = int(schedule.quota[b])
-            each = choosers[part], reading.tokens[part], score[part], late[part]
-            candidates = Candidates(state, b, *each, ranked, quota)
+            of_candidates = choosers[part], reading.tokens[part], score[part], late[part]
+            candidates = Candidates(state, b, *of_candidates, ranked, quota)
             slots, tokens = ask(state.step, policy.commits, candidates)
             scores = score[np.searchsorted(choosers, slots)] if policy.scores else np.nan
             state.commit(slots, tokens, scores)
@@ -310,7 +310,7 @@ def lock_candidates(state: State, reading: Reading, visible_steps: int) -> list[
 def converged(kl: NDArray, confidence: NDArray, epsilon: float, m: float | None) -> Flags:
     """Return F_t among the candidates Z_t of a sequence, bool in their shape (lines 21 and 23).
 
-    kl: float64, nats, D_t of each candidate. confidence: float64, the largest probability of each.
+    kl: float64, nats, D_t of each candidate. confidence: float64, its largest probability.
     epsilon: the largest KL that locks, in nats.
     m: the percentile of the confidence gate, 0 to 100; None is no gate.
     """

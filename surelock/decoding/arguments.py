@@ -33,14 +33,14 @@ def decoder_of(
     compute: ComputeRule | None,
     unmask: UnmaskPolicy | None,
     events: Iterable[Event],
-    given: Fields,
+    overrides: Fields,
 ) -> Decoder:
     """Return the decoder of the arguments of `decode`.
 
-    generation: what the model recommends, a short spelling. It stands for what is None, under `given` as the command
-    line has it.
+    generation: what the model recommends, a short spelling. It stands for what is None, under `overrides` as the
+    command line has it.
     settings, compute, unmask: what is passed means exactly itself.
-    given: settings by their short names, which override single ones of either.
+    overrides: settings by their short names, which override single ones of either.
 
     Raises ValueError for what is no rule or no policy, for an unknown name, and for a setting of a rule or a policy
     that is not chosen.
@@ -52,25 +52,27 @@ def decoder_of(
             raise ValueError(
                 f"{name} must be a {_PARTS[name].__name__} or None, not {shown(value)}"
             )
-    own = {
-        short: each
+    part_settings = {
+        short: setting
         for value in passed.values()
         for part in _parts(value)
-        for short, each in _names(type(part))
+        for short, setting in _names(type(part))
     }
-    read = _read(given, own)
-    others = {name: value for name, value in read.items() if name not in own}
+    read = _read(overrides, part_settings)
+    others = {name: value for name, value in read.items() if name not in part_settings}
     changed = {name: _changed(value, read) for name, value in passed.items()}
     decoder = replace(recommended(generation, others), **changed, events=tuple(events))
     check_owners(others, [kind_of(part) for part in (*_parts(decoder.compute), decoder.unmask)])
     return decoder
 
 
-def _read(given: Fields, own: dict[str, Setting]) -> Json:
-    """Given settings as they are kept. own: settings of what is passed, which the package may not know."""
-    known = {short: each.setting for short, each in flat_settings().items()} | own
+def _read(overrides: Fields, part_settings: dict[str, Setting]) -> Json:
+    """Settings as they are kept. part_settings: of the rules and the policy that are passed, which may be outside the
+    package.
+    """
+    known = {short: flat.setting for short, flat in flat_settings().items()} | part_settings
     read = {}
-    for name, value in given.items():
+    for name, value in overrides.items():
         if name not in known:
             raise ValueError(f"{name} is no setting{nearest(name, known)}")
         read[name] = value if isinstance(known[name], Group) else known[name].read(name, value)
@@ -83,24 +85,24 @@ def _parts(part: Any) -> tuple[Any, ...]:
 
 
 def _names(kind: type) -> Iterator[tuple[str, Setting]]:
-    """Yield (short name, setting) of each setting of a class, also of its groups."""
-    for name, each in described(kind):
-        yield each.flat or name, each
-        if isinstance(each, Group):
-            yield from _names(each.of)
+    """Yield (short name, setting) of the settings of a class, also of its groups."""
+    for name, setting in described(kind):
+        yield setting.flat or name, setting
+        if isinstance(setting, Group):
+            yield from _names(setting.of)
 
 
-def _changed(part: Any, given: Fields) -> Any:
-    """Settings, a rule or a policy with given settings of it."""
+def _changed(part: Any, overrides: Fields) -> Any:
+    """Settings, a rule or a policy with some of its settings changed."""
     if isinstance(part, Both):
-        return Both(_changed(part.lock, given), _changed(part.select, given))
+        return Both(_changed(part.lock, overrides), _changed(part.select, overrides))
     kind = type(part)
-    if not given.keys() & dict(_names(kind)).keys():
+    if not overrides.keys() & dict(_names(kind)).keys():
         return part
-    groups = {name for name, each in described(kind) if isinstance(each, Group)}
+    groups = {name for name, setting in described(kind) if isinstance(setting, Group)}
     plain = {
         name: value
         for name, value in to_plain(part).items()
         if value is not None or name not in groups
     }
-    return from_plain(kind, put_flat(plain, kind, given))
+    return from_plain(kind, put_flat(plain, kind, overrides))

@@ -1,4 +1,4 @@
-"""What single candidates must not become: an end of the text before given words, and what repeats an n-gram."""
+"""What single candidates must not become: an end of the text before words of the prompt, and what repeats an n-gram."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ from surelock.decoding.state import Slots, State
 class BlockCausal:
     """Which rows of a block-causal network rest, and which are computed a last time. Arrays have a value a slot.
 
-    A row sees its own block of the network and all blocks before it. When a block and all before it are written, its
+    A row sees its block of the network and all blocks before it. When a block and all before it are written, its
     rows *settle*: the next step computes them once more, locked ones too. Their keys and values are then exact, since
     no later token changes them. Rows of later blocks rest until their block begins, since no row sees them.
 
-    state: of the run, whose `rests` and `settles` are set before each step.
+    state: of the run, whose `rests` and `settles` are set before a step.
     size: positions of a block.
     """
 

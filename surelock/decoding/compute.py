@@ -54,7 +54,7 @@ class ComputeRule(Described):
     sentence: what it does, in one sentence.
     locks: whether positions lock under it. A rule that locks combines with one that does not: `LockRule() &
     SelectRule(0.8)`.
-    measures: numbers that it needs of each candidate, see `Choice.measures`; `state.measures` holds those of the step
+    measures: numbers that it needs of the candidates, see `Choice.measures`; `state.measures` holds those of the step
     before.
     """
 
@@ -98,7 +98,7 @@ class ComputeRule(Described):
 
 @frozen
 class Everything(ComputeRule):
-    """Compute every position in every step: LLaDA's own sampler (`generate.py`)."""
+    """Compute every position in every step: LLaDA's sampler (`generate.py`)."""
 
     kind = "everything"
     label = "Every token"
@@ -152,7 +152,7 @@ class SelectRule(ComputeRule):
 
 
 class _Debts:
-    """What `BudgetRule` remembers: the debt of each slot [total], and tokens and number of its last step."""
+    """What `BudgetRule` remembers: the debts of the slots [total], and tokens and number of its last step."""
 
     def __init__(self, total: int) -> None:
         self.of = np.zeros(total)
@@ -173,8 +173,8 @@ class BudgetRule(ComputeRule):
     2. the most confident masked rows of the block, at most a third of the budget, so that the step can commit;
     3. rows by debt times weight, the largest first; ties go to the lower position.
 
-    A token that changes adds 1 / distance to the debt of every row of its sequence, and 1 to its own. Computing a row
-    clears its debt. The weight is FLOOR + exp(-d / near), where d is the distance to the nearest candidate: the
+    A token that changes adds 1 / distance to the debt of every row of its sequence, and 1 to that of its row. Computing
+    a row clears its debt. The weight is FLOOR + exp(-d / near), where d is the distance to the nearest candidate: the
     CANDIDATES most confident masked rows of the block. KLs play no part. The first step under the rule computes every
     row, also when an event has set the rule in the middle of a run.
     """
@@ -351,7 +351,7 @@ class EntropyCache(ComputeRule):
 class Both(ComputeRule):
     """Two rules together: one locks positions, the other one selects from those that are not locked.
 
-    lock: the rule that locks. select: the rule that does not; the two may be given in either order.
+    lock: the rule that locks. select: the rule that does not; the two may stand in either order.
 
     The paper's hybrid is `LockRule() & SelectRule(0.8)`. Raises ValueError unless exactly one of the two locks.
     """

@@ -33,13 +33,15 @@ def describe() -> Json:
 
 def presets_for(generation: Fields) -> list[Json]:
     """Return the presets for a model. generation: what it recommends, a short spelling."""
-    found = []
+    presets = []
     outside = [kind for kind in COMPUTE | UNMASK if ":" in kind]
     for preset in (*PRESETS.values(), *map(preset_of, outside)):
         decoder = preset.decoder(generation)
         choices = {"compute": plain_choice(decoder.compute), "unmask": plain_choice(decoder.unmask)}
-        found.append({"id": preset.id, "name": preset.name, "sentence": preset.sentence, **choices})
-    return found
+        presets.append(
+            {"id": preset.id, "name": preset.name, "sentence": preset.sentence, **choices}
+        )
+    return presets
 
 
 def _choice(kind: type[ComputeRule] | type[UnmaskPolicy]) -> Json:

@@ -46,14 +46,14 @@ def written(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> 
 
     prompt, tokens: token ids of the prompt, and [N] those at the end of its run, without pads.
 
-    What follows the last given token is cut at its end, see `text_of`.
+    What follows the last token of the prompt is cut at its end, see `text_of`.
     """
-    before, after = up_to_end(tokens, _given(lm, prompt), lm.ends, lm.stop, _reader(lm))
+    before, after = up_to_end(tokens, _prompt_length(lm, prompt), lm.ends, lm.stop, _reader(lm))
     return before + after if lm.mask_id in prompt else after
 
 
 def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> list[str]:
-    """Return the text of each blank of a prompt, in order, and last of what follows its last given token, up to an end.
+    """Return the texts of the blanks of a prompt, in order, and last of what follows its last token, up to an end.
 
     prompt, tokens: see `written`, of which these texts are parts.
 
@@ -70,43 +70,43 @@ def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> l
         raise ValueError(
             "tokens must be all that came of this prompt, from its first token on and without pads"
         )
-    given = _given(lm, prompt)
+    prompt_length = _prompt_length(lm, prompt)
     runs = [
         list(run)
         for masked, run in groupby(range(len(canvas)), lambda i: canvas[i] == lm.mask_id)
         if masked
     ]
-    blanks = [run for run in runs if run[0] < given]
+    blanks = [run for run in runs if run[0] < prompt_length]
     edges = [edge for run in blanks for edge in (run[0], run[-1] + 1)]
-    found = _texts(tokens[:given], edges, _reader(lm))[1::2]
-    _, after = up_to_end(tokens, given, lm.ends, lm.stop, _reader(lm))
-    return [*found, after] if len(runs) > len(blanks) else found
+    texts = _texts(tokens[:prompt_length], edges, _reader(lm))[1::2]
+    _, after = up_to_end(tokens, prompt_length, lm.ends, lm.stop, _reader(lm))
+    return [*texts, after] if len(runs) > len(blanks) else texts
 
 
 def up_to_end(
     tokens: Sequence[int],
-    given: int,
+    prompt_length: int,
     ends: Collection[int],
     stop: str,
     read: Callable[[Sequence[int]], str],
 ) -> tuple[str, str]:
-    """Return the text of the first `given` tokens, and what follows it up to its end.
+    """Return the text of the first `prompt_length` tokens, and what follows it up to its end.
 
-    ends, stop: the ids and the text that end it, see `LanguageModel`. What is given ends nothing.
+    ends, stop: the ids and the text that end it, see `LanguageModel`. The prompt ends nothing.
     read: returns the text of token ids.
     """
-    kept = [*tokens[:given], *cut_at_end(tokens[given:], ends)]
-    before, after = _texts(kept, [given], read)
+    kept = [*tokens[:prompt_length], *cut_at_end(tokens[prompt_length:], ends)]
+    before, after = _texts(kept, [prompt_length], read)
     return before, before_stops(after, [stop])
 
 
-def _given(lm: LanguageModel, prompt: Sequence[int]) -> int:
-    """The number of positions up to the last given one."""
+def _prompt_length(lm: LanguageModel, prompt: Sequence[int]) -> int:
+    """The number of positions up to the last one that is no mask."""
     return max((i for i, token in enumerate(prompt, 1) if token != lm.mask_id), default=0)
 
 
 def _reader(lm: LanguageModel) -> Callable[[Sequence[int]], str]:
-    """What reads token ids. An end that is given says nothing, though a tokenizer may not call it special."""
+    """What reads token ids. An end in the prompt says nothing, though a tokenizer may not call it special."""
     return lambda ids: lm.decode([token for token in ids if token not in lm.ends])
 
 

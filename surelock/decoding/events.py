@@ -124,8 +124,8 @@ def _check_place(event: Event, canvas: Canvas, vocab_size: int, policy: UnmaskPo
                 f"{event.where}: it belongs to the prompt, whose tokens stay as they are"
             )
         if policy.scores is None:
-            given = "tokens and their steps are given already"
-            raise ValueError(f"{event.where}: under the policy {policy.kind!r} {given}")
+            reason = "tokens and their steps are given already"
+            raise ValueError(f"{event.where}: under the policy {policy.kind!r} {reason}")
     if event.token is not None and (event.token >= vocab_size or event.token == canvas.mask_id):
         named = (
             "the mask token" if event.token == canvas.mask_id else f"outside 0 to {vocab_size - 1}"

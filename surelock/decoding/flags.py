@@ -11,26 +11,26 @@ from surelock.values import Fields, Json
 
 
 def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for each setting of every kind. A flag that is not given is absent from the parsed arguments."""
+    """Add a flag for every setting of every kind. A flag that is left out is absent from the parsed arguments."""
     about = "Defaults here and below: the model's generation_config.json overrides them."
     groups: Json = {"": parser.add_argument_group("sampler", about)}
     add_choice_flags(groups[""])
-    for flat, each in flat_settings().items():
-        if each.kind not in groups:
-            what = "rule" if each.kind in COMPUTE else "policy"
-            groups[each.kind] = parser.add_argument_group(f"{what} {each.kind!r}")
-        _add(groups[each.kind], flat, each)
+    for flat, flat_setting in flat_settings().items():
+        if flat_setting.kind not in groups:
+            what = "rule" if flat_setting.kind in COMPUTE else "policy"
+            groups[flat_setting.kind] = parser.add_argument_group(f"{what} {flat_setting.kind!r}")
+        _add(groups[flat_setting.kind], flat, flat_setting)
 
 
 def add_choice_flags(parser: Any) -> None:
     outside = " Also package.module:Class; settings may follow, as in age,steps=12."
     for name, metavar in (("compute", "RULE"), ("unmask", "POLICY")):
-        known = f"{DECODER_PARTS[name]}{outside}"
-        parser.add_argument(f"--{name}", metavar=metavar, default=argparse.SUPPRESS, help=known)
+        about = f"{DECODER_PARTS[name]}{outside}"
+        parser.add_argument(f"--{name}", metavar=metavar, default=argparse.SUPPRESS, help=about)
 
 
 def given_settings(arguments: argparse.Namespace) -> Json:
-    """Return the flags of the decoder that were given, an unfolded short spelling.
+    """Return the flags of the decoder that the command line has, an unfolded short spelling.
 
     Rules that they name are imported. Raises ValueError for a wrong choice or value.
     """
@@ -39,13 +39,13 @@ def given_settings(arguments: argparse.Namespace) -> Json:
     behind = read_choices(values)
     for name in DECODER_PARTS.keys() & values.keys():
         class_of(name, parts_of(values[name])[0][0])  # an empty text is no kind here
-    given = {name: value for name, value in values.items() if name in known}
-    if twice := given.keys() & behind.keys():
+    chosen = {name: value for name, value in values.items() if name in known}
+    if twice := chosen.keys() & behind.keys():
         raise ValueError(f"{min(twice)} is given twice, as a flag and behind its kind")
-    for name, value in given.items():
+    for name, value in chosen.items():
         if isinstance(value, str):
-            given[name] = known[name].setting.from_text(name, value)
-    return given | behind
+            chosen[name] = known[name].setting.from_text(name, value)
+    return chosen | behind
 
 
 def read_choices(values: Fields) -> Json:
@@ -56,10 +56,10 @@ def read_choices(values: Fields) -> Json:
     return unfolded(named)
 
 
-def _add(group: Any, flat: str, each: FlatSetting) -> None:
-    setting = each.setting
+def _add(group: Any, flat: str, flat_setting: FlatSetting) -> None:
+    setting = flat_setting.setting
     flag = f"--{flat.replace('_', '-')}"
-    default = setting.none if each.default is None else each.default
+    default = setting.none if flat_setting.default is None else flat_setting.default
     sentence = f"{setting.help.rstrip('.')} (default: {default})".replace("%", "%%")
     sentence = sentence[0].lower() + sentence[1:] if sentence[1].islower() else sentence
     if isinstance(setting, Flag | Group):

@@ -1,6 +1,6 @@
 """When does a position lock? Algorithm 1, lines 20 to 23, the appendix' optional unlocking, and a control.
 
-Decisions are made in numpy, from the KL and the uncertainty of each row, for each sequence by itself.
+Decisions are made in numpy, from the KL and the uncertainty of the rows, for every sequence by itself.
 """
 
 import warnings
@@ -70,7 +70,7 @@ class LockingRule(ComputeRule):
     locks = True
 
     def locked(self, state: State, reading: Reading, wait: int) -> Slots:
-        """Return the slots that lock: of the `lock_candidates` of each sequence those that have converged."""
+        """Return the slots that lock: those of the `lock_candidates` that have converged, by sequence."""
         of_sequences = lock_candidates(state, reading, wait)
         rows = [z[self.converged(state, reading, z)] for z in of_sequences if len(z)]
         return reading.slots[np.concatenate(rows)] if rows else NONE

@@ -42,9 +42,9 @@ def decode(
     top_k: int = 0,
     keep_logits: bool = False,
     blanks: bool = True,
-    **given: Any,
+    **overrides: Any,
 ) -> Steps:
-    """Decode a batch of prompts (Algorithm 1). Yields one `Step` for each denoising step.
+    """Decode a batch of prompts (Algorithm 1). Yields one `Step` per denoising step.
 
     lm: the model, from `surelock.load`.
     prompts: a text, or texts or lists of token ids, in which `lm.mask_id` may stand anywhere: what is masked is
@@ -52,17 +52,17 @@ def decode(
     settings: lengths, steps, temperature, seed.
     compute: which rows a step computes. `Everything()` is LLaDA's sampler.
     unmask: which masked positions a step commits.
-    events: interventions, each applied before the step that it names.
+    events: interventions; one is applied before the step that it names.
     observe: report confidence and step-wise KL of every computed row. This changes no decision. Without it a step reads
     only the posteriors that a rule watches or a candidate token is chosen from; for the other rows the
     last layer computes only keys and values, except in a shifted network.
-    top_k: report the `top_k` most likely tokens of each computed row. Above 0 it implies `observe`.
+    top_k: report the `top_k` most likely tokens of a computed row. Above 0 it implies `observe`.
     keep_logits: report the logits of committed positions, which `surelock.commit_error` needs.
     blanks: two or more underscores in a text are as many masks, see `LanguageModel.encode`.
-    given: single settings by the names of flags, such as gen_length=64 and epsilon=1e-3.
+    overrides: single settings by the names of flags, such as gen_length=64 and epsilon=1e-3.
 
     `lm.recommended` stands for what is not passed, as on the command line. Settings, a rule and a policy that are
-    passed mean exactly themselves, but for the single settings of `given`.
+    passed mean exactly themselves, but for the single settings of `overrides`.
 
     The run of a sequence does not depend on its batch, except by rounding: a matrix product of more rows may round
     differently. Raises ValueError at the call for what the model cannot decode. The iterator raises ValueError for an
@@ -73,7 +73,7 @@ def decode(
         raise ValueError(
             f"top_k must be a whole number from 0 to the vocabulary's size, not {shown(top_k)}"
         )
-    decoder = decoder_of(lm.recommended, settings, compute, unmask, events, given)
+    decoder = decoder_of(lm.recommended, settings, compute, unmask, events, overrides)
     encoded = encode_prompts(lm, prompts, decoder.settings, blanks)
     run = Run(lm.shape, encoded, decoder, observe=observe, top_k=top_k)
     if isinstance(decoder.unmask, Replay):
@@ -152,7 +152,7 @@ class Steps(Iterator[Step]):
 def encode_prompts(
     lm: LanguageModel, prompts: Prompts, settings: DecodeSettings, blanks: bool = True
 ) -> list[list[int]]:
-    """Return the token ids of each prompt.
+    """Return the token ids of every prompt.
 
     Raises ValueError for a prompt that the model cannot continue, which it names by its number from 1.
     """
@@ -210,17 +210,17 @@ def generate(
     events: Iterable[Event] = (),
     batch: int | None = None,
     blanks: bool = True,
-    **given: Any,
+    **overrides: Any,
 ) -> str | list[str]:
-    """Decode to the end and return the generated texts, each cut at its first end; of a prompt with masks the whole
-    text, filled in. Of one text it returns one. The other arguments are `decode`'s.
+    """Decode to the end and return the generated texts, cut at their first end; of a prompt with masks the whole text,
+    filled in. Of one text it returns one. The other arguments are `decode`'s.
 
     batch: prompts decoded together; None is all. The seeds are the same: sequence b has seed + b.
 
     What takes more than two seconds shows its progress in a terminal. Raises what `decode` raises before the first
     step, and ValueError for a model without a tokenizer for a wrong batch and for events of several.
     """
-    decoder = decoder_of(lm.recommended, settings, compute, unmask, events, given)
+    decoder = decoder_of(lm.recommended, settings, compute, unmask, events, overrides)
     settings = decoder.settings
     lm.decode([])  # a model without a tokenizer is refused before the work, not after
     encoded = encode_prompts(lm, prompts, settings, blanks)
@@ -241,10 +241,10 @@ def generate(
             ):
                 progress.update()
                 tokens = step.tokens
-            found = zip(part, tokens.tolist(), strict=True)
+            decoded = zip(part, tokens.tolist(), strict=True)
             texts += [
                 written(lm, prompt, ids[-len(prompt) - settings.gen_length :])
-                for prompt, ids in found
+                for prompt, ids in decoded
             ]
     return texts[0] if isinstance(prompts, str) else texts
 

@@ -19,13 +19,13 @@ class Draws:
     """The random numbers of C candidates."""
 
     keys: list[tuple[int, ...]]  # the keys of the streams, (seed, step) or (seed, step, 1)
-    lengths: list[int]  # the number of positions of each stream
-    stream: Whole  # [C] int64, ascending, the stream of each candidate
+    lengths: list[int]  # the numbers of positions of the streams
+    stream: Whole  # [C] int64, ascending, the stream of a candidate
     row: Whole  # [C] int64, the candidate's position in its stream
-    scored: bool  # whether each stream begins with one number per position, the scores of the policy `Random`
+    scored: bool  # whether a stream begins with one number per position, the scores of the policy `Random`
 
     def scores(self) -> NDArray:
-        """Return one uniform number in [0, 1) for each candidate, [C] float64."""
+        """Return one uniform number in [0, 1) per candidate, [C] float64."""
         drawn = [
             _generator(key).random(length)
             for key, length in zip(self.keys, self.lengths, strict=True)
@@ -35,7 +35,7 @@ class Draws:
         )
 
     def gumbel(self, candidates: Whole, width: int) -> NDArray:
-        """Return `width` uniform numbers in [0, 1) for each of some candidates, ascending: [K, width] float64."""
+        """Return `width` uniform numbers in [0, 1) for some candidates, ascending: [K, width] float64."""
         out = np.empty((len(candidates), width))
         streams = self.stream[candidates]
         rows = self.row[candidates]
@@ -68,12 +68,15 @@ def draws(
     streams = [slots[:0]]
     rows = [slots[:0]]
     for b, part in enumerate(canvas.split(slots)):
-        own = slots[part]
+        candidates = slots[part]
         begin = int(canvas.generated_from[b])
         start = int(schedule.starts[b])
         stop = int(schedule.stops[b])
-        cut = int(np.searchsorted(own, start))
-        parts = (own[:cut] - begin, start - begin, (1,)), (own[cut:] - start, stop - start, ())
+        cut = int(np.searchsorted(candidates, start))
+        parts = (
+            (candidates[:cut] - begin, start - begin, (1,)),
+            (candidates[cut:] - start, stop - start, ()),
+        )
         for row, length, more in parts:
             if len(row):
                 streams.append(np.full(len(row), len(keys)))

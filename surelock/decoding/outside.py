@@ -45,9 +45,9 @@ def _check(name: str, made: Any) -> None:
             f"{name} is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy"
         )
     if missing := [
-        each
-        for each in ("kind", "label", "sentence")
-        if not isinstance(getattr(made, each, None), str)
+        attribute
+        for attribute in ("kind", "label", "sentence")
+        if not isinstance(getattr(made, attribute, None), str)
     ]:
         raise ValueError(f"{name} needs a {missing[0]}: a text")
     try:
@@ -56,10 +56,10 @@ def _check(name: str, made: Any) -> None:
         raise ValueError(
             f"{name} cannot be made without arguments: each setting needs a default ({error})"
         ) from error
-    own = kind_of(made)
+    own_kind = kind_of(made)
     others = (
         DecodeSettings,
-        *(choice for kind, choice in (COMPUTE | UNMASK).items() if kind != own),
+        *(choice for kind, choice in (COMPUTE | UNMASK).items() if kind != own_kind),
     )
     if twice := sorted(
         names.keys() & {short for choice in others for short, _ in flat_names(choice)}

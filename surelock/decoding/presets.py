@@ -18,7 +18,7 @@ class Preset:
     name: str
     sentence: str
     # a short spelling; the model's generation_config.json sets the rest, else the defaults
-    given: dict[str, str]
+    choices: dict[str, str]
 
     def decoder(self, generation: Fields, shared: Fields | None = None) -> Decoder:
         """Return the decoder for a model.
@@ -27,7 +27,7 @@ class Preset:
         shared: one that overrides it; settings of rules that the decoder does not use are ignored.
         """
         values = {name: value for name, value in generation.items() if name != "compute"}
-        return read_decoder(over_recommended(values, {**(shared or {}), **unfolded(self.given)}))
+        return read_decoder(over_recommended(values, {**(shared or {}), **unfolded(self.choices)}))
 
 
 def preset_of(name: str, flag: str = "--lane") -> Preset:
@@ -48,19 +48,19 @@ def preset_of(name: str, flag: str = "--lane") -> Preset:
     raise ValueError(f"{flag} must be {every}, not {name!r}{nearest(name, known)}")
 
 
-def _preset(id: str, name: str, sentence: str = "", **given: str) -> Preset:
+def _preset(id: str, name: str, sentence: str = "", **choices: str) -> Preset:
     """Without a name it has the labels of its rules and its policy, without a sentence theirs."""
     parts = [
         (class_of(choice, kind), pairs)
-        for choice in given
-        for kind, pairs in parts_of(given[choice])
+        for choice in choices
+        for kind, pairs in parts_of(choices[choice])
     ]
     parts = [part for part in parts if part[0] is not Everything] or parts
     label = " and ".join(kind.label for kind, _ in parts)
     if values := ", ".join(pair for _, pairs in parts for pair in pairs):
         label += f" ({values})"
     return Preset(
-        id, name or label[:80], sentence or " ".join(kind.sentence for kind, _ in parts), given
+        id, name or label[:80], sentence or " ".join(kind.sentence for kind, _ in parts), choices
     )
 
 

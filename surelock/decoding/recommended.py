@@ -6,36 +6,36 @@ from surelock.decoding.spelling import check_owners, flat_settings, kinds_of, un
 from surelock.values import Fields, Json
 
 
-def recommended(generation: Fields, given: Fields) -> Decoder:
+def recommended(generation: Fields, overrides: Fields) -> Decoder:
     """Return the decoder that a model recommends.
 
     generation: the model's generation_config.json, a short spelling.
-    given: one that overrides it.
+    overrides: settings that override it, a short spelling.
 
-    Raises ValueError, which begins with the setting's name, also for a given setting of a kind that is not chosen,
+    Raises ValueError, which begins with the setting's name, also for an override of a kind that is not chosen,
     whatever its value.
     """
-    given = unfolded(given)
-    values = over_recommended(generation, given)
-    check_owners(given, kinds_of(values))
+    overrides = unfolded(overrides)
+    values = over_recommended(generation, overrides)
+    check_owners(overrides, kinds_of(values))
     return read_decoder(values)
 
 
-def over_recommended(generation: Fields, given: Fields) -> Json:
-    """Return the settings of a model, overridden by the given ones. Both are short spellings.
+def over_recommended(generation: Fields, overrides: Fields) -> Json:
+    """Return the settings of a model with the overrides in their place. Both are short spellings.
 
-    A given setting of a group asks for the group. A given gen_length or steps drops the model's steps, and changes its
-    block_length to `nearest_block`.
+    An override of a group's setting asks for the group. One of gen_length or steps drops the model's steps, and changes
+    its block_length to `nearest_block`.
     """
-    values = {**unfolded(generation), **given}
+    values = {**unfolded(generation), **overrides}
     known = flat_settings()
-    for group in {known[name].group for name in given if name in known} - {"", *given}:
+    for group in {known[name].group for name in overrides if name in known} - {"", *overrides}:
         values[group] = values.get(group) or True
-    if not given.keys() & {"gen_length", "steps"}:
+    if not overrides.keys() & {"gen_length", "steps"}:
         return values
-    if "steps" not in given:
+    if "steps" not in overrides:
         values.pop("steps", None)
-    if "block_length" not in given and (most := values.pop("block_length", None)):
+    if "block_length" not in overrides and (most := values.pop("block_length", None)):
         length = values.get("gen_length", DecodeSettings().gen_length)
         if block := nearest_block(length, values.get("steps") or length, most):
             values["block_length"] = block

@@ -1,6 +1,6 @@
 """The tables of compute rules and unmask policies by their kinds, and the classes of kinds.
 
-A rule from outside the package is `package.module:Class`. A command imports what its own flags name. Nothing in a
+A rule from outside the package is `package.module:Class`. A command imports what its flags name. Nothing in a
 checkpoint, a trace, a link or a request makes a module be imported: there such a kind is known once a program has
 imported its module.
 """
@@ -65,12 +65,12 @@ def held(choice: str) -> Json:
 
 def outside(base: type) -> Iterator[Any]:
     """Yield the dataclasses under a class that imported modules outside the package hold under their names."""
-    for each in base.__subclasses__():
-        home = sys.modules.get(each.__module__)
-        is_held = home is not None and vars(home).get(each.__qualname__) is each
-        if is_held and is_dataclass(each) and not each.__module__.startswith("surelock."):
-            yield each
-        yield from outside(each)
+    for subclass in base.__subclasses__():
+        home = sys.modules.get(subclass.__module__)
+        is_held = home is not None and vars(home).get(subclass.__qualname__) is subclass
+        if is_held and is_dataclass(subclass) and not subclass.__module__.startswith("surelock."):
+            yield subclass
+        yield from outside(subclass)
 
 
 def find_class(choice: str, kind: Any, *, typed: bool = False) -> Any:
@@ -84,9 +84,12 @@ def find_class(choice: str, kind: Any, *, typed: bool = False) -> Any:
     table = held(choice) if typed else TABLES[choice]
     if kind in table:
         return table[kind]
-    names = ((each, (kind_of(each), vars(each).get("kind"))) for each in outside(BASES[choice]))
+    names = (
+        (kind_class, (kind_of(kind_class), vars(kind_class).get("kind")))
+        for kind_class in outside(BASES[choice])
+    )
     # the attribute: in traces of version 4
-    return next((each for each, kinds in names if kind in kinds), None)
+    return next((kind_class for kind_class, kinds in names if kind in kinds), None)
 
 
 def class_of(choice: str, kind: Any, *, typed: bool = False) -> Any:
@@ -95,10 +98,10 @@ def class_of(choice: str, kind: Any, *, typed: bool = False) -> Any:
         raise ValueError(
             "unmask 'replay' needs the tokens themselves: it is for `surelock.decode` only"
         )
-    found = find_class(choice, kind, typed=typed)
-    if found is None:
+    kind_class = find_class(choice, kind, typed=typed)
+    if kind_class is None:
         table = held(choice) if typed else TABLES[choice]
         raise ValueError(
             f"{choice} must be one of {', '.join(table)}, not {shown(kind)}{nearest(kind, table)}"
         )
-    return found
+    return kind_class

@@ -1,4 +1,4 @@
-"""Settings, each described once: the dataclass field of a setting holds its label, help, range and default.
+"""Settings, described once: the dataclass field of a setting holds its label, help, range and default.
 
 A description is an object of one of the types below. It checks a value, reads JSON and text, and says its range in
 words. The flags of the command line, the form of the page, the parameters of `/decode`, links, and the check of traces
@@ -141,7 +141,7 @@ class Whole(Number):
 
 @dataclass(frozen=True, kw_only=True)
 class Seeds(Whole):
-    """A whole number, or one for each sequence of a batch."""
+    """A whole number, or one per sequence of a batch."""
 
     def converted(self, value: Any) -> Any:
         convert = super().converted
@@ -188,7 +188,7 @@ class Code(Setting):
 
 @dataclass(frozen=True, kw_only=True)
 class Group(Setting):
-    """Settings of their own, or None. of: their class."""
+    """A group of settings, or None. of: their class."""
 
     kind = "group"
     of: type
@@ -225,7 +225,7 @@ def setting(kind: str, default: Any, label: str, help: str, **more: Any) -> Any:
 
 @cache
 def described(kind: type) -> tuple[tuple[str, Setting], ...]:
-    """Return (name, description) of each described field of a settings class, in order."""
+    """Return (name, description) of the described fields of a settings class, in order."""
     return tuple(
         (field.name, field.metadata[_KEY]) for field in fields(kind) if _KEY in field.metadata
     )
@@ -277,16 +277,16 @@ class DecodeSettings(Described):
     """The settings of every decoder, whatever its rule and its policy.
 
     gen_length: positions to generate behind the prompt. 0 needs a prompt with masks.
-    steps: denoising steps. None is one for each mask.
+    steps: denoising steps. None is one per mask.
     block_length: length of the semi-autoregressive blocks, decoded from left to right. None is one block.
     temperature: of the Gumbel-max choice of candidate tokens. 0 takes the most likely token.
     cfg_scale: scale of classifier-free guidance. 0 is off.
-    seed: a whole number (sequence b of a batch has seed + b), or one for each sequence.
+    seed: a whole number (sequence b of a batch has seed + b), or one per sequence.
     suppress_eos: never choose EOS.
     suppress_eos_confidence: commit positions that would become EOS or end-of-turn last.
     no_repeat_ngram_size: never choose a token that completes an n-gram of this size a second time, prompt included. 0
     is off. EOS and end-of-turn may always be chosen, and tokens of the same step are not compared with each other.
-    stop_at_end: end a sequence once its text is over: an end stands behind all that is given, and nothing before it is
+    stop_at_end: end a sequence once its text is over: an end stands behind the whole prompt, and nothing before it is
     masked. Its rows are computed no further, and what is masked behind the end is filled with it. Under a policy that
     takes back, the block of the end must be over, too.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from surelock.decoding.loop import Steps
 
 MOST_BYTES = 2**26  # of the copied rows of all lanes of a race
-EVERY = 7  # steps between two snapshots: with a step that is computed again, a run is at most eight from its own first
+EVERY = 7  # steps between two snapshots: with a step that is computed again, a run is at most eight from its first
 
 
 class Allowance:
@@ -96,28 +96,32 @@ class Snapshots:
         """The step from which a run of that decoder can go on: at most `most`, 0 if there is none."""
         if replace(decoder, events=()) != replace(self._decoder, events=()):
             return 0
-        own = set(self._decoder.events)
+        events = set(self._decoder.events)
         other = set(decoder.events)
-        first = min([most, *(event.step for event in own ^ other)])
-        return max((each.step for each in self._taken if each.step <= first), default=0)
+        first = min([most, *(event.step for event in events ^ other)])
+        return max((snapshot.step for snapshot in self._taken if snapshot.step <= first), default=0)
 
     def begin(self, steps: Steps, step: int) -> Any:
         """Set a run that has not begun to that step, see `before`. Returns what was kept beside."""
-        number = next(i for i, each in enumerate(self._taken) if each.step == step)
-        whole = max(i for i, each in enumerate(self._taken[: number + 1]) if each.again is not None)
-        for each in self._taken[whole : number + 1]:
-            if each.again is not None:
-                self._engine.read(steps.memory, each.again)
+        number = next(i for i, snapshot in enumerate(self._taken) if snapshot.step == step)
+        whole = max(
+            i for i, snapshot in enumerate(self._taken[: number + 1]) if snapshot.again is not None
+        )
+        for snapshot in self._taken[whole : number + 1]:
+            if snapshot.again is not None:
+                self._engine.read(steps.memory, snapshot.again)
             else:
-                self._engine.put_rows(steps.memory, each.rows)
+                self._engine.put_rows(steps.memory, snapshot.rows)
         steps.run.go_on_from(self._taken[number].run)
         return self._taken[number].beside
 
     def until(self, step: int, decoder: Decoder, allowance: Allowance) -> Snapshots:
         """Return the snapshots that a run of a decoder has at once when it begins at that step, as far as they fit."""
         made = Snapshots(decoder, self._engine, allowance)
-        shared = [each for each in self._taken if each.step <= step]
-        if allowance.take(sum(each.rows.nbytes for each in shared if each.again is None)):
+        shared = [snapshot for snapshot in self._taken if snapshot.step <= step]
+        if allowance.take(
+            sum(snapshot.rows.nbytes for snapshot in shared if snapshot.again is None)
+        ):
             made._taken = shared
             made._whole = True
         return made

@@ -36,7 +36,7 @@ class FlatSetting:
 def flat_names(
     kind: type, kind_name: str = "", group: str = ""
 ) -> Iterator[tuple[str, FlatSetting]]:
-    """Yield (short name, setting) of each setting of a class; a nested group comes before its own settings."""
+    """Yield (short name, setting) of the settings of a class; a nested group comes before its settings."""
     defaults = kind()
     for name, description in described(kind):
         yield (
@@ -50,14 +50,14 @@ def flat_names(
 @cache
 def flat_settings() -> dict[str, FlatSetting]:
     """Return the settings of DecodeSettings, of all rules and of all policies by their short names."""
-    found = dict(flat_names(DecodeSettings))
+    settings = dict(flat_names(DecodeSettings))
     for kind, choice in (COMPUTE | UNMASK).items():
-        found |= dict(flat_names(choice, kind))
-    return found
+        settings |= dict(flat_names(choice, kind))
+    return settings
 
 
 def parts_of(text: str) -> list[tuple[str, list[str]]]:
-    """Return the kind and the settings behind it, as "key=value", of each rule of a text, or of its policy."""
+    """Return the kind and the settings behind it, as "key=value", of the rules of a text, or of its policy."""
     parts = (part.split(",") for part in re.split(r"\+(?=[^\W\d])", text))
     return [(kind, pairs) for kind, *pairs in parts]
 
@@ -67,33 +67,33 @@ def unfolded(values: Fields) -> Json:
 
     Raises ValueError, which names what is wrong.
     """
-    found = dict(values)
+    unfolded_values = dict(values)
     for choice in DEFAULTS:
         text = values.get(choice)
         if not isinstance(text, str) or text == "":
             continue
         parts = parts_of(text)
-        found[choice] = "+".join(kind for kind, _ in parts)
+        unfolded_values[choice] = "+".join(kind for kind, _ in parts)
         for kind, pairs in parts:
-            found |= _behind(choice, kind, pairs)
-    return found
+            unfolded_values |= _behind(choice, kind, pairs)
+    return unfolded_values
 
 
 def _behind(choice: str, kind: str, pairs: list[str]) -> Json:
     """The settings behind a kind by their short names."""
-    known = {
+    settings = {
         key: pair for pair in flat_names(class_of(choice, kind)) for key in (pair[0], pair[1].name)
     }
-    found = {}
+    values = {}
     for key, equals, value in (pair.partition("=") for pair in pairs):
-        if key not in known or not equals:
-            has = f"it has {', '.join(known) or 'none'}{nearest(key, known)}"
+        if key not in settings or not equals:
+            has = f"it has {', '.join(settings) or 'none'}{nearest(key, settings)}"
             raise ValueError(
                 f"{key!r} is no setting of {choice} {kind!r} in the form key=value: {has}"
             )
-        short, each = known[key]
-        found[short] = each.setting.from_text(key, value)
-    return found
+        short, flat_setting = settings[key]
+        values[short] = flat_setting.setting.from_text(key, value)
+    return values
 
 
 def without_nones(values: Fields) -> Json:
@@ -155,28 +155,32 @@ def put_flat(part: Fields, kind: type, values: Fields) -> Json:
     Settings of a group ask for it, unless it is switched off. Raises ValueError, which names the setting.
     """
     plain = dict(part)
-    for short, each in flat_names(kind):
+    for short, flat_setting in flat_names(kind):
         if short not in values:
             continue
         value = values[short]
-        if isinstance(each.setting, Group):
-            plain[each.name] = {} if value is True else value or None
+        if isinstance(flat_setting.setting, Group):
+            plain[flat_setting.name] = {} if value is True else value or None
             continue
-        value = each.setting.read(short, value)
-        if not each.group:
-            plain[each.name] = value
-        elif isinstance(group := plain.setdefault(each.group, {}), Mapping):
-            plain[each.group] = {**group, each.name: value}
+        value = flat_setting.setting.read(short, value)
+        if not flat_setting.group:
+            plain[flat_setting.name] = value
+        elif isinstance(group := plain.setdefault(flat_setting.group, {}), Mapping):
+            plain[flat_setting.group] = {**group, flat_setting.name: value}
     return plain
 
 
-def check_owners(given: Fields, kinds: Container[str]) -> None:
-    """Raise ValueError for a given setting of a kind that is not chosen or of a group that is switched off."""
-    for flat, each in flat_settings().items():
-        if flat not in given:
+def check_owners(values: Fields, kinds: Container[str]) -> None:
+    """Raise ValueError for a setting of a kind that is not chosen, or of a group that is switched off."""
+    for short, flat_setting in flat_settings().items():
+        if short not in values:
             continue
-        if each.kind and each.kind not in kinds:
-            name = "compute" if each.kind in COMPUTE else "unmask"
-            raise ValueError(f"{flat} is a setting of {name} {each.kind!r}, which was not chosen")
-        if each.group and not given.get(each.group, True):
-            raise ValueError(f"{flat} is a setting of {each.group}, which was switched off")
+        if flat_setting.kind and flat_setting.kind not in kinds:
+            name = "compute" if flat_setting.kind in COMPUTE else "unmask"
+            raise ValueError(
+                f"{short} is a setting of {name} {flat_setting.kind!r}, which was not chosen"
+            )
+        if flat_setting.group and not values.get(flat_setting.group, True):
+            raise ValueError(
+                f"{short} is a setting of {flat_setting.group}, which was switched off"
+            )

@@ -20,13 +20,13 @@ NONE: Slots = np.empty(0, dtype=np.int64)
 
 
 class Canvas:
-    """The tokens of a batch: prompts, in which masks may stand, each followed by masks. Arrays are flat, over all slots
+    """The tokens of a batch: prompts, in which masks may stand, followed by masks. Arrays are flat, over all slots
     [total].
 
-    lengths, starts: [B] int64, the number of positions and the first slot of each sequence.
-    generated_from: [B] int64, the first slot of each sequence that is masked at the start.
+    lengths, starts: [B] int64, by sequence, the number of its positions and its first slot.
+    generated_from: [B] int64, by sequence, its first slot that is masked at the start.
     given_until: [B] int64, the slot behind the last one that is not.
-    has_blanks: whether a mask stands before a given word.
+    has_blanks: whether a mask stands before a word of the prompt.
     sequence, position: [total] int64, the sequence of a slot and its position there.
     is_prompt: [total] bool, what is not masked at the start.
     tokens: [total] int64, changed by commits.
@@ -56,13 +56,13 @@ class Canvas:
         self.given_until = self.starts.copy()
         for b, part in enumerate(self.parts):
             masked = np.flatnonzero(self.masked[part])
-            given = np.flatnonzero(self.is_prompt[part])
+            prompt_positions = np.flatnonzero(self.is_prompt[part])
             if not len(masked):
                 raise ValueError(
                     f"prompt {b + 1} has no mask and gen_length is 0: there is nothing to write"
                 )
             self.generated_from[b] += masked[0]
-            self.given_until[b] += given[-1] + 1 if len(given) else 0
+            self.given_until[b] += prompt_positions[-1] + 1 if len(prompt_positions) else 0
         self.has_blanks = bool((self.given_until > self.generated_from).any())
         width = int(self.lengths.max())
         self._shape = (self.batch, width)
@@ -72,7 +72,7 @@ class Canvas:
         return int(self.starts[b]) + position
 
     def split(self, slots: Slots) -> list[slice]:
-        """Return, for each sequence, which part of the ascending `slots` is its own."""
+        """Return by sequence which part of the ascending `slots` lies in it."""
         edges = np.searchsorted(slots, self._edges)
         return [slice(a, b) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
 
@@ -98,24 +98,24 @@ class Canvas:
 class _Block(NamedTuple):
     start: int
     stop: int
-    quotas: list[int]  # the commits that each of its steps owes
+    quotas: list[int]  # the commits that its steps owe
 
 
 class Schedule:
-    """The progress of each sequence: its present block, the step within it, and commits owed from earlier steps.
+    """The progress of the sequences: the present block, the step within it, and commits owed from earlier steps.
 
     Blocks of `block_length` positions run from the first mask to the end, the last may be shorter, and those without a
     mask are left out. Each has one step, and of the others a share by its masks.
 
     early: whether a block ends as soon as none of its positions is masked, before its steps are over.
-    quotas: (masks, steps) of a block -> the commits that each of its steps owes; a policy may need more steps.
+    quotas: (masks, steps) of a block -> the commits that its steps owe; a policy may need more steps.
     block_size: that of a block-causal network. Blocks are then counted from position 0, and none is longer than the
     network's.
 
     Raises ValueError for blocks that would lie across the network's, for fewer steps than blocks, for more than masks,
     and with a plain prompt for what `check_blocks` refuses.
 
-    steps: [B] int64, the most steps of each sequence.
+    steps: [B] int64, by sequence, the most steps.
     running: [B] bool, whether the sequence has not ended.
     starts, stops: [B] int64, where the slots of the present block begin and end; both the end of one that has ended.
     steps_in_block: [B] int64, the step within the block, 0-based.
@@ -151,7 +151,7 @@ class Schedule:
             self.advance(b, 0)
 
     def left(self, b: int) -> list[tuple[int, int]]:
-        """Return the first slot of each block that sequence b has still to do, and the steps that it has left there.
+        """Return the first slots of the blocks that sequence b has still to do, and the steps that it has left there.
 
         Of a policy that ends blocks early: one step of the present block.
         """
@@ -244,9 +244,11 @@ def _blocks(
         # of the block behind the one with `start`
         begun = part.start + ((start - part.start) // length + 1) * length
     spans = pairwise([start, *range(begun, part.stop, length), part.stop])
-    found = [(span, masks) for span in spans if (masks := int(canvas.masked[slice(*span)].sum()))]
-    ends = np.cumsum([masks for _, masks in found])  # masks up to the end of each block
-    blocks = len(found)
+    block_masks = [
+        (span, masks) for span in spans if (masks := int(canvas.masked[slice(*span)].sum()))
+    ]
+    ends = np.cumsum([masks for _, masks in block_masks])  # masks up to the end of each block
+    blocks = len(block_masks)
     most = int(ends[-1])
     steps = settings.steps or most
     if steps < blocks:
@@ -256,17 +258,17 @@ def _blocks(
         raise ValueError(
             f"steps ({steps}) are too many: prompt {b + 1} has {most} masks, and each step writes one"
         )
-    # without one mask of each block, which has a step by itself
+    # without one mask of a block, which has a step by itself
     further = ends - np.arange(1, blocks + 1)
     shares = 1 + np.diff((steps - blocks) * further // max(1, most - blocks), prepend=0)
     return [
         _Block(*span, quotas(masks, share))
-        for (span, masks), share in zip(found, shares.tolist(), strict=True)
+        for (span, masks), share in zip(block_masks, shares.tolist(), strict=True)
     ]
 
 
 class State:
-    """The state of Algorithm 1 (lines 1 to 3) for a batch. Arrays have one value for each slot, [total].
+    """The state of Algorithm 1 (lines 1 to 3) for a batch. Arrays have one value per slot, [total].
 
     step: the present step, 0-based.
     tokens, masked, split: those of the canvas.
@@ -322,7 +324,7 @@ class State:
     def memory(self, kind: Callable[[int], T]) -> T:
         """Return what a rule or a policy remembers from step to step: an instance of its class `kind`.
 
-        The run makes it at the first call, as `kind(total)`, and keeps one of each class.
+        The run makes it at the first call, as `kind(total)`, and keeps one per class.
         """
         if kind not in self._memories:
             self._memories[kind] = kind(self.canvas.total)

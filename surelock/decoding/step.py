@@ -31,7 +31,7 @@ NO_PAIRS: Whole = np.empty((2, 0), dtype=np.int64)
 class Layout:
     """The shape of a run, for which an engine allocates memory."""
 
-    lengths: tuple[int, ...]  # the number of positions of each sequence
+    lengths: tuple[int, ...]  # by sequence, the number of its positions
     passes: int  # forward passes of a step: 2 with guidance, whose second pass does not see the prompt, else 1
     # every step computes all rows, so no keys and values need be kept for the next one
     once: bool = False
@@ -41,13 +41,13 @@ class Layout:
 class Choice:
     """How the tokens of candidates are chosen in a step. C is the number of candidates."""
 
-    rows: Flags  # [R] bool, the candidates. The engine returns a token and its score for each
+    rows: Flags  # [R] bool, the candidates. The engine returns their tokens and scores
     # "confidence", "entropy" (negative, nats) or "margin" (p1 - p2); None: no tokens
     scores: str | None = None
-    #: Further numbers of each: "entropy", as above; "gap", of the two largest logits; or "input", the probability of
-    #: the token that stands there.
+    #: Further numbers of the candidates: "entropy", as above; "gap", of the two largest logits; or "input", the
+    #: probability of the token that stands there.
     measures: tuple[str, ...] = ()
-    # how many of each sequence are committed, the best by score; None: any may be
+    # by sequence, how many are committed, the best by score; None: any may be
     quotas: list[int] | None = None
     banned: Sequence[int] = ()  # tokens that no candidate may become
     # [2, K]: candidate numbers, ascending, and their tokens
@@ -61,14 +61,14 @@ class Choice:
         return self.rows & (self.scores is not None or bool(self.measures))
 
     def best(self, score: NDArray, counts: list[int]) -> Whole:
-        """Return the candidate numbers that `quotas` lets be committed, ascending. counts: rows of each sequence."""
+        """Return the candidate numbers that `quotas` lets be committed, ascending. counts: rows by sequence."""
         candidates = [int(part.sum()) for part in np.split(self.rows, np.cumsum(counts)[:-1])]
         edges = pairwise(np.cumsum([0, *candidates]))
-        found = [
+        committed = [
             start + np.argsort(-score[start:stop], kind="stable")[:quota]
             for (start, stop), quota in zip(edges, self.quotas or candidates, strict=True)
         ]
-        return np.sort(np.concatenate(found))
+        return np.sort(np.concatenate(committed))
 
 
 @frozen(eq=False)
@@ -77,9 +77,9 @@ class Plan:
 
     step: int
     slots: Whole  # [R] int64, ascending, the slots of the rows
-    counts: list[int]  # the number of rows of each sequence
+    counts: list[int]  # by sequence, the number of its rows
     tokens: Whole  # [R] int64, the input tokens
-    positions: Whole  # [R] int64, the position of each row in its sequence
+    positions: Whole  # [R] int64, by row, its position in its sequence
     probed: Flags  # [R] bool, whether the row leaves its keys and values in the cache as they are
     watches: Flags  # [R] bool, rows whose posteriors are kept for their next computation, unless they are probed
     compares: Flags  # [R] bool, watched rows whose KL from the kept posterior is needed; infinite if none was kept
@@ -91,7 +91,7 @@ class Plan:
     # slots whose kept posteriors are worthless
     forgotten: Whole = field(default_factory=lambda: NO_ROWS)
     cfg_scale: float = 0.0
-    top_k: int = 0  # the number of most likely tokens to report for each row
+    top_k: int = 0  # the number of most likely tokens to report per row
     # rows whose `Reading.listed` is needed, ascending
     listed: Whole = field(default_factory=lambda: NO_ROWS)
 
@@ -147,7 +147,7 @@ class Reading:
 
     @property
     def likeliest(self) -> Whole:
-        """The token with the largest probability in the posterior of each watched row, [R] int64; -1 at other rows.
+        """The token with the largest probability in the posterior of a watched row, [R] int64; -1 at other rows.
 
         The lowest of equals. It may be the mask. The engine finds it once a rule asks, before the next step.
         """
@@ -158,11 +158,12 @@ class Reading:
 
 
 class Shares(NamedTuple):
-    """The words of a blank from a list, as a step found them, see `WordList`."""
+    """The words of a blank from a list, as a step read them, see `WordList`."""
 
     sequence: int  # in the batch
     position: int  # of the blank's first token in its sequence
-    shares: NDArray  # [words] float64, the probability of each, next to the others; 0 for what does not agree any more
+    # [words] float64, the probability of a word, next to the others; 0 for what does not agree any more
+    shares: NDArray
 
 
 @frozen(eq=False)
@@ -214,7 +215,7 @@ class Step:
     commit_logits: [K, V], the raw logits of the K newly_unmasked, sequence by sequence, in the dtype of the network or
     in float32 if that is wider; NaN where a `Replay` committed a position that was not computed; None unless kept.
     ended: the sequences whose text was over after the step; None where there are none.
-    shares: of each blank from a list of which the step computed a mask that it could have committed.
+    shares: of the blanks from lists of which the step computed a mask that it could have committed.
     """
 
     index: int
@@ -334,7 +335,7 @@ class Engine(Protocol):
     def memory(self, layout: Layout, keep_logits: bool = False) -> Any:
         """Return the memory of a run: an empty cache, and room for watched posteriors. One of an earlier run serves.
 
-        keep_logits: keep `memory.logits` [slots, V], those of each slot when it last was a candidate, 0 before.
+        keep_logits: keep `memory.logits` [slots, V], those of a slot when it last was a candidate, 0 before.
         """
         ...
 
@@ -361,7 +362,7 @@ class Engine(Protocol):
 
 @contextmanager
 def lent(engine: Engine, layout: Layout, keep_logits: bool = False) -> Iterator[Any]:
-    """A context with the memory of a run, which is given back also when the run fails or is left in the middle."""
+    """A context with the memory of a run, which is returned also when the run fails or is left in the middle."""
     memory = engine.memory(layout, keep_logits)
     try:
         yield memory

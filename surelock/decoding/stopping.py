@@ -1,4 +1,4 @@
-"""Texts that are over (`stop_at_end`): an end stands behind all that is given, and nothing before it is masked."""
+"""Texts that are over (`stop_at_end`): an end stands behind the whole prompt, and nothing before it is masked."""
 
 from __future__ import annotations
 

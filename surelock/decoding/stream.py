@@ -1,4 +1,4 @@
-"""Streaming to transformers' streamers: the prompt, drafts of the open block, and each block when it is complete."""
+"""Streaming to transformers' streamers: the prompt, drafts of the open block, and the blocks when they are complete."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Streamer(Protocol):
     """A streamer of transformers' `model.generate(streamer=...)`. Those for diffusion models also have `put_draft`."""
 
     def put(self, value: Tensor) -> Any:
-        """Take final tokens [1, n]: the prompt first, then each block."""
+        """Take final tokens [1, n]: the prompt first, then the blocks in order."""
         ...
 
     def end(self) -> Any: ...
 
 
 def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) -> Iterator[Step]:
-    """Show each step to a streamer, such as transformers' `TextDiffusionStreamer`, and yield it unchanged.
+    """Show the steps to a streamer, such as transformers' `TextDiffusionStreamer`, and yield them unchanged.
 
     steps: of one sequence, from `surelock.decode` with the same settings.
-    streamer: gets the prompt up to its first mask, after each step a draft of the open block (if it has `put_draft`),
-    each block once none of its positions is masked, and the end. Tokens are int64 [1, n] on the CPU.
+    streamer: gets the prompt up to its first mask, after a step a draft of the open block (if it has `put_draft`),
+    a block once none of its positions is masked, and the end. Tokens are int64 [1, n] on the CPU.
     settings: those of the run.
 
     A draft holds the most likely token at masked positions, if the steps have `top_k` of at least 1, else the mask. A

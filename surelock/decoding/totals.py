@@ -35,7 +35,7 @@ class Totals:
 
 
 class Rows(NamedTuple):
-    """Rows of each sequence, summed over the steps: [B] int64."""
+    """Rows by sequence, summed over the steps: [B] int64."""
 
     computed: NDArray  # active rows that were computed
     probed: NDArray  # locked rows that were probed
@@ -103,14 +103,16 @@ class TotalsCounter:
         )
 
     def rows(self, *, to_eos: bool = False) -> Rows:
-        """Return the rows of each sequence so far. to_eos: without positions after its first end that is not given."""
+        """Return the rows by sequence so far. to_eos: without positions after its first end behind the prompt."""
         assert self._last is not None
         counted = self._present.copy()
         for b, ids in enumerate(self._last.tokens.tolist()) if to_eos else ():
-            given = int(np.flatnonzero(self._last.given[b] | ~self._present[b]).max(initial=-1)) + 1
-            counted[b, given + first_end(ids[given:], self._ends) + 1 :] = False
+            prompt_length = (
+                int(np.flatnonzero(self._last.given[b] | ~self._present[b]).max(initial=-1)) + 1
+            )
+            counted[b, prompt_length + first_end(ids[prompt_length:], self._ends) + 1 :] = False
         return Rows(
-            *((each * counted).sum(axis=1) for each in (self._computed, self._probed, self._due))
+            *((rows * counted).sum(axis=1) for rows in (self._computed, self._probed, self._due))
         )
 
 

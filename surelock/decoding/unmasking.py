@@ -32,7 +32,7 @@ class Candidates:
     state: State
     b: int
     slots: Slots  # [C] int64
-    tokens: Whole  # [C] int64, the candidate token of each
+    tokens: Whole  # [C] int64, by candidate, its token
     score: NDArray  # [C] float64, the higher the better
     late: Flags  # [C] bool: the token would end the text and is committed last
     ranked: Whole  # numbers of the open ones: high scores first, then low positions, late last
@@ -50,7 +50,7 @@ class UnmaskPolicy(Described):
     for a policy that needs neither scores nor candidate tokens.
     early: whether a block ends once none of its positions is masked, before its steps are over.
     by_posterior: whether it commits the best by posterior, as many as the schedule asks for, whatever their tokens.
-    measures: further numbers that it needs of each candidate, see `Choice.measures`.
+    measures: further numbers that it needs of the candidates, see `Choice.measures`.
     server_only: whether only Python has it, and no browser.
     """
 
@@ -65,7 +65,7 @@ class UnmaskPolicy(Described):
     server_only: ClassVar[bool] = False
 
     def quotas(self, masks: int, steps: int) -> list[int]:
-        """Return the number of commits of each step of a block with so many masks and so many of the run's steps.
+        """Return the numbers of commits of the steps of a block with so many masks and so many of the run's steps.
 
         Default: an even share of the masks; the first steps share the remainder.
         """
@@ -85,7 +85,7 @@ class UnmaskPolicy(Described):
         return none, none
 
     def prepare(self, state: State, reading: Reading) -> None:
-        """Update the policy's own arrays. Called once a step, before the sequences commit."""
+        """Update the policy's arrays. Called once a step, before the sequences commit."""
 
     def take(self, candidates: Candidates) -> Whole:
         """Return the candidate numbers to commit, int64. Default: the best, as many as the schedule asks for."""
@@ -98,7 +98,7 @@ class UnmaskPolicy(Described):
         return candidates.slots[taken], candidates.tokens[taken]
 
     def after(self, state: State, b: int) -> bool:
-        """Update the policy's own arrays after the commits of sequence b.
+        """Update the policy's arrays after the commits of sequence b.
 
         Returns whether an `early` policy goes on with a block of which nothing is masked. Default: no.
         """
@@ -178,7 +178,7 @@ class Threshold(UnmaskPolicy):
 
 
 def _stable_steps(total: int) -> Whole:
-    """What `Klass` remembers: stable steps in a row of each slot."""
+    """What `Klass` remembers: by slot, stable steps in a row."""
     return np.zeros(total, dtype=np.int64)
 
 
@@ -186,7 +186,7 @@ def _stable_steps(total: int) -> Whole:
 class Klass(UnmaskPolicy):
     """Commit every candidate that is confident and stable (KLASS, NeurIPS 2025, `stable_confident_decode`).
 
-    Where no candidate is both, the most confident are committed, an even share of the block in each step. Two
+    Where no candidate is both, the most confident are committed, an even share of the block in every step. Two
     deviations: posteriors are at temperature 1 (KLASS adds the noise of the temperature first), and the last step of a
     block commits all that is left.
     """
@@ -231,7 +231,7 @@ class Klass(UnmaskPolicy):
         return masked, masked
 
     def prepare(self, state: State, reading: Reading) -> None:
-        """Count the passes in a row for which each position has been stable."""
+        """Count by position the passes in a row for which it has been stable."""
         still = state.memory(_stable_steps)
         still[reading.slots] = np.where(reading.kl < self.kl, still[reading.slots] + 1, 0)
 
@@ -342,8 +342,9 @@ class Remask(UnmaskPolicy):
     of the block whose tokens had the least probability when they were committed, and commits so many of the most
     confident. The steps before and after these commit as by `LowConfidence`.
 
-    Ours: nothing given or locked is taken back, nor what an event wrote, and nothing by the last step of a block. The
-    authors' code begins at seven eighths of the block's positions, which in its own settings are its steps.
+    Ours: nothing of the prompt and nothing locked is taken back, nor what an event wrote, and nothing by the last step
+    of a block. The authors' code begins at seven eighths of the block's positions, which in its settings are its
+    steps.
     """
 
     kind = "remask"
@@ -422,7 +423,7 @@ class LocalLeap(UnmaskPolicy):
 
 
 class _Revisions:
-    """What `Correct` remembers of each slot.
+    """What `Correct` remembers of the slots.
 
     doubted: bool, whether the last step found its token unlikely, and few enough others less likely.
     times: int64, how often it was masked again.
@@ -444,7 +445,7 @@ class Correct(UnmaskPolicy):
     nothing back, or for sixteen such steps.
 
     Ours: a block of S steps takes at most (2 + times) S, the last of which takes nothing back; where S is the block's
-    masks and at least 16 that is no bound. Nothing is taken back that is given or locked, that the step did not
+    masks and at least 16 that is no bound. Nothing is taken back that is of the prompt or locked, that the step did not
     compute, or that an event wrote.
     """
 
@@ -516,16 +517,16 @@ class Correct(UnmaskPolicy):
 
 def _is_rewritable(state: State, b: int) -> Flags:
     """Which slots [total] of the present block of sequence b hold a step's token that is not locked."""
-    found = ~(state.locked | np.isnan(state.score))
-    found[: state.schedule.starts[b]] = found[state.schedule.stops[b] :] = False
-    return found
+    rewritable = ~(state.locked | np.isnan(state.score))
+    rewritable[: state.schedule.starts[b]] = rewritable[state.schedule.stops[b] :] = False
+    return rewritable
 
 
 @frozen
 class Replay(UnmaskPolicy):
-    """Commit given tokens in given steps: teacher forcing, for comparing posteriors of several decoders.
+    """Commit the recorded tokens in the recorded steps: teacher forcing, for comparing posteriors of several decoders.
 
-    replay: for each sequence its (step, position, token) triples, each position once. Positions count from the first
+    replay: by sequence, its (step, position, token) triples, every position once. Positions count from the first
     mask of the canvas.
     """
 
@@ -573,7 +574,7 @@ class Replay(UnmaskPolicy):
         return slots + state.canvas.generated_from[b], tokens
 
     def check_against(self, canvas: Canvas, steps: Sequence[int], vocab_size: int) -> None:
-        """Raise ValueError, which names the sequence, unless the triples fit the run. steps: of each sequence."""
+        """Raise ValueError, which names the sequence, unless the triples fit the run. steps: by sequence."""
         if len(self.replay) != canvas.batch:
             raise ValueError(
                 f"replay is given for {len(self.replay)} sequences, but there are {canvas.batch} prompts"

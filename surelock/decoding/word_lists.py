@@ -1,6 +1,6 @@
 """Blanks from a list: a blank becomes one of some words, and nothing else.
 
-In each step the words of a list that agree with what is written compete by the sum of their tokens' log-probabilities
+In every step the words of a list that agree with what is written compete by the sum of their tokens' log-probabilities
 at the candidates of the blank. The best one gives all of them their tokens, at any temperature. So every commit is of a
 word that agrees with all former ones, in whatever order and however many a step commits, and the blank ends as one of
 its words. What a person writes there may agree with no word: what is left of the blank is then free.
@@ -32,7 +32,7 @@ class WordList:
     """The words that a blank may become.
 
     start: the position of the blank's first mask in the prompt.
-    words: token ids of each word.
+    words: token ids, by word.
     """
 
     start: int
@@ -93,7 +93,7 @@ def from_plain_lists(ids: Sequence[int], plain: Any, mask_id: int) -> list[int]:
     if plain is None:
         return list(ids)
     try:
-        prompt = Listed(ids, [_from_plain_list(known) for known in plain], mask_id)
+        prompt = Listed(ids, [_from_plain_list(plain_list) for plain_list in plain], mask_id)
     except (TypeError, KeyError):
         raise ValueError(
             'lists must be objects {"at": position, "words": [[token id, ...], ...]}'
@@ -118,9 +118,9 @@ def is_settled(prompt: Sequence[int]) -> bool:
 
 def check_words(shape: Shape, number: int, prompt: Sequence[int]) -> None:
     """Raise ValueError, which names the prompt by its number, for words that the model does not have."""
-    known = range(shape.network.vocab_size)
+    vocabulary = range(shape.network.vocab_size)
     tokens = {token for word_list in lists_of(prompt) for word in word_list.words for token in word}
-    if shape.mask_id in tokens or any(token not in known for token in tokens):
+    if shape.mask_id in tokens or any(token not in vocabulary for token in tokens):
         raise ValueError(
             f"prompt {number} has a list that holds the mask, or ids that are no tokens of the model"
         )
@@ -144,7 +144,7 @@ class SlotList(NamedTuple):
 
 
 def slot_lists(shape: Shape, prompts: Sequence[Sequence[int]], starts: Whole) -> list[SlotList]:
-    """Return the lists of the prompts of a run. starts: [B] int64, the first slot of each sequence.
+    """Return the lists of the prompts of a run. starts: [B] int64, by sequence, its first slot.
 
     Raises ValueError for a list that is not settled, and for words that the model does not have.
     """
@@ -184,14 +184,14 @@ def put_words(run: Run, plan: Plan, reading: Reading) -> list[Shares]:
     reading.tokens = reading.tokens.copy()
     reading.score = reading.score.copy()
     for slot_list in run.lists:
-        here = np.flatnonzero(np.isin(slot_list.slots, rows))
+        listed = np.flatnonzero(np.isin(slot_list.slots, rows))
         agreeing = np.flatnonzero(_agrees(slot_list, run.state))
-        if not len(here) or not len(agreeing):
+        if not len(listed) or not len(agreeing):
             continue
-        slots = slot_list.slots[here]
-        words = slot_list.words[agreeing][:, here]
+        slots = slot_list.slots[listed]
+        words = slot_list.words[agreeing][:, listed]
         log_p = reading.listed[np.searchsorted(rows, slots)]
-        by_token = log_p[np.arange(len(here)), words]  # [words, candidates]
+        by_token = log_p[np.arange(len(listed)), words]  # [words, candidates]
         sums = by_token.sum(axis=1)
         best = int(sums.argmax())
         places = np.searchsorted(candidates, slots)
@@ -234,7 +234,7 @@ def settled(
     gen_length: positions behind the prompt, which are masked, too.
     number: the prompt's in its batch, from 1.
 
-    From left to right: one forward pass for each number of tokens gives each word the mean log-probability of its
+    From left to right: one forward pass per number of tokens gives each word the mean log-probability of its
     tokens at as many masks. The best word says the number, and the other words of this number stay in the list. Lists
     further right have the masks of their longest words meanwhile. Other prompts are returned as they are.
 

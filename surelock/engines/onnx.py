@@ -1,6 +1,6 @@
 """The engine for float32 on one CPU: ONNX Runtime computes the whole step, without torch.
 
-The packed forward (Algorithm 1, lines 9-14) is one call for each sequence and returns the hidden states of the read
+The packed forward (Algorithm 1, lines 9-14) is one call per sequence and returns the hidden states of the read
 rows. Logits and posteriors (line 15) of all sequences are then computed together, in chunks of rows of bounded size.
 """
 
@@ -50,13 +50,13 @@ class Cache:
 
     def __init__(self, parts: list[Part], config: NetworkConfig, length: int) -> None:
         self._parts = [(part.session, part.session.io_binding()) for part in parts]
-        # In a shifted network also hidden states: each position is predicted by the one before it.
+        # In a shifted network also hidden states: the state before a position predicts it.
         self._states = np.zeros((length, config.d_model), np.float32) if config.shifted else None
         self._masks = config.block_size is not None
         self._tables: list[Floats32] = []  # whose memory the sessions read and write
         self._convs: list[Floats32] = []  # those of them with a row of zeros at both ends
         for part, (_, binding) in zip(parts, self._parts, strict=True):
-            for name, value in part.given.items():
+            for name, value in part.shared_inputs.items():
                 binding.bind_ortvalue_input(name, value)
             for layer in part.layers:
                 conv = layer in config.conv_layers
@@ -76,7 +76,7 @@ class Cache:
 
     @property
     def tables(self) -> list[Floats32]:
-        """What is kept of each position from step to step, a row for each in every table."""
+        """What is kept from step to step: tables with a row per position."""
         return [*self._tables, *([] if self._states is None else [self._states])]
 
     @property
@@ -134,7 +134,7 @@ class Memory:
         slots = sum(layout.lengths)
         vocab_size = config.vocab_size
         self.key = layout, keep_logits, rows
-        self.caches = [  # for each pass, of each sequence
+        self.caches = [  # by pass, then by sequence
             [Cache(parts, config, length) for length in layout.lengths]
             for _ in range(layout.passes)
         ]
@@ -151,7 +151,7 @@ class Memory:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The positions of each sequence."""
+        """The number of positions of every sequence."""
         return tuple(self.key[0].lengths)
 
     @property
@@ -166,8 +166,8 @@ class Memory:
 
     def reset(self) -> None:
         for caches in self.caches:
-            for each in caches:
-                each.reset()
+            for sequence_cache in caches:
+                sequence_cache.reset()
         self.has[:] = False
         if self.logits is not None:
             self.logits[:] = 0
@@ -219,8 +219,8 @@ class OnnxEngine:
         # The hub's cache has links, which ONNX Runtime does not follow out of a folder.
         real = {
             parameter: tuple(
-                (name, each.resolved() if isinstance(each, Stored) else each)
-                for name, each in parts
+                (name, tensor.resolved() if isinstance(tensor, Stored) else tensor)
+                for name, tensor in parts
             )
             for parameter, parts in tensors.items()
         }
@@ -229,9 +229,11 @@ class OnnxEngine:
         head = head_name(config)
         folder = stored["embed.weight"].file.parent
         large = 4 * config.vocab_size * config.d_model > _PART_BYTES
-        self._given = {head: stored[head].wide(np.float32)} if large else {}
-        self._head = Session(head_graph(config, real, given=large), threads, folder, shared=large)
-        self._parts = _parts(config, real, threads, folder, self._given)
+        self._shared_inputs = {head: stored[head].wide(np.float32)} if large else {}
+        self._head = Session(
+            head_graph(config, real, weights_as_input=large), threads, folder, shared=large
+        )
+        self._parts = _parts(config, real, threads, folder, self._shared_inputs)
         self._posterior = Session(posterior_graph(), threads, folder, shared=large)
         self._rows, self._few = chunk_rows(_CHUNK_BYTES, 4 * config.vocab_size)
         self._lender = Lender[Memory]()
@@ -299,13 +301,13 @@ class OnnxEngine:
         memory.log_p[rows.slots[rows.has]] = rows.log_p
 
     def logits(self, memory: Memory, rows: Whole) -> Floats32:
-        known = np.isin(rows, memory.rows)
-        found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
-        if known.any():
-            logits = np.empty((int(known.sum()), self.config.vocab_size), np.float32)
-            self._put_logits(memory.hidden[np.searchsorted(memory.rows, rows[known])], logits)
-            found[known] = logits
-        return found
+        has_hidden = np.isin(rows, memory.rows)
+        table = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
+        if has_hidden.any():
+            logits = np.empty((int(has_hidden.sum()), self.config.vocab_size), np.float32)
+            self._put_logits(memory.hidden[np.searchsorted(memory.rows, rows[has_hidden])], logits)
+            table[has_hidden] = logits
+        return table
 
     def _likeliest(self, memory: Memory, plan: Plan) -> Whole:
         """See `Reading.likeliest`."""
@@ -323,7 +325,7 @@ class OnnxEngine:
         passes = []
         for caches, tokens in zip(memory.caches, (plan.tokens, plan.blind), strict=False):
             assert tokens is not None
-            found = [np.empty((0, self.config.d_model), np.float32)]
+            hidden_parts = [np.empty((0, self.config.d_model), np.float32)]
             stop = 0
             for held, count in zip(caches, plan.counts, strict=True):
                 start = stop
@@ -331,10 +333,10 @@ class OnnxEngine:
                 part = slice(start, stop)
                 rows = read[slice(*np.searchsorted(read, (start, stop)))] - start
                 if count:
-                    found.append(
+                    hidden_parts.append(
                         held.forward(tokens[part], plan.positions[part], plan.probed[part], rows)
                     )
-            passes.append(np.concatenate(found))
+            passes.append(np.concatenate(hidden_parts))
         if plan.blind is None:
             return passes[0]
         hidden, blind = passes  # combined here, since the head is linear
@@ -343,7 +345,7 @@ class OnnxEngine:
     def _put_logits(self, hidden: Floats32, out: Floats32) -> None:
         """Write the logits of hidden states [K, d_model] to `out` [K, V], without a copy of them."""
         binding = self._head.io_binding()
-        for name, value in {"hidden": hidden, **self._given}.items():
+        for name, value in {"hidden": hidden, **self._shared_inputs}.items():
             binding.bind_cpu_input(name, value)
         binding.bind_output("logits", "cpu", 0, np.float32, out.shape, out.ctypes.data)
         self._head.run_with_iobinding(binding)
@@ -408,9 +410,9 @@ class OnnxEngine:
             inputs = {"shown": np.arange(len(rows)), "top_k": np.array([plan.top_k])}
             outputs = ["top_ids", "top_probs"]
         followed = ~plan.compares[rows], ~(plan.watches[rows] | plan.probed[rows])
-        found = self._follow(chunk, *followed, outputs, inputs)
+        likely = self._follow(chunk, *followed, outputs, inputs)
         if plan.top_k:
-            reading.top_ids[rows], reading.top_probs[rows] = found
+            reading.top_ids[rows], reading.top_probs[rows] = likely
 
     def _follow(
         self,
@@ -425,8 +427,10 @@ class OnnxEngine:
         slots = chunk.plan.slots[chunk.rows]
         compared = np.flatnonzero(compares)
         watched = np.flatnonzero(keeps)
-        known = memory.has[slots[compared]]
-        kept, last = (memory.log_p, slots[compared]) if known.any() else (chunk.logits, compared)
+        has_posterior = memory.has[slots[compared]]
+        kept, last = (
+            (memory.log_p, slots[compared]) if has_posterior.any() else (chunk.logits, compared)
+        )
         rows = {
             "logits": chunk.logits,
             "watched": watched,
@@ -434,9 +438,11 @@ class OnnxEngine:
             "kept": kept,
             "last": last,
         }
-        found: Any = self._posterior.run(["kl", "log_p", *outputs], {**_NOTHING, **inputs, **rows})
-        kl, log_p, *others = found
-        chunk.reading.kl[chunk.rows[compared]] = np.where(known, kl, np.inf)
+        results: Any = self._posterior.run(
+            ["kl", "log_p", *outputs], {**_NOTHING, **inputs, **rows}
+        )
+        kl, log_p, *others = results
+        chunk.reading.kl[chunk.rows[compared]] = np.where(has_posterior, kl, np.inf)
         if len(watched):
             memory.log_p[slots[watched]] = log_p
             memory.has[slots[watched]] = True
@@ -444,14 +450,14 @@ class OnnxEngine:
 
 
 def _places(memory: Memory, slots: Whole) -> Iterator[tuple[Floats32, Whole]]:
-    """Each table of the sequences of each pass, and the rows of it that ascending slots are."""
+    """Every table of all sequences and passes, with the rows of it that ascending slots are."""
     for caches in memory.caches:
         start = 0
         for held, length in zip(caches, memory.lengths, strict=True):
-            own = slots[(slots >= start) & (slots < start + length)] - start
+            table_rows = slots[(slots >= start) & (slots < start + length)] - start
             start += length
             for table in held.tables:
-                yield table, own
+                yield table, table_rows
 
 
 def _bias(plan: Plan, candidates: Whole, size: int) -> Floats32:
@@ -480,21 +486,25 @@ def _banned(tokens: tuple[int, ...], size: int) -> Floats32:
 
 @frozen(eq=False)
 class Part:
-    """Some layers of the step's graph. given: inputs that are the same in every step."""
+    """Some layers of the step's graph. shared_inputs: the same in every step."""
 
     session: Session
     layers: range
-    given: dict[str, onnxruntime.OrtValue]
+    shared_inputs: dict[str, onnxruntime.OrtValue]
 
 
 def _parts(
-    config: NetworkConfig, tensors: Tensors, threads: int, folder: Path, given: dict[str, Floats32]
+    config: NetworkConfig,
+    tensors: Tensors,
+    threads: int,
+    folder: Path,
+    shared_inputs: dict[str, Floats32],
 ) -> list[Part]:
     """The step's graph in as many parts as keep the memory low while sessions are made; one for a small network."""
     sizes = {
-        name: sum(math.prod(each.shape) for _, each in parts) for name, parts in tensors.items()
+        name: sum(math.prod(tensor.shape) for _, tensor in parts) for name, parts in tensors.items()
     }
-    each = max(
+    layers_a_part = max(
         1,
         int(
             config.n_layers
@@ -502,25 +512,29 @@ def _parts(
             / (4 * sum(sizes[name] for name in sizes if "blocks" in name))
         ),
     )
-    starts = range(0, config.n_layers, each)
+    starts = range(0, config.n_layers, layers_a_part)
     progress = tqdm(
         starts, desc="loading", unit="part", disable=sum(sizes.values()) < SHOW_PROGRESS_FROM
     )
-    found = []
+    step_parts = []
     for start in progress:
-        layers = range(start, min(start + each, config.n_layers))
-        embed = "embed.weight" in given and start == 0
+        layers = range(start, min(start + layers_a_part, config.n_layers))
+        embed = "embed.weight" in shared_inputs and start == 0
         session = Session(
             step_graph(config, tensors, layers, embed), threads, folder, shared=len(starts) > 1
         )
         values = (
-            {"embed.weight": onnxruntime.OrtValue.ortvalue_from_numpy(given["embed.weight"])}
+            {
+                "embed.weight": onnxruntime.OrtValue.ortvalue_from_numpy(
+                    shared_inputs["embed.weight"]
+                )
+            }
             if embed
             else {}
         )
-        found.append(Part(session, layers, values))
+        step_parts.append(Part(session, layers, values))
         trim_memory()
-    return found
+    return step_parts
 
 
 @cache
@@ -535,7 +549,8 @@ def _register_arena() -> None:
 class Session(onnxruntime.InferenceSession):
     """A session of a graph, whose weights are read from a folder.
 
-    shared: take memory from one arena. Each session would keep its own, and without one glibc scatters what they take.
+    shared: take memory from one arena. Otherwise every session would keep an arena. Without arenas glibc scatters what
+    they take.
     """
 
     def __init__(self, graph: ModelProto, threads: int, folder: Path, shared: bool = False) -> None:
@@ -544,7 +559,7 @@ class Session(onnxruntime.InferenceSession):
         # A waiting thread spins for so long: it bridges two operators, and hardly keeps other processes waiting.
         options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
         options.log_severity_level = 3  # errors
-        options.enable_mem_pattern = False  # they are kept for each number of rows
+        options.enable_mem_pattern = False  # they are kept for every number of rows
         if shared:
             _register_arena()
             options.add_session_config_entry("session.use_env_allocators", "1")
@@ -554,10 +569,10 @@ class Session(onnxruntime.InferenceSession):
         )
         # The weights of products are packed, all others would be read where they lie, in files that may be overwritten.
         gathered = {node.input[0] for node in graph.graph.node if node.op_type == "Gather"}
-        outside = [each for each in graph.graph.initializer if each.external_data]
-        held = [each for each in outside if len(each.dims) == 1 or each.name in gathered]
-        values = [_read(each, folder) for each in held]  # the options keep none of them
-        options.add_external_initializers([each.name for each in held], values)
+        outside = [tensor for tensor in graph.graph.initializer if tensor.external_data]
+        held = [tensor for tensor in outside if len(tensor.dims) == 1 or tensor.name in gathered]
+        values = [_read(tensor, folder) for tensor in held]  # the options keep none of them
+        options.add_external_initializers([tensor.name for tensor in held], values)
         super().__init__(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 

@@ -345,14 +345,16 @@ class _Layers:
         )
 
 
-def head_graph(config: NetworkConfig, tensors: Tensors, given: bool = False) -> ModelProto:
+def head_graph(
+    config: NetworkConfig, tensors: Tensors, weights_as_input: bool = False
+) -> ModelProto:
     """Return the graph from hidden [K, d_model] to logits [K, vocab_size].
 
-    given: whether the head's weights are an input.
+    weights_as_input: whether the head's weights are an input of the graph.
     """
     g = _Graph(tensors)
     name = head_name(config)
-    if given:
+    if weights_as_input:
         g.feed(name, config.vocab_size, config.d_model)
     weights = [g.weight(name), *([g.weight("head.bias")] if config.head_bias else [])]
     product = g("Gemm", g.input("hidden", FLOAT, "K", config.d_model), *weights, transB=1)
@@ -369,7 +371,7 @@ def posterior_graph() -> ModelProto:
     watched [M]: log_p [M, V], the log posteriors.
     compared [D]: kl [D], in nats, from rows `last` [D] of `kept` [N, V], log posteriors of an earlier step.
     chosen [C]: token [C], the one with the largest sum of logit and bias ([C, V], or [1, V] for all rows);
-    own [C], its probability.
+    own [C], the probability of that token.
     scored [S]: entropy [S], negative; margin [S] and gap [S], the lead of the likeliest token over the next
     in probability and in logit.
     shown [T]: top_ids, top_probs [T, top_k], the most likely tokens.

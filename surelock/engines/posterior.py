@@ -23,7 +23,7 @@ from surelock.values import Flags, Whole, frozen
 
 # Of one table [rows, V] in the wide dtype.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
-# devices on which noise has one number for each token, as in recorded runs; see `choose_by_span`
+# devices on which noise has one number per token, as in recorded runs; see `choose_by_span`
 _BY_TOKEN = {"cpu"}
 
 
@@ -64,7 +64,7 @@ def choose_by_span(
 ) -> Tensor:
     """Return candidate tokens [C]: by Gumbel-max a span of tokens, then by Gumbel-max a token of the span.
 
-    The distribution is that of `choose_tokens`, softmax(logits / T), from 2 sqrt(V) numbers for each candidate instead
+    The distribution is that of `choose_tokens`, softmax(logits / T), from 2 sqrt(V) numbers per candidate instead
     of V. So a step draws those of all its candidates at once, whatever the vocabulary.
 
     logits: [C, V], overwritten.
@@ -111,7 +111,7 @@ Diverge = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (rows, kept, slo
 
 
 @dataclass(slots=True)
-class _Found:
+class _Buffers:
     read_plan: ReadPlan
     tensors: Mapping[str, Tensor]  # the arrays of `read_plan`
     table: Tensor  # what goes to the host, in one copy
@@ -186,11 +186,11 @@ class Reader:
 
     def likeliest(self, slots: Whole) -> Whole:
         """Return the token with the largest logit in the kept posterior of slots [K], which have one."""
-        found = np.empty(len(slots), dtype=np.int64)
+        tokens = np.empty(len(slots), dtype=np.int64)
         for part in even(len(slots), self._rows):
             at = torch.from_numpy(slots[part]).to(self._kept_lse.device)
-            found[part] = self._kept_table()[at].max(dim=-1).indices.numpy(force=True)
-        return found
+            tokens[part] = self._kept_table()[at].max(dim=-1).indices.numpy(force=True)
+        return tokens
 
     def _kept_table(self) -> Tensor:
         if self._kept is None:
@@ -220,25 +220,27 @@ class Reader:
         reading: Reading,
     ) -> None:
         """Fill `reading`. logits: (start, stop, out) -> the logits of the read rows start:stop, written to `out`."""
-        found = self._begin(read_plan, tensors, plan.choice.measures)
-        reads = self._reads if self._are_plain(found, plan) else None
+        buffers = self._begin(read_plan, tensors, plan.choice.measures)
+        reads = self._reads if self._are_plain(buffers, plan) else None
         for part, chunks in read_plan.parts:
             raw = logits(part.start, part.stop, self._raw[: part.stop - part.start])
             for chunk in chunks:
                 few = raw[chunk.start - part.start : chunk.stop - part.start]
                 if reads is None:
-                    diverge = self._read(few, chunk, found, plan, reading)
+                    diverge = self._read(few, chunk, buffers, plan, reading)
                 else:
-                    diverge = self._read_fused(reads, few, chunk, found, plan)
+                    diverge = self._read_fused(reads, few, chunk, buffers, plan)
                 # what is observed first, before what is kept becomes another
                 for group in read_plan.groups:
                     with self._watch.excluded() if group else nullcontext():
-                        self._follow(group, chunk, few, found, diverge)
+                        self._follow(group, chunk, few, buffers, diverge)
         for group in read_plan.groups:
-            self._kept_lse[tensors[f"{group}kept_slots"]] = found.lse[tensors[f"{group}kept_rows"]]
+            self._kept_lse[tensors[f"{group}kept_slots"]] = buffers.lse[
+                tensors[f"{group}kept_rows"]
+            ]
             self._has[read_plan.arrays[f"{group}kept_slots"]] = True
-        parts = np.split(found.table.cpu().numpy(), np.cumsum([*found.sizes.values()])[:-1])
-        values = dict(zip(found.sizes, parts, strict=True))
+        parts = np.split(buffers.table.cpu().numpy(), np.cumsum([*buffers.sizes.values()])[:-1])
+        values = dict(zip(buffers.sizes, parts, strict=True))
         reading.finite = bool(np.isfinite(values["total"]).all())
         reading.confidence[plan.read] = values["confidence"]
         if len(values["tokens"]):
@@ -251,7 +253,7 @@ class Reader:
 
     def _begin(
         self, read_plan: ReadPlan, tensors: Mapping[str, Tensor], measures: Sequence[str]
-    ) -> _Found:
+    ) -> _Buffers:
         count = sum(part.stop - part.start for part, _ in read_plan.parts)
         candidates = len(read_plan.places["chosen"])
         sizes = {"total": count, "confidence": count}
@@ -269,29 +271,29 @@ class Reader:
         before = {
             group: self._kept_lse[tensors[f"{group}compared_slots"]] for group in read_plan.groups
         }
-        return _Found(
+        return _Buffers(
             read_plan, tensors, table, sizes, values, self._kept_lse.new_empty(count), before
         )
 
-    def _are_plain(self, found: _Found, plan: Plan) -> bool:
+    def _are_plain(self, buffers: _Buffers, plan: Plan) -> bool:
         """Whether compiled functions can read the step: greedy choices by confidence or none, of many rows."""
         choice = plan.choice
         plain = choice.scores in (None, "confidence") and choice.temperature == 0
         plain = plain and not (choice.barred.size or choice.measures or plan.top_k)
-        return plain and is_faster("compiled reading", len(found.lse))
+        return plain and is_faster("compiled reading", len(buffers.lse))
 
     def _read_fused(
-        self, reads: Reads, raw: Tensor, chunk: slice, found: _Found, plan: Plan
+        self, reads: Reads, raw: Tensor, chunk: slice, buffers: _Buffers, plan: Plan
     ) -> Diverge:
         """As `_read`, by compiled functions."""
-        values = found.values
-        tensors = found.tensors
+        values = buffers.values
+        tensors = buffers.tensors
         banned = self._bans([*plan.choice.banned])
         total, confidence, lse, tokens, scores = reads.read(raw, banned)
         values["total"][chunk] = total
         values["confidence"][chunk] = confidence
-        found.lse[chunk] = lse
-        which = found.read_plan.in_chunk("chosen", chunk)
+        buffers.lse[chunk] = lse
+        which = buffers.read_plan.in_chunk("chosen", chunk)
         if which.start < which.stop:
             chosen = tensors["chosen"][which]
             values["tokens"][which] = tokens[chosen]
@@ -316,25 +318,25 @@ class Reader:
         return self._banned[1]
 
     def _read(
-        self, raw: Tensor, chunk: slice, found: _Found, plan: Plan, reading: Reading
+        self, raw: Tensor, chunk: slice, buffers: _Buffers, plan: Plan, reading: Reading
     ) -> Diverge:
         """Read the posteriors of a chunk of the read rows, and return their `divergences`. raw: [K, V], logits."""
-        values = found.values
-        lse = found.lse[chunk]
+        values = buffers.values
+        lse = buffers.lse[chunk]
         z = raw.to(lse.dtype)
         p = z.softmax(dim=-1)
         confidence = torch.amax(p, dim=-1, out=values["confidence"][chunk])
         torch.sub(z.amax(dim=-1), confidence.log(), out=lse)
         torch.sum(z, dim=-1, out=values["total"][chunk])
-        which = found.read_plan.in_chunk("chosen", chunk)
+        which = buffers.read_plan.in_chunk("chosen", chunk)
         if which.start < which.stop:
             chosen, score = _choose(
-                z, p, which, found.read_plan.in_chunk("banned", chunk), found.tensors, plan
+                z, p, which, buffers.read_plan.in_chunk("banned", chunk), buffers.tensors, plan
             )
             values["tokens"][which] = chosen
             values["score"][which] = score
             for name in plan.choice.measures:
-                values[name][which] = _measured(name, p, which, found.tensors)
+                values[name][which] = _measured(name, p, which, buffers.tensors)
         if plan.top_k:
             with self._watch.excluded():
                 rows = plan.read[chunk]
@@ -349,21 +351,21 @@ class Reader:
         )
 
     def _follow(
-        self, group: str, chunk: slice, raw: Tensor, found: _Found, diverge: Diverge
+        self, group: str, chunk: slice, raw: Tensor, buffers: _Buffers, diverge: Diverge
     ) -> None:
         """Compute the KLs of the compared rows of a chunk by `divergences`, then keep posteriors."""
         if self._kept is None:
             return
-        tensors = found.tensors
+        tensors = buffers.tensors
         compared, kept = (
-            found.read_plan.in_chunk(f"{group}{name}", chunk) for name in ("compared", "kept")
+            buffers.read_plan.in_chunk(f"{group}{name}", chunk) for name in ("compared", "kept")
         )
         if compared.start < compared.stop:
             rows, slots = (
                 tensors[f"{group}{name}"][compared] for name in ("compared", "compared_slots")
             )
-            kl = diverge(rows, self._kept, slots, found.before[group][compared])
-            found.values[f"{group}compared"][compared] = kl
+            kl = diverge(rows, self._kept, slots, buffers.before[group][compared])
+            buffers.values[f"{group}compared"][compared] = kl
         if kept.start < kept.stop:
             rows, slots = (tensors[f"{group}{name}"][kept] for name in ("kept", "kept_slots"))
             self._kept[slots] = raw[rows]

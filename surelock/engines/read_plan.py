@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from surelock.decoding.step import Plan, Whole, even
 
 _LEAST_READ = 4  # rows whose posteriors are read at once, however large the vocabulary
-_LEAST_ROWS = 55  # whose logits are made at once, at most 32 MiB at 150,000 tokens: each time reads the whole head
+_LEAST_ROWS = 55  # whose logits are made at once, at most 32 MiB at 150,000 tokens: every time reads the whole head
 
 
 def chunk_rows(table_bytes: int, row_bytes: int) -> tuple[int, int]:
@@ -50,14 +50,13 @@ def plan_reading(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Re
     """Return what is read of a plan. has: [slots], whether a posterior is kept. made, read: the most rows at once."""
     rows = plan.read
     slots = plan.slots[plan.read]
-    parts = []  # of the chunk of each row
-    first = np.zeros(len(rows), dtype=np.int64)
+    parts = []
+    first = np.zeros(len(rows), dtype=np.int64)  # by row, the first row of its chunk
     for part in even(len(rows), made):
         few = even(part.stop - part.start, read)
-        parts.append(
-            (part, [slice(part.start + each.start, part.start + each.stop) for each in few])
-        )
-        for chunk in parts[-1][1]:
+        chunks = [slice(part.start + chunk.start, part.start + chunk.stop) for chunk in few]
+        parts.append((part, chunks))
+        for chunk in chunks:
             first[chunk] = chunk.start
     chosen = np.flatnonzero(plan.choice.read[rows])
     at, banned = plan.choice.barred if len(chosen) else plan.choice.barred[:, :0]
@@ -72,11 +71,14 @@ def plan_reading(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Re
     for group, (compares, watches) in masks.items():
         compared = np.flatnonzero(compares[rows])
         kept = np.flatnonzero((watches & ~plan.probed)[rows])
-        known = has[slots[compared]]
-        infinite.append(compared[~known])
-        for name, found in ((f"{group}compared", compared[known]), (f"{group}kept", kept)):
-            places[name] = found
-            arrays |= {name: found - first[found], f"{name}_slots": slots[found]}
+        has_posterior = has[slots[compared]]
+        infinite.append(compared[~has_posterior])
+        for name, read_rows in (
+            (f"{group}compared", compared[has_posterior]),
+            (f"{group}kept", kept),
+        ):
+            places[name] = read_rows
+            arrays |= {name: read_rows - first[read_rows], f"{name}_slots": slots[read_rows]}
         arrays[f"{group}kept_rows"] = kept
     return ReadPlan(parts, list(masks), arrays, places, np.concatenate(infinite))
 
@@ -89,10 +91,10 @@ def likeliest_of(
     of_kept: slots whose posteriors the step has kept -> their likeliest tokens.
     logits: rows of the plan -> theirs, [K, V]. A probed row keeps the posterior of its last step as an active row.
     """
-    found = np.full(len(plan.slots), -1)
+    tokens = np.full(len(plan.slots), -1)
     kept = plan.watches & ~plan.probed
-    found[kept] = of_kept(plan.slots[kept])
+    tokens[kept] = of_kept(plan.slots[kept])
     probed = np.flatnonzero(plan.watches & plan.probed)
     if len(probed):
-        found[probed] = logits(probed).argmax(axis=1)
-    return found
+        tokens[probed] = logits(probed).argmax(axis=1)
+    return tokens

@@ -58,8 +58,8 @@ class PackedForward:
         """Compute rows. Returns the hidden states [K, d_model] of the read rows.
 
         They are the states after the last norm, from which the head makes logits; in a shifted network those of the
-        positions before the rows, from the cache. Each layer writes the keys and values of the rows into the cache (not
-        those of probed rows), and each row attends to all positions of its sequence. For rows that are not read the
+        positions before the rows, from the cache. Every layer writes the keys and values of the rows into the cache,
+        but not those of probed rows. A row attends to all positions of its sequence. For rows that are not read the
         last layer computes keys and values alone.
         """
         network = self.network
@@ -84,9 +84,9 @@ class PackedForward:
 
         if network.config.shifted:
             hidden = network.run(tokens, rotary, attend, None, elementwise)
-            here = rows.to(hidden.device)
-            hidden = cache.before(here, hidden)
-            return hidden[here.arrays["read"]] if "read" in here.arrays else hidden
+            local_rows = rows.to(hidden.device)
+            hidden = cache.before(local_rows, hidden)
+            return hidden[local_rows.arrays["read"]] if "read" in local_rows.arrays else hidden
         read = there[devices[-1]].arrays.get("read")
         only = None if read is None else lambda x: x[read]
         return network.run(tokens, rotary, attend, only, elementwise)
@@ -159,14 +159,14 @@ class Memory:
     @property
     def nbytes(self) -> int:
         """What it keeps: its tables, and of graphs what their largest takes between its layers."""
-        own = self.packed.cache.nbytes + self.reader.nbytes
+        table_bytes = self.packed.cache.nbytes + self.reader.nbytes
         logits = 0 if self._logits is None else self._logits.nbytes
         graphs = (
             0
             if self.captured is None
             else self.captured.nbytes + _graph_bytes(self.packed.network, self.key)
         )
-        return own + logits + graphs
+        return table_bytes + logits + graphs
 
     @torch.inference_mode()
     def reset(self) -> None:
@@ -194,7 +194,7 @@ class Memory:
 
 
 def memory_bytes(network: Network, kind: Kind) -> int:
-    """Return what a memory of a kind takes at most, once it keeps a posterior of each slot."""
+    """Return what a memory of a kind takes at most, once it keeps the posteriors of all slots."""
     config = network.config
     room = kind.room
     size = network.dtype.itemsize
@@ -295,13 +295,13 @@ class TorchEngine:
         self._forward(memory, plan, inputs, tensors)
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
-            found = self.network.logits(memory.hidden[start:stop], out)
+            values = self.network.logits(memory.hidden[start:stop], out)
             if memory.logits is not None:
                 rows = plan.read[start:stop]
                 candidates = np.flatnonzero(plan.choice.rows[rows])
-                slots = from_numpy(plan.slots[rows[candidates]]).to(found.device)
-                memory.logits[slots] = found[from_numpy(candidates).to(found.device)]
-            return found
+                slots = from_numpy(plan.slots[rows[candidates]]).to(values.device)
+                memory.logits[slots] = values[from_numpy(candidates).to(values.device)]
+            return values
 
         memory.reader.read(logits, read_plan, tensors, plan, reading)
         reading.find_likeliest = partial(self._likeliest, memory, plan)
@@ -323,13 +323,13 @@ class TorchEngine:
     def logits(self, memory: Memory, rows: Whole) -> NDArray:
         """See `Engine.logits`. They are in the dtype of the network, or in float32 if that is wider."""
         wide = torch.promote_types(self.network.dtype, torch.float32)
-        found = torch.full((len(rows), self.network.config.vocab_size), torch.nan, dtype=wide)
-        known = np.isin(rows, memory.rows)
-        if known.any():
-            places = from_numpy(np.searchsorted(memory.rows, rows[known]))
+        table = torch.full((len(rows), self.network.config.vocab_size), torch.nan, dtype=wide)
+        has_hidden = np.isin(rows, memory.rows)
+        if has_hidden.any():
+            places = from_numpy(np.searchsorted(memory.rows, rows[has_hidden]))
             hidden = memory.hidden[places.to(memory.hidden.device)]
-            found[from_numpy(known)] = self.network.logits(hidden).to("cpu", wide)
-        return found.numpy()
+            table[from_numpy(has_hidden)] = self.network.logits(hidden).to("cpu", wide)
+        return table.numpy()
 
     @torch.inference_mode()
     def _likeliest(self, memory: Memory, plan: Plan) -> Whole:
@@ -364,8 +364,8 @@ class TorchEngine:
             return
         passes = memory.layout.passes
         if memory.captured is not None and inputs.bucket:
-            found = memory.captured(inputs, tensors)[: passes * len(plan.slots)]
-            both = found.unflatten(0, (passes, -1))[:, tensors["rows read"]]
+            hidden = memory.captured(inputs, tensors)[: passes * len(plan.slots)]
+            both = hidden.unflatten(0, (passes, -1))[:, tensors["rows read"]]
         else:
             both = memory.packed(inputs.with_tensors(tensors)).unflatten(0, (passes, -1))
         memory.hidden = both[0]

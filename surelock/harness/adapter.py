@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
 
 _LAST = 1e-3  # what logits of a row that a step left out are multiplied by: nearly even, the likeliest token the same
-_NAMED = 30.0  # the logit of a written token at its own position, where all others are 0
+_NAMED = 30.0  # the logit of a written token at its position, where all others are 0
 
 
 class _Host(UnmaskPolicy):
@@ -80,7 +80,7 @@ class Adapter:
                 why = f"not {shown(value)}: the whole canvas is given each time"
                 raise ValueError(f"{name} must be None or False, {why}")
         attention_mask, position_ids = (
-            None if each is False else each for each in (attention_mask, position_ids)
+            None if argument is False else argument for argument in (attention_mask, position_ids)
         )
         for name, value in (("attention_mask", attention_mask), ("position_ids", position_ids)):
             if value is not None and not hasattr(value, "ndim"):
@@ -248,13 +248,13 @@ def custom_generate(
     compute: which rows a step computes (default: `LockRule()`).
     unmask: which masked positions a step commits (default: `LowConfidence()`).
     settings: None takes the length (`max_new_tokens`, else `max_length`) and with `do_sample` the temperature from the
-    arguments of `generate`. Each of `num_return_sequences` rows has a seed of its own.
+    arguments of `generate`. Each of `num_return_sequences` rows has another seed.
 
     The callable returns prompts and generated tokens [B, N] int64, on the device of the prompts. It raises what
     `decode` raises.
     """
 
-    def generate(model: Any, input_ids: Tensor, *given: Any, **named: Any) -> Any:
+    def generate(model: Any, input_ids: Tensor, *args: Any, **named: Any) -> Any:
         import torch
 
         chosen = settings or _settings_of(named.get("generation_config"), input_ids.shape[1])
@@ -277,8 +277,8 @@ def _settings_of(config: Any, prompt: int) -> DecodeSettings:
     length, most = (getattr(config, name, None) for name in ("max_new_tokens", "max_length"))
     if length is None and most is not None:
         length = most - prompt
-    given: Json = {} if length is None else {"gen_length": length}
+    settings: Json = {} if length is None else {"gen_length": length}
     if getattr(config, "do_sample", None):
         temperature = getattr(config, "temperature", None)
-        given["temperature"] = 1.0 if temperature is None else temperature
-    return DecodeSettings(**given)
+        settings["temperature"] = 1.0 if temperature is None else temperature
+    return DecodeSettings(**settings)

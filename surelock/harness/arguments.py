@@ -9,7 +9,7 @@ from surelock.decoding.spelling import flat_settings, unfolded, without_nones
 from surelock.errors import nearest
 from surelock.values import Fields, Json
 
-#: The names of the length in tasks; the first that is given counts, as in lm-eval.
+#: The names of the length in tasks; the first that is there counts, as in lm-eval.
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _HARNESS = {"do_sample", "until", "temperature", *_LENGTHS}
 
@@ -32,7 +32,7 @@ def read_arguments(arguments: Fields) -> Json:
 def read_request(request: Fields) -> Json:
     """Return the settings of a request's generation_kwargs, an unfolded short spelling. Other names are logged once."""
     settings = flat_settings().keys() | DECODER_PARTS.keys()
-    found = unfolded(
+    values = unfolded(
         without_nones({name: value for name, value in request.items() if name in settings})
     )
     length = next((request[name] for name in _LENGTHS if request.get(name) is not None), None)
@@ -40,12 +40,12 @@ def read_request(request: Fields) -> Json:
     temperature = request.get("temperature")
     # do_sample without a temperature leaves it to the model
     if not samples or temperature is not None:
-        found["temperature"] = 0.0 if samples is False else float(temperature or 0.0)
+        values["temperature"] = 0.0 if samples is False else float(temperature or 0.0)
     if length is not None:
-        found.setdefault("gen_length", int(length))
-    for name in sorted(request.keys() - found.keys() - _HARNESS):
+        values.setdefault("gen_length", int(length))
+    for name in sorted(request.keys() - values.keys() - _HARNESS):
         _log_unknown(name)
-    return found
+    return values
 
 
 @cache  # once for each name

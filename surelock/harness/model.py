@@ -44,10 +44,10 @@ class SureLockLM(TemplateLM):
     device_map, engine, weights, tokenizer: as in `surelock.load`.
     batch_size: the number of prompts decoded together.
     max_batch_size: ignored.
-    draws: the number of masks of each likelihood, even.
+    draws: the number of masks per likelihood, even.
     mask_batch: the number of masks in one forward pass.
     mask_seed: the seed of the masks.
-    check_greedy: whether `loglikelihood` also decodes each continuation greedily, to say whether the model would write
+    check_greedy: whether `loglikelihood` also decodes continuations greedily, to say whether the model would write
     it. False answers no.
     settings: settings of the decoder in the flat form: `compute` (default: lock), `unmask` (default: low_confidence),
     `gen_length`, `epsilon` and all others. They override the settings of the task, and these the model's.
@@ -82,7 +82,7 @@ class SureLockLM(TemplateLM):
             if type(value) is not int or value < step or value % step:
                 raise ValueError(f"{name} must be {kind} number above 0, not {value!r}")
         super().__init__()
-        self._given = read_arguments(settings)
+        self._overrides = read_arguments(settings)
         lm = pretrained
         if not isinstance(lm, LanguageModel):
             if device_map or (str(device).startswith("cuda") and not torch.cuda.is_available()):
@@ -96,7 +96,7 @@ class SureLockLM(TemplateLM):
             lm = load(lm, device=device, dtype=dtype, **how)
         if lm.tokenizer is None:
             raise ValueError(f"{lm.name} has no tokenizer, which lm-eval needs")
-        recommended(lm.generation, self._given)  # what cannot be is refused before the work
+        recommended(lm.generation, self._overrides)  # what cannot be is refused before the work
         self.lm, self.tokenizer, self._device = lm, lm.tokenizer, lm.device
         self._warned = False  # whether the log says that spelled special tokens are text
         self.batch_size = int(batch_size)
@@ -158,8 +158,8 @@ class SureLockLM(TemplateLM):
         head = context.rstrip()
         alone = self.tok_encode(head)
         whole = self.tok_encode(head + (context[len(head) :] + continuation))
-        given = shared_length(alone, whole)
-        return whole[:given], whole[given:]
+        shared = shared_length(alone, whole)
+        return whole[:shared], whole[shared:]
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
@@ -179,7 +179,7 @@ class SureLockLM(TemplateLM):
     # --- texts --------------------------------------------------------------------------------------------------------
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """Return the generated text of each prompt, up to its end or to the first stop of `until`.
+        """Return the generated texts of the prompts, up to their ends or to the first stop of `until`.
 
         A text does not depend on the rest of its batch, except by rounding. A repeated request has the next seed. A
         prompt that is too long loses its beginning. Raises ValueError for what cannot be decoded, a prompt without
@@ -213,7 +213,7 @@ class SureLockLM(TemplateLM):
 
     def decoder_for(self, wanted: Fields) -> Decoder:
         """Return the decoder of a request's generation_kwargs. Raises ValueError, which names the setting."""
-        return recommended(self.lm.generation, read_request(wanted) | self._given)
+        return recommended(self.lm.generation, read_request(wanted) | self._overrides)
 
     def get_model_info(self) -> Json:
         """Return the cost of the texts so far, for the `config` of lm-eval's results."""
@@ -227,7 +227,7 @@ class SureLockLM(TemplateLM):
         self, prompts: list[list[int]], decoder: Decoder, again: Sequence[int]
     ) -> list[str]:
         length = decoder.settings.gen_length
-        seeds = tuple(decoder.settings.seed_of(0) + each for each in again)
+        seeds = tuple(decoder.settings.seed_of(0) + repeat for repeat in again)
         seeded = replace(decoder, settings=replace(decoder.settings, seed=seeds))
         final = None
         work = self._work
@@ -263,7 +263,7 @@ class SureLockLM(TemplateLM):
     def loglikelihood(
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """Return (minus the bound in nats, whether greedy decoding writes it) of each continuation.
+        """Return (minus the bound in nats, whether greedy decoding writes it) by continuation.
 
         The bound is LLaDA's Monte Carlo estimate (Eq. 6) and computes every row. Requests of one length have the same
         masks, so figures differ by the texts alone. An empty continuation has 0.
@@ -287,7 +287,7 @@ class SureLockLM(TemplateLM):
                 )
             if len(continuation) > self.max_length:
                 raise ValueError(f"{pair} has {len(continuation)} tokens: {self.max_length} fit")
-        found = []
+        answers = []
         for texts, context, continuation in tqdm(requests, desc="Bounds", disable=disable_tqdm):
             room = self.max_length - len(continuation)
             if len(context) > room:
@@ -296,23 +296,23 @@ class SureLockLM(TemplateLM):
                     len(context),
                     len(context) - room,
                 )
-            given = context[max(0, len(context) - room) :]
+            kept = context[max(0, len(context) - room) :]
             with _naming(f"the continuation {shown(texts[1])} of {shown(texts[0])}"):
                 answer = (
-                    self._log_probability(given, continuation),
-                    self._is_greedy(given, continuation),
+                    self._log_probability(kept, continuation),
+                    self._is_greedy(kept, continuation),
                 )
-            found.append(answer)
+            answers.append(answer)
             self.cache_hook.add_partial("loglikelihood", texts, answer)
-        return found
+        return answers
 
     def loglikelihood_rolling(
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[float]:
-        """Return minus the bound of each whole text in nats; parts of a long one are given the tokens before them.
+        """Return minus the bounds of the whole texts in nats; parts of a long one are conditioned on the tokens before.
 
-        The special tokens that the tokenizer puts before a text are given, too. An empty text has 0. Raises ValueError
-        for another text without tokens, and NonFiniteLogits.
+        The special tokens that the tokenizer puts before a text condition it, too. An empty text has 0. Raises
+        ValueError for another text without tokens, and NonFiniteLogits.
         """
         texts = [text for (text,) in (request.args for request in requests)]
         pairs = [self._encode_pair("", text) for text in texts]
@@ -321,7 +321,7 @@ class SureLockLM(TemplateLM):
                 raise ValueError(
                     f"the text {shown(text)} has no tokens: the tokenizer of {self.lm.name} leaves it out"
                 )
-        found = []
+        bounds = []
         most = self.max_length
         for text, (front, ids) in tqdm(
             zip(texts, pairs, strict=True), total=len(texts), desc="Bounds", disable=disable_tqdm
@@ -333,9 +333,9 @@ class SureLockLM(TemplateLM):
                     self._log_probability(whole[max(0, stop - most) : start], whole[start:stop])
                     for start, stop in pairwise(edges)
                 ]
-            found.append(sum(parts))
-            self.cache_hook.add_partial("loglikelihood_rolling", (text,), found[-1])
-        return found
+            bounds.append(sum(parts))
+            self.cache_hook.add_partial("loglikelihood_rolling", (text,), bounds[-1])
+        return bounds
 
     def _log_probability(self, context: list[int], continuation: list[int]) -> float:
         """Minus the bound in nats; 0 without a token."""
@@ -377,11 +377,13 @@ def _stops(until: str | Sequence[str] | None) -> Sequence[str]:
 
 
 def _kinds(pairs: Sequence[tuple[str, Fields]]) -> list[list[tuple[int, int]]]:
-    """The requests of each decoder, the shortest first: (number, how often the same request came before)."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    """The requests by decoder, the shortest first: (number, how often the same request came before)."""
+    by_kind: dict[str, list[tuple[int, int]]] = {}
     times: Counter[tuple[str, str]] = Counter()
     for number, (context, wanted) in enumerate(pairs):
         kind = repr(sorted(wanted.items(), key=str))
-        found.setdefault(kind, []).append((number, times[kind, context]))
+        by_kind.setdefault(kind, []).append((number, times[kind, context]))
         times[kind, context] += 1
-    return [sorted(each, key=lambda one: len(pairs[one[0]][0])) for each in found.values()]
+    return [
+        sorted(requests, key=lambda one: len(pairs[one[0]][0])) for requests in by_kind.values()
+    ]

@@ -14,7 +14,7 @@ from surelock.values import Flags, Floats, Json, Whole
 def stratified_counts(
     rng: np.random.Generator, strata: Whole, total: int, length: int | Whole
 ) -> Whole:
-    """Return how many tokens to mask in each window [B]: uniform on 1..length, one draw in each stratum of `total`."""
+    """Return how many tokens to mask in each window [B]: uniform on 1..length, one draw per stratum of `total`."""
     return 1 + np.floor((strata + rng.random(len(strata))) / total * length).astype(np.int64)
 
 
@@ -31,42 +31,43 @@ def draw_masks(
 def conditional_bound(
     network: Network,
     tokens: Whole,
-    given: int,
+    prefix: int,
     *,
     draws: int,
     rng: np.random.Generator,
     mask_id: int,
     batch: int | None = None,
 ) -> Floats:
-    """Estimate an upper bound on -log p(tokens[given:] | tokens[:given]). Returns [draws] float64 in nats, to average.
+    """Estimate an upper bound on -log p(tokens[prefix:] | tokens[:prefix]). Returns [draws] float64 in nats, to
+    average.
 
     tokens: [N] int64.
-    given: the number of tokens that are not scored.
+    prefix: the number of tokens in front that are not scored.
     draws: the number of masks, even.
     batch: the number of masks in one forward pass; None is all.
 
     Each draw masks k of the n scored tokens and weights their loss by n / k. k is uniform on 1..n, stratified: two
-    draws in each of draws / 2 strata. In a block-causal network the bound is the sum of those of its blocks, each given
-    all tokens before it. Raises ValueError for an odd number of draws, and when no token is scored, and NonFiniteLogits
-    where a token has no probability, or none that is a number.
+    draws per stratum, of draws / 2 strata. In a block-causal network the bound is the sum of those of its blocks, each
+    after all tokens before it. Raises ValueError for an odd number of draws, and when no token is scored, and
+    NonFiniteLogits where a token has no probability, or none that is a number.
     """
     size = network.config.block_size
-    if size is not None and len(tokens) > (given // size + 1) * size:
-        edges = [given, *range((given // size + 1) * size, len(tokens), size), len(tokens)]
+    if size is not None and len(tokens) > (prefix // size + 1) * size:
+        edges = [prefix, *range((prefix // size + 1) * size, len(tokens), size), len(tokens)]
         options: Json = {"draws": draws, "rng": rng, "mask_id": mask_id, "batch": batch}
         parts = [
             conditional_bound(network, tokens[:stop], start, **options)
             for start, stop in pairwise(edges)
         ]
         return np.sum(parts, axis=0)
-    length = len(tokens) - given
+    length = len(tokens) - prefix
     if length < 1 or draws < 2 or draws % 2:
         raise ValueError(
             f"at least one token and an even number of draws are needed, not {length} and {draws}"
         )
     strata = np.tile(np.arange(draws // 2), 2)
     counts = stratified_counts(rng, strata, draws // 2, length)
-    masks = draw_masks(rng, counts, len(tokens), given)
+    masks = draw_masks(rng, counts, len(tokens), prefix)
     most = batch or draws
     losses = np.concatenate(
         [
@@ -80,7 +81,7 @@ def conditional_bound(
 
 
 def _masked_loss(network: Network, tokens: Whole, masks: Flags, mask_id: int) -> Floats:
-    """The sum of the nats of the masked tokens, for each row."""
+    """The sum of the nats of the masked tokens, by row."""
     texts = np.tile(tokens, (len(masks), 1))
     index = torch.from_numpy(np.flatnonzero(masks))
     noisy = torch.from_numpy(np.where(masks, mask_id, texts)).to(network.embed.weight.device)

@@ -58,8 +58,8 @@ def check_kind(directory: Path) -> None:
     if (directory / "adapter_config.json").is_file() or any(directory.glob("adapter_model.*")):
         why = "a PEFT adapter, which is no model by itself: merge it into its model (merge_and_unload), and save that"
         raise CheckpointError(f"{directory} holds {why}")
-    if found := min(directory.glob("*.gguf"), default=None):
-        raise CheckpointError(f"{found} is a GGUF file: only safetensors are read")
+    if gguf := min(directory.glob("*.gguf"), default=None):
+        raise CheckpointError(f"{gguf} is a GGUF file: only safetensors are read")
 
 
 def list_tensors(directory: Path) -> tuple[dict[str, Stored], list[str]]:
@@ -86,7 +86,7 @@ def list_tensors(directory: Path) -> tuple[dict[str, Stored], list[str]]:
         raise CheckpointError(
             f"{directory} holds neither {SINGLE} nor {INDEX} (only safetensors are read)"
         )
-    found = {}
+    tensors = {}
     names = {}
     prefixes = set()
     for stored, file in listed.items():
@@ -101,13 +101,13 @@ def list_tensors(directory: Path) -> tuple[dict[str, Stored], list[str]]:
         if stored not in headers[file]:
             why = "it is not there, though the index names it"
             raise CheckpointError(f"{directory / file}: tensor {name!r} cannot be read: {why}")
-        found[name] = headers[file][stored]
+        tensors[name] = headers[file][stored]
         names[name] = stored
         prefixes |= {prefix} - {""}
     if prefixes:
         named = " and ".join(map(repr, sorted(prefixes)))
         notes.append(f"{directory}: {named} in front of the tensors' names is passed over")
-    return found, notes
+    return tensors, notes
 
 
 def _header(file: Path) -> dict[str, Stored]:
@@ -124,9 +124,9 @@ def _header(file: Path) -> dict[str, Stored]:
         raise CheckpointError(f"{file} is not a readable safetensors file: {error}") from error
     header.pop("__metadata__", None)
     return {
-        name: Stored(file, each["dtype"], tuple(each["shape"]), 8 + size + start, stop - start)
-        for name, each in header.items()
-        for start, stop in [each["data_offsets"]]
+        name: Stored(file, entry["dtype"], tuple(entry["shape"]), 8 + size + start, stop - start)
+        for name, entry in header.items()
+        for start, stop in [entry["data_offsets"]]
     }
 
 
@@ -199,14 +199,14 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
         raise CheckpointError(f"tensor {head} {shapes}: the configuration ties it")
     if unknown := sorted(extra - {head} if twice else extra):
         raise CheckpointError(f"{directory} holds unknown {_some(unknown)}")
-    found: Tensors = {
-        name: _pieces(network, name, {each: files[each] for each in sources})
+    tensors: Tensors = {
+        name: _pieces(network, name, {source: files[source] for source in sources})
         for name, sources in wanted.items()
     }
     if twice and not all(map(np.array_equal, files[head].read(), files[embed].read())):
         warning = f"{directory}: {head} differs from {embed}; it is passed over, since the configuration ties them"
         warnings.warn(warning, stacklevel=2)
-    return folded(config, found, files if timed else None) if family.modulated else found
+    return folded(config, tensors, files if timed else None) if family.modulated else tensors
 
 
 def _pieces(
@@ -243,13 +243,15 @@ def load_weights(
     int8: bool = False,
 ) -> None:
     """Fill a network on the meta device, one parameter at a time. dtype: None is that of the checkpoint's embedding."""
-    found = find_tensors(network, family, directory)
+    tensors = find_tensors(network, family, directory)
     parameters = dict(network.named_parameters())
     dtype = dtype or next(
-        FLOATS[each.dtype] for _, each in found["embed.weight"] if isinstance(each, Stored)
+        FLOATS[tensor.dtype] for _, tensor in tensors["embed.weight"] if isinstance(tensor, Stored)
     )
     size = sum(parameter.numel() for parameter in parameters.values())
-    progress = tqdm(found.items(), desc="loading", unit="tensor", disable=size < SHOW_PROGRESS_FROM)
+    progress = tqdm(
+        tensors.items(), desc="loading", unit="tensor", disable=size < SHOW_PROGRESS_FROM
+    )
     for name, sources in progress:
         value = torch.empty(parameters[name].shape, dtype=dtype)
         start = 0

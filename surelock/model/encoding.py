@@ -23,7 +23,7 @@ _MOST_GROWTH = 100  # of a text: by a factor, and by what a template adds
 _MOST_ADDED = 100_000
 _MOST_WORDS = 64  # of a list
 _LIST = r"\{(?P<list>[^{}]*)\}"  # behind a blank
-_PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning of their own
+_PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning
 _LETTER = "a"
 # of texts; one of them merges with no text that follows it
 _BEGINNINGS = (_LETTER, ".", "0", "x", "-", ")", "q", "7")
@@ -113,11 +113,11 @@ class Expanded(ValueError):
     """A text became far longer in a tokenizer or in a template."""
 
 
-def check_growth(what: str, given: int, made: int, added: int = 0) -> None:
+def check_growth(what: str, length: int, made: int, added: int = 0) -> None:
     """Raise Expanded if `made` tokens or characters are far more than the characters of a text and what is added."""
-    if made > _MOST_GROWTH * (given + 1) + added:
+    if made > _MOST_GROWTH * (length + 1) + added:
         raise Expanded(
-            f"{what} makes {made:,} of a text of {given:,} characters: at most {_MOST_GROWTH} times as many"
+            f"{what} makes {made:,} of a text of {length:,} characters: at most {_MOST_GROWTH} times as many"
         )
 
 
@@ -125,7 +125,7 @@ class Rendering(str):
     """A text that a chat template has made, or with blanks.
 
     parts: texts, and between them ids of markup and masks.
-    words: of each mask, the words of the list whose blank begins there, as token ids; empty elsewhere.
+    words: by mask, the words of the list whose blank begins there, as token ids; empty elsewhere.
     """
 
     parts: tuple[str | int, ...]
@@ -206,7 +206,7 @@ class Encoder:
     def with_blanks(self, text: str, mask_id: int, lists: Lists | None = None) -> str:
         """Return a text as the `Rendering` with masks for its blanks.
 
-        lists: of each blank its words, None for any; without it the text alone says them.
+        lists: by blank, its words, None for any; without it the text alone says them.
 
         Raises ValueError, one sentence, for a list that no blank can have, and for lists of more or fewer blanks.
         """
@@ -220,10 +220,12 @@ class Encoder:
                 pattern += f"|{re.escape(mask.content)}"
             blanks = list(re.finditer(f"(?P<space> ?)(?:{pattern})", text))
         for blank, listed in zip(blanks, _lists_of(blanks, lists), strict=True):
-            known = () if listed is None else self._words(listed, blank["space"], blank.start() > 0)
-            size = max(map(len, known)) if known else len(blank["blank"] or "_")
+            listed_ids = (
+                () if listed is None else self._words(listed, blank["space"], blank.start() > 0)
+            )
+            size = max(map(len, listed_ids)) if listed_ids else len(blank["blank"] or "_")
             parts += [text[at : blank.start()], *[mask_id] * size]
-            words += [known, *[()] * (size - 1)]
+            words += [listed_ids, *[()] * (size - 1)]
             at = blank.end()
         parts.append(text[at:])
         written = "".join(part if isinstance(part, str) else "_" for part in parts)
@@ -242,7 +244,7 @@ class Encoder:
             raise ValueError(
                 f"prompt has a blank whose list must hold {how}, not {shown('|'.join(words))}"
             )
-        known = []
+        ids_of_words = []
         for word in words:
             with encoding(self.owner, word):
                 ids = self._text(space + word.strip(), self._markup(), goes_on)
@@ -250,8 +252,8 @@ class Encoder:
                 raise ValueError(
                     f"prompt has a blank whose list holds {shown(word)}, which is no text of {self.owner}"
                 )
-            known.append(tuple(ids))
-        return tuple(known)
+            ids_of_words.append(tuple(ids))
+        return tuple(ids_of_words)
 
     def render(self, turns: Sequence[Fields], **how: Any) -> Rendering:
         """Return a conversation in the chat template, in which what its turns say stays text. Raises ValueError."""
@@ -289,8 +291,8 @@ class Encoder:
         added = self.tokenizer.added_tokens_decoder
         return frozenset(
             i
-            for i, each in added.items()
-            if each.special or i in self.ends or spelled(each.content)
+            for i, token in added.items()
+            if token.special or i in self.ends or spelled(token.content)
         )
 
     def _found(
@@ -307,7 +309,7 @@ class Encoder:
             return_offsets_mapping=True,
             verbose=False,
         )
-        found = [
+        places = [
             (i, *place)
             for i, place in zip(read["input_ids"], read["offset_mapping"], strict=True)
             if i in markup
@@ -316,12 +318,12 @@ class Encoder:
         word = self.tokenizer.unk_token
         return [
             (i, start, stop)
-            for i, start, stop in found
+            for i, start, stop in places
             if i != unknown or text[start:stop].strip() == word
         ]
 
     def _hidden(self, text: str, markup: frozenset[int], stand_ins: _StandIns) -> str:
-        """A text in which a character stands for each part that would be markup, and for each mask."""
+        """A text in which a character stands for every part that would be markup, and for every mask."""
         if isinstance(text, Rendering):
             parts = [
                 stand_ins.character(part) if isinstance(part, int) else str(part)
@@ -349,8 +351,8 @@ class Encoder:
 
         goes_on: whether the text goes on from another one, see `_continued`.
         """
-        found = self._found(text, markup, split=True)
-        cuts = [(start + stop) // 2 for _, start, stop in found if stop - start > 1]
+        places = self._found(text, markup, split=True)
+        cuts = [(start + stop) // 2 for _, start, stop in places if stop - start > 1]
         if not cuts:
             return self._continued(text) if goes_on else self._ids(text, split=True)
         ids = []
@@ -402,7 +404,7 @@ class Encoder:
         read = [i for i in whole if i in markup]
         if self.tokenizer.unk_token_id in read:
             read = [i for i, _, _ in self._found(text, markup)]
-        if read == [each for each in text.parts if isinstance(each, int)]:
+        if read == [part for part in text.parts if isinstance(part, int)]:
             return whole
         ids = []
         for part in text.parts:

@@ -1,4 +1,4 @@
-"""The checkpoint families: how the config.json of each is read, and the names of its tensors.
+"""The checkpoint families: how their config.json is read, and the names of their tensors.
 
 A family is data: the keys of its configuration, the values that they must have for this network's forward pass to be
 the model's, and a table from the network's parameters to the tensors of the checkpoint. Several tensors are stacked
@@ -32,7 +32,7 @@ _CAUSAL = (
 _NEXT_TOKEN = "a causal model, which predicts the next token from those before it"
 _CAUSAL_NAMES = ("ForCausalLM", "LMHeadModel")  # how transformers names them
 _TIMED = "its posteriors depend on the time of a step, so kept keys and values are stale in every other step"
-#: Architectures that look like one of a family and cannot be decoded, each with the reason.
+#: Architectures that look like one of a family and cannot be decoded, with the reasons.
 REFUSED = {
     "LLaDAMoEModel": _EXPERTS,
     "LLaDAMoEModelLM": _EXPERTS,
@@ -49,7 +49,7 @@ class Family:
 
     model_type: str
     architecture: str
-    tensors: Mapping[str, tuple[str, ...]]  # the tensor names of each parameter of the network
+    tensors: Mapping[str, tuple[str, ...]]  # by parameter of the network, its tensor names
     read_config: Callable[[Fields], NetworkConfig]  # reads the shape from config.json
     # the id of the mask, if its files do not name one; -1 is the last of the vocabulary
     mask_id: int | None = None
@@ -108,19 +108,21 @@ def family_of(config: Fields) -> Family:
         if family.architecture in named or (not named and family.model_type == model_type):
             _refuse_causal(family, config)
             return family
-    # SEDD's own file names no architecture
+    # SEDD's file names no architecture
     if not texts[-1] and {"graph", "noise"} <= config.keys():
         named = ["SEDD"]
     for name in named or texts:
         if name in REFUSED:
             raise CheckpointError(f"{name} cannot be decoded here: {REFUSED[name]}")
-    known = ", ".join(sorted(family.architecture for family in FAMILIES))
-    found = ", ".join(sorted(named)) or model_type or "none"
+    supported = ", ".join(sorted(family.architecture for family in FAMILIES))
+    architecture = ", ".join(sorted(named)) or model_type or "none"
     if any(name.endswith(_CAUSAL_NAMES) for name in named):
         raise CheckpointError(
-            f"{found} is by its name {_NEXT_TOKEN}; config.json must name one of {known}"
+            f"{architecture} is by its name {_NEXT_TOKEN}; config.json must name one of {supported}"
         )
-    raise CheckpointError(f"unknown architecture {found}: config.json must name one of {known}")
+    raise CheckpointError(
+        f"unknown architecture {architecture}: config.json must name one of {supported}"
+    )
 
 
 def _refuse_causal(family: Family, config: Fields) -> None:
@@ -179,7 +181,7 @@ def _refuse_unless(config: Fields, off: str, **required: tuple[Any, ...]) -> Non
 def _rope_theta(config: Fields) -> float:
     """The base of rotary embeddings.
 
-    It stands outside, in rope_parameters (transformers 5) or in rope_scaling, there also for each kind of layer. As in
+    It stands outside, in rope_parameters (transformers 5) or in rope_scaling, there also by kind of layer. As in
     transformers, the inner one goes before the outer one. Raises CheckpointError for what scales the embeddings.
     """
     inner: set[float] = set()
@@ -187,7 +189,7 @@ def _rope_theta(config: Fields) -> float:
         outer = config.get(key) or {}
         if not isinstance(outer, Mapping):
             raise CheckpointError(f"config.json sets {key} to what is no object")
-        for rope in (outer, *(each for each in outer.values() if isinstance(each, Mapping))):
+        for rope in (outer, *(value for value in outer.values() if isinstance(value, Mapping))):
             _refuse_scaling(key, rope)
             if rope.get("rope_theta") is not None:
                 inner.add(_number(rope, "rope_theta", float))
@@ -212,21 +214,23 @@ def _refuse_scaling(key: str, rope: Fields) -> None:
         not kinds and rope.get("factor") is not None
     )
     factors = [rope.get("factor"), rope.get("attention_factor") or 1]
-    factors += [each for name in ("short_factor", "long_factor") for each in rope.get(name) or ()]
+    factors += [
+        factor for name in ("short_factor", "long_factor") for factor in rope.get(name) or ()
+    ]
     if (scales and any(factor != 1 for factor in factors)) or rope.get(
         "partial_rotary_factor"
     ) not in (
         None,
         1,
     ):
-        given = {name: value for name, value in rope.items() if value is not None}
+        scaling = {name: value for name, value in rope.items() if value is not None}
         raise CheckpointError(
-            f"config.json scales rotary embeddings, which is unsupported: {key} holds {given!r:.120}"
+            f"config.json scales rotary embeddings, which is unsupported: {key} holds {scaling!r:.120}"
         )
 
 
 def _read(config: Fields, keys: Mapping[str, str], **fields: Any) -> NetworkConfig:
-    """The shape of a configuration. keys: the required key of each field; fields: those that are known otherwise."""
+    """The shape of a configuration. keys: by field, the required key; fields: those that are known otherwise."""
     d_model = _number(config, keys["d_model"])
     n_heads = _number(config, keys["n_heads"])
     shape = {name: _number(config, key) for name, key in keys.items() if name != "tied"} | fields
@@ -350,8 +354,10 @@ def _read_lfm2(config: Fields) -> NetworkConfig:
     _require(config, "layer_types", "num_hidden_layers")
     kinds = config["layer_types"]
     vocab = _number(config, "vocab_size")
-    known = isinstance(kinds, list) and all(kind in ("conv", "full_attention") for kind in kinds)
-    if not known or len(kinds) != config["num_hidden_layers"]:
+    are_known = isinstance(kinds, list) and all(
+        kind in ("conv", "full_attention") for kind in kinds
+    )
+    if not are_known or len(kinds) != config["num_hidden_layers"]:
         raise CheckpointError(
             "config.json must name each layer 'conv' or 'full_attention' in its layer_types"
         )
@@ -484,7 +490,7 @@ _LFM2_SPACE = {
     "unmask": "threshold",
     "threshold": 0.9,
 }
-#: The model's own distribution is that of temperature 1, in random order. The most confident first, it repeats itself.
+#: The model's distribution is that of temperature 1, in random order. The most confident first, it repeats itself.
 _MDLM_SAMPLING = {"gen_length": 256, "steps": 256, "temperature": 0.8}
 _of_mdlm = partial(
     Family, tensors=_MDLM, read_config=_read_mdlm, mask_id=-1, generation=_MDLM_SAMPLING, modulated=True,

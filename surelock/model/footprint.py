@@ -17,7 +17,7 @@ from surelock.model.families import SHOW_PROGRESS_FROM
 from surelock.model.machine import total_memory
 from surelock.places import label_of
 
-#: Of each tensor its dtype, as safetensors spell it, and its shape.
+#: By tensor, its dtype, as safetensors spell it, and its shape.
 Sizes = Mapping[str, tuple[str, Sequence[int]]]
 _IN_A_LAYER = re.compile(r"\.\d+\.")
 
@@ -46,10 +46,14 @@ def hub_sizes(name: str) -> Sizes:
     try:
         if isinstance(try_to_load_from_cache(name, "config.json"), str):
             return {}
-        found = get_safetensors_metadata(name).files_metadata.values()
+        files = get_safetensors_metadata(name).files_metadata.values()
     except failures:
         return {}
-    return {name: (each.dtype, each.shape) for file in found for name, each in file.tensors.items()}
+    return {
+        name: (tensor.dtype, tensor.shape)
+        for file in files
+        for name, tensor in file.tensors.items()
+    }
 
 
 def check_room(

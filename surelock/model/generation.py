@@ -16,8 +16,8 @@ _SHARED = dict(described(DecodeSettings))
 def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> Json:
     """Return the settings that a checkpoint recommends: those of its generation_config.json over those of its family.
 
-    null is not given, and `max_new_tokens` is the length. Steps without a length write at least as many tokens. A
-    block-causal network has its own blocks, so none of the family are recommended. A file with `do_sample` was written
+    null is left out, and `max_new_tokens` is the length. Steps without a length write at least as many tokens. A
+    block-causal network has fixed blocks, so none of the family are recommended. A file with `do_sample` was written
     for next-token sampling, so its temperature is ignored. Raises CheckpointError, which names the file, for a damaged
     one and for settings that make no decoder.
     """
@@ -27,37 +27,37 @@ def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> Json
         values.pop("block_length", None)
     if not file.is_file():
         return values
-    given = {name: value for name, value in read_json(file).items() if value is not None}
-    if "do_sample" in given:
-        given.pop("temperature", None)
+    values_of_file = {name: value for name, value in read_json(file).items() if value is not None}
+    if "do_sample" in values_of_file:
+        values_of_file.pop("temperature", None)
     try:
-        values = over_recommended(values, _with_length(given, values, shape.max_length))
+        values = over_recommended(values, _with_length(values_of_file, values, shape.max_length))
         check_blocks(recommended(values, {}).settings)
     except ValueError as error:
         raise CheckpointError(f"{file}: {error}") from error
     return values
 
 
-def _with_length(given: Json, family: Fields, most: int) -> Json:
+def _with_length(values: Json, family: Fields, most: int) -> Json:
     """The settings of a file with their length, which transformers calls max_new_tokens."""
-    for name in _SHARED.keys() & given.keys():
-        _SHARED[name].checked(name, given[name])
-    if "max_new_tokens" in given:
-        length = _SHARED["gen_length"].checked("max_new_tokens", given["max_new_tokens"])
-        if given.setdefault("gen_length", length) != length:
+    for name in _SHARED.keys() & values.keys():
+        _SHARED[name].checked(name, values[name])
+    if "max_new_tokens" in values:
+        length = _SHARED["gen_length"].checked("max_new_tokens", values["max_new_tokens"])
+        if values.setdefault("gen_length", length) != length:
             raise ValueError(
-                f"gen_length ({given['gen_length']}) and max_new_tokens ({length}) must be the same"
+                f"gen_length ({values['gen_length']}) and max_new_tokens ({length}) must be the same"
             )
-    elif given.get("steps", 0) > given.get(
+    elif values.get("steps", 0) > values.get(
         "gen_length", family.get("gen_length", DecodeSettings().gen_length)
     ):
-        given.setdefault("gen_length", given["steps"])
-    if given.get("gen_length", 1) < 1:
+        values.setdefault("gen_length", values["steps"])
+    if values.get("gen_length", 1) < 1:
         raise ValueError(
-            f"gen_length ({given['gen_length']}) must be at least 1 where a checkpoint recommends it"
+            f"gen_length ({values['gen_length']}) must be at least 1 where a checkpoint recommends it"
         )
-    if given.get("gen_length", 1) >= most:
+    if values.get("gen_length", 1) >= most:
         raise ValueError(
-            f"gen_length ({given['gen_length']}) leaves no room for a prompt in {most} positions"
+            f"gen_length ({values['gen_length']}) leaves no room for a prompt in {most} positions"
         )
-    return given
+    return values

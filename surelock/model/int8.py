@@ -1,4 +1,4 @@
-"""Weights in int8, by torchao: those of the layers' products, with a factor for each row.
+"""Weights in int8, by torchao: those of the layers' products, with a factor per row.
 
 Embedding, head, norms and biases stay as they are: most of the memory is in the products, and the head decides tokens.
 """
@@ -35,7 +35,7 @@ def is_product(network: Network, parameter: str) -> bool:
 
 
 def quantize(network: Network, parameter: str) -> None:
-    """Replace a product's weights by int8 and a float32 factor for each row, on their device."""
+    """Replace a product's weights by int8 and a float32 factor per row, on their device."""
     from torchao.quantization import Int8WeightOnlyConfig, quantize_  # its import takes seconds
 
     owner = network.get_submodule(parameter.rpartition(".")[0])

@@ -88,7 +88,7 @@ class LanguageModel:
         blanks: two or more underscores in a row are as many masks, unless a letter, a digit or a backslash touches
         them, and the tokenizer's own mask token is one. A space before a blank belongs to it. A list behind a blank,
         `__{red|blue|light green}`, says the words that it may become, however many underscores it has. So does a list
-        of texts for each blank in place of True, [["red", "blue"], None]; None is any word. Ids of a prompt with such
+        of texts per blank in place of True, [["red", "blue"], None]; None is any word. Ids of a prompt with such
         blanks are `Listed`: they have the masks of the longest words until `surelock.settled` chooses.
 
         Raises ValueError for what is no text, for a model without a tokenizer or, with chat, without a chat template,
@@ -115,7 +115,9 @@ class LanguageModel:
             raise ValueError(
                 f"the chat template of {self.name} has masks: blanks from a list cannot be told from them"
             )
-        lists = [WordList(start, known) for start, known in zip(masks, words, strict=True) if known]
+        lists = [
+            WordList(start, listed) for start, listed in zip(masks, words, strict=True) if listed
+        ]
         return Listed(ids, lists, self.mask_id)
 
     @property

@@ -40,23 +40,23 @@ def time_shapes(config: NetworkConfig, width: int) -> dict[str, tuple[int, ...]]
 
 def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] | None) -> Tensors:
     """Return the tensors of the network that does the same without a time condition. files: None if there is none."""
-    found = dict(tensors)
+    folded_tensors = dict(tensors)
     norms = [name for name, sources in tensors.items() if not sources]
     if files is None:
-        return found | {name: ((name, np.zeros(config.d_model)),) for name in norms}
+        return folded_tensors | {name: ((name, np.zeros(config.d_model)),) for name in norms}
     condition = _condition(config, files)
 
     def scaled(name: str, factor: Floats) -> None:
         ((source, stored),) = tensors[name]
         assert isinstance(stored, Stored)
         if len(stored.shape) == 2:
-            found[name] = ((source, stored._replace(factor=factor)),)
+            folded_tensors[name] = ((source, stored._replace(factor=factor)),)
         else:
-            found[name] = ((source, stored.wide(np.float64) * factor),)
+            folded_tensors[name] = ((source, stored.wide(np.float64) * factor),)
 
     def norm(name: str, shift: Floats, scale: Floats) -> None:
         scaled(f"{name}.weight", 1 + scale)
-        found[f"{name}.bias"] = ((f"{name}.bias", shift),)
+        folded_tensors[f"{name}.bias"] = ((f"{name}.bias", shift),)
 
     norm("norm", *np.split(condition(_OUTPUT), 2))
     for layer in range(config.n_layers):
@@ -72,7 +72,7 @@ def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] 
             ("ff_out.bias", others[2]),
         ):
             scaled(f"{name}.{product}", factor)
-    return found
+    return folded_tensors
 
 
 def _condition(config: NetworkConfig, files: Mapping[str, Stored]) -> Callable[[str], Floats]:

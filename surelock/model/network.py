@@ -52,7 +52,7 @@ class Block(nn.Module):
     """A layer: x + attention(norm(x)), then x + SwiGLU(norm(x)), or the two in the other forms of `NetworkConfig`.
 
     One matrix product makes queries, keys and values, and one makes gate and up. In a layer that is a convolution one
-    makes B, C and X, each of one head of width d_model: C takes the place of the queries, B * X that of the keys.
+    makes B, C and X, all of one head of width d_model: C takes the place of the queries, B * X that of the keys.
     """
 
     def __init__(self, config: NetworkConfig, layer: int) -> None:
@@ -126,7 +126,7 @@ class Block(nn.Module):
 
 def add_product(x: Tensor, linear: nn.Linear, h: Tensor) -> Tensor:
     """Return x + linear(h). Packed rows [R, d] on a GPU are added to in place, by the matrix product itself."""
-    whole = type(linear.weight) is nn.Parameter  # weights in int8 have a class of their own
+    whole = type(linear.weight) is nn.Parameter  # weights in int8 have another class
     if whole and x.dim() == 2 and not x.is_cpu:
         x = x.addmm_(h, linear.weight.T)
         return x if linear.bias is None else x.add_(linear.bias)
@@ -198,7 +198,7 @@ class Network(nn.Module):
     def _dense(
         self, tokens: Tensor, look: Callable[[Tensor, Tensor, Tensor | None], None] | None = None
     ) -> Tensor:
-        """All layers for all rows. look: is called with the queries, keys and mask of each layer that attends."""
+        """All layers for all rows. look: is called with the queries, keys and mask of every layer that attends."""
         gqa = self.config.n_heads != self.config.n_kv_heads
         length = tokens.shape[1]
 
@@ -217,7 +217,7 @@ class Network(nn.Module):
         )
 
     def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """The head: hidden states [..., d_model] -> logits [..., vocab_size], written to `out` if given (2-D).
+        """The head: hidden states [..., d_model] -> logits [..., vocab_size], written to `out` if there is one (2-D).
 
         Line 15: the posteriors are their softmax, at temperature 1.
         """
@@ -245,17 +245,17 @@ class Network(nn.Module):
         last = len(self.blocks) - 1
         # line 9. Line 13: no locked row is here
         for number, block in enumerate(cast("Iterable[Block]", self.blocks)):
-            here = block.ff_out.weight.device
-            if factors is None or here != device:
-                x = x.to(here)
-                factors = rotary(here)
-                device = here
+            block_device = block.ff_out.weight.device
+            if factors is None or block_device != device:
+                x = x.to(block_device)
+                factors = rotary(block_device)
+                device = block_device
             x = block(x, factors, attend(number), only if number == last else None, elementwise)
         return self.norm(x.to(self.norm.weight.device))
 
 
 def convolve(c: Tensor, kept: Tensor, weight: Tensor) -> Tensor:
-    """Return C times the centred convolution of B * X: [B, N, 1, d_model] each. weight: [d_model, 1, 3]."""
+    """Return C times the centred convolution of B * X: all [B, N, 1, d_model]. weight: [d_model, 1, 3]."""
     mixed = F.conv1d(kept.squeeze(-2).mT, weight, padding=1, groups=len(weight)).mT
     return c * mixed.unsqueeze(-2)
 

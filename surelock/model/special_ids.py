@@ -40,21 +40,23 @@ def special_ids(
 
     def read(name: str, value: Any) -> list[int]:
         listed = value if isinstance(value, list) else [value]
-        found = [
-            each for each in listed if each is not None and not (type(each) is int and each == -1)
+        ids = [
+            token
+            for token in listed
+            if token is not None and not (type(token) is int and token == -1)
         ]
-        for each in found:
-            if type(each) is not int or not 0 <= each < vocab_size:
+        for token in ids:
+            if type(token) is not int or not 0 <= token < vocab_size:
                 wanted = f"a whole number from 0 to {vocab_size - 1}"
                 raise CheckpointError(f"{directory}: {name} must be {wanted}, not {shown(value)}")
-        return found
+        return ids
 
     file = directory / GENERATION
     files = {CONFIG: config, GENERATION: read_json(file) if file.is_file() else {}}
 
     def find(name: str) -> list[int]:
-        found = [token for source in files.values() for token in read(name, source.get(name))]
-        return found or read(name, getattr(tokenizer, name, None))
+        tokens = [token for source in files.values() for token in read(name, source.get(name))]
+        return tokens or read(name, getattr(tokenizer, name, None))
 
     added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
     sources = {
@@ -90,20 +92,20 @@ def _check_special(source: str, token: int, tokenizer: Any, directory: Path) -> 
     )
 
 
-def _ends(found: list[int], vocabulary: Mapping[str, int]) -> tuple[int, ...]:
+def _ends(ends: list[int], vocabulary: Mapping[str, int]) -> tuple[int, ...]:
     turn = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)
     if turn is None:
         return tuple(
             dict.fromkeys(
-                found or [vocabulary[each] for each in (_END_OF_TEXT,) if each in vocabulary]
+                ends or [vocabulary[token] for token in (_END_OF_TEXT,) if token in vocabulary]
             )
         )
-    if found[:1] == [turn]:
+    if ends[:1] == [turn]:
         of_text = vocabulary.get(
-            _END_OF_TEXT, next((token for token in found if token != turn), turn)
+            _END_OF_TEXT, next((token for token in ends if token != turn), turn)
         )
-        found = [of_text, *found]
-    return tuple(dict.fromkeys([*found, turn]))
+        ends = [of_text, *ends]
+    return tuple(dict.fromkeys([*ends, turn]))
 
 
 def _one(masks: Mapping[str, list[int]], directory: Path) -> int:

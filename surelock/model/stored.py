@@ -24,17 +24,17 @@ class Stored(NamedTuple):
     shape: tuple[int, ...]
     offset: int
     nbytes: int
-    factor: Floats | None = None  # what each row is multiplied by, float64; None is 1
+    factor: Floats | None = None  # what the rows are multiplied by, float64; None is 1
 
     def resolved(self) -> Stored:
         return self._replace(file=self.file.resolve())
 
     def rows(self, start: int, stop: int) -> Stored:
-        each = self.nbytes // self.shape[0]
+        row_bytes = self.nbytes // self.shape[0]
         return self._replace(
             shape=(stop - start, *self.shape[1:]),
-            offset=self.offset + start * each,
-            nbytes=(stop - start) * each,
+            offset=self.offset + start * row_bytes,
+            nbytes=(stop - start) * row_bytes,
         )
 
     def read(self) -> Iterator[NDArray]:
@@ -43,11 +43,11 @@ class Stored(NamedTuple):
         They are read, not mapped: to write over a mapped file changes the network, to shorten it ends the process.
         """
         rows, *columns = self.shape
-        each = max(1, AT_ONCE // math.prod(columns))
+        rows_at_once = max(1, AT_ONCE // math.prod(columns))
         with self.file.open("rb") as file:
             file.seek(self.offset)
-            for start in range(0, rows, each):
-                shape = (min(each, rows - start), *columns)
+            for start in range(0, rows, rows_at_once):
+                shape = (min(rows_at_once, rows - start), *columns)
                 yield np.fromfile(file, KINDS[self.dtype], math.prod(shape)).reshape(shape)
 
     def wide(self, dtype: type[np.floating]) -> NDArray:
@@ -62,6 +62,6 @@ class Stored(NamedTuple):
         return wide
 
 
-#: For each parameter of the network the (name, tensor) that are stacked into it, in order: places in files, and arrays
+#: By parameter of the network, the (name, tensor) that are stacked into it, in order: places in files, and arrays
 #: that were computed from others.
 Tensors = Mapping[str, tuple[tuple[str, Stored | Floats], ...]]

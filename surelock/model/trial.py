@@ -101,7 +101,7 @@ def _tried(directory: Path, seconds: int, megabytes: int) -> tuple[bytes, bytes]
 
 
 def _try(directory: Path) -> Iterator[str]:
-    """Yield the name of each part before it is tried. Raises CheckpointError and Expanded."""
+    """Yield the name of a part before it is tried. Raises CheckpointError and Expanded."""
     yield "tokenizer"
     tokenizer: Any = load_tokenizer(directory)
     if tokenizer is None:
@@ -109,18 +109,18 @@ def _try(directory: Path) -> Iterator[str]:
     encoder = Encoder(str(directory), tokenizer, frozenset())
     reader = tokenizer.backend_tokenizer
     texts = [f"{(run * _LENGTH)[:_LENGTH]}!" for run in _RUNS]
-    found = [_ids(encoder, text) for text in texts]
+    ids_of_texts = [_ids(encoder, text) for text in texts]
     for codes in _parts(sys.maxunicode):
         letters = [
-            each for each in map(chr, codes) if unicodedata.category(each) not in ("Cn", "Co", "Cs")
+            char for char in map(chr, codes) if unicodedata.category(char) not in ("Cn", "Co", "Cs")
         ]
-        found.append(_ids(encoder, "".join(letters)))
+        ids_of_texts.append(_ids(encoder, "".join(letters)))
         for letter, read in zip(
             letters, reader.encode_batch(letters, add_special_tokens=False), strict=True
         ):
             check_growth(f"the tokenizer of {directory}", len(letter), len(read.ids))
     yield "decoder"
-    for ids in found:
+    for ids in ids_of_texts:
         tokenizer.decode(ids)
     for ids in _parts(len(tokenizer)):
         if any(len(piece) > _MOST_PIECE for piece in tokenizer.batch_decode([[i] for i in ids])):

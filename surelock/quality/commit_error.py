@@ -1,12 +1,12 @@
 """Commit error and regret: what leaving rows out changes, without sampling and without a judge.
 
 Under a compute rule, rows attend to keys and values that are out of date. The commit error measures that. A dense
-forward pass, the shadow, computes every row of the run's own tokens. In the step that commits a position, the shadow's
+forward pass, the shadow, computes every row of the run's tokens. In the step that commits a position, the shadow's
 posterior is compared with the one that the token was drawn from: KL(shadow || run) in nats, of the posteriors at
 temperature 1, and whether the most likely token differs. The texts of two runs are never compared.
 
 A rule that computes few rows also restricts which positions can be committed, which the commit error does not see. The
-regret does: how much less the committed positions score, by the policy's own score under the shadow, than the best
+regret does: how much less the committed positions score, by the policy's score under the shadow, than the best
 positions that the step could have committed.
 """
 
@@ -43,7 +43,7 @@ _MOST_WORDS = 2**15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommitError:
-    """The commit errors of a run: arrays [C] with one value for each commit, by step, sequence and position.
+    """The commit errors of a run: arrays [C] with one value per commit, by step, sequence and position.
 
     step: int64, the step of the commit, 0-based.
     sequence: int64, the number of the sequence in the batch.
@@ -67,8 +67,8 @@ class CommitError:
 
     def of_sequence(self, b: int) -> CommitError:
         """Return the commits of sequence b of the batch."""
-        here = self.sequence == b
-        return CommitError(*(getattr(self, name)[here] for name in self.__slots__))
+        of_b = self.sequence == b
+        return CommitError(*(getattr(self, name)[of_b] for name in self.__slots__))
 
 
 def commit_error(
@@ -81,7 +81,7 @@ def commit_error(
     """Return the commit error of a run.
 
     run: the steps of `surelock.decode(..., keep_logits=True)`, from the first one on; or a trace, as a parsed document.
-    The steps of each lane of a trace are computed again, and `sequence` is the number of the lane.
+    The steps of the lanes of a trace are computed again, and `sequence` is the number of the lane.
     settings: those of the run, for guidance and for whether EOS may be chosen. Default: those of `lm.recommended`.
     regret: whether the regret is computed, which needs the logits of all positions that a step could have committed.
     None: if the vocabulary has at most 32,768 tokens.
@@ -101,7 +101,7 @@ def commit_error(
 def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitError:
     trace = load_document(trace)
     header = trace["header"]
-    found = []
+    errors_by_lane = []
     prompt = from_plain_lists(header["prompt_tokens"], header.get("lists"), header["mask_id"])
     field = [Lane.from_plain(lane) for lane in header["lanes"]]
     for number, lane in enumerate(field):
@@ -109,7 +109,8 @@ def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitErro
         # observed, as the recorded run was
         steps = decode(lm, [prompt], **decoder.keywords(), observe=True, keep_logits=True)
         shadow = Shadow(lm, decoder.settings, regret=regret)
-        for record in (each for each in trace["records"] if each["lane"] == lane.id):
+        records = [record for record in trace["records"] if record["lane"] == lane.id]
+        for record in records:
             step = next(steps, None)
             where = [] if step is None else np.flatnonzero(step.newly_unmasked[0])
             if (
@@ -123,8 +124,8 @@ def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitErro
             shadow.add(step)
         errors = shadow.result()
         errors.sequence[:] = number
-        found.append(errors)
-    return _joined(found)
+        errors_by_lane.append(errors)
+    return _joined(errors_by_lane)
 
 
 def _joined(parts: list[CommitError]) -> CommitError:
@@ -156,7 +157,7 @@ class _Pending(NamedTuple):
     # [c], ascending, the positions that the shadow scores, the committed ones among them
     scored: Whole
     logits: NDArray  # [k, V], the run's logits of the committed positions
-    found: CommitError  # of these k, which the shadow corrects
+    errors: CommitError  # of these k, which the shadow corrects
 
 
 class Shadow:
@@ -174,7 +175,7 @@ class Shadow:
         self._scores: str | None = None
         self._present: Flags | None = None
         self._given = np.zeros((0, 0), dtype=bool)
-        self._found = [_exact(0, 0, NO_ROWS, 0.0)]
+        self._errors = [_exact(0, 0, NO_ROWS, 0.0)]
         self._pending: dict[int, list[_Pending]] = {}
         self._held = 0
 
@@ -201,12 +202,12 @@ class Shadow:
             if not len(where):
                 continue
             first = int(np.argmax(self._present[b]))
-            found = _exact(step.index, b, where - first, np.nan if self._scores is None else 0.0)
-            self._found.append(found)
+            errors = _exact(step.index, b, where - first, np.nan if self._scores is None else 0.0)
+            self._errors.append(errors)
             exact = (computed | step.resting)[b, first:].all() and computed[b, where].all()
             if not exact:
                 scored = where if self._scores is None else np.flatnonzero(step.open[b])
-                pending = _Pending(before[b, first:], where - first, scored - first, z, found)
+                pending = _Pending(before[b, first:], where - first, scored - first, z, errors)
                 self._pending.setdefault(b, []).append(pending)
                 self._held += z.nbytes
         if self._held > _HELD_BYTES:
@@ -215,20 +216,20 @@ class Shadow:
     def copy(self) -> Shadow:
         """Return a shadow of the same steps, to which others can be added."""
         made = copy(self)
-        made._found = list(self._found)
+        made._errors = list(self._errors)
         made._pending = {b: list(pending) for b, pending in self._pending.items()}
         return made
 
     def result(self) -> CommitError:
         self._catch_up()
-        return _joined(self._found)
+        return _joined(self._errors)
 
     def _catch_up(self) -> None:
         most = self._most_rows()
         for b, pending in self._pending.items():
-            each = max(1, most // len(pending[0].tokens))
-            for start in range(0, len(pending), each):
-                self._compare(b, pending[start : start + each])
+            steps_at_once = max(1, most // len(pending[0].tokens))
+            for start in range(0, len(pending), steps_at_once):
+                self._compare(b, pending[start : start + steps_at_once])
         self._pending = {}
         self._held = 0
 
@@ -242,8 +243,8 @@ class Shadow:
         width = 12 * config.d_model + 4 * config.d_ff
         row = passes * width * self._lm.engine.dtype.itemsize
         free = min(
-            free_memory(each)
-            for each in {parameter.device for parameter in self._lm.network.parameters()}
+            free_memory(device)
+            for device in {parameter.device for parameter in self._lm.network.parameters()}
         )
         return max(1, min(_ROWS["cuda"], int(_SHARE * free) // row))
 
@@ -253,38 +254,38 @@ class Shadow:
         plan = self._plan(b, pending)
         length = len(pending[0].tokens)
         committed = np.concatenate(
-            [each.committed + number * length for number, each in enumerate(pending)]
+            [step.committed + number * length for number, step in enumerate(pending)]
         )
-        other = np.concatenate([each.logits for each in pending])
+        other = np.concatenate([step.logits for step in pending])
         with lent(
             engine, Layout(tuple(plan.counts), 1 if plan.blind is None else 2, once=True)
         ) as memory:
             score = engine.read(memory, plan).score
             z = engine.logits(memory, committed)
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)
-        edges = np.cumsum([len(each.committed) for each in pending])[:-1]
-        scored = np.cumsum([len(each.scored) for each in pending])[:-1]
+        edges = np.cumsum([len(step.committed) for step in pending])[:-1]
+        scored = np.cumsum([len(step.scored) for step in pending])[:-1]
         parts = [np.split(values, edges) for values in (_kl_of_logits(z, other), changed)]
-        for each, errors, differ, scores in zip(
+        for step, errors, differ, scores in zip(
             pending, *parts, np.split(score, scored), strict=True
         ):
-            each.found.error[:] = errors
-            each.found.changed[:] = differ
+            step.errors.error[:] = errors
+            step.errors.changed[:] = differ
             if self._scores is not None:
-                each.found.regret[:] = _less(scores, np.isin(each.scored, each.committed))
+                step.errors.regret[:] = _less(scores, np.isin(step.scored, step.committed))
 
     def _plan(self, b: int, pending: list[_Pending]) -> Plan:
         """The dense first step of pending steps of a sequence, as sequences of a batch."""
         lm = self._lm
         settings = self._settings
         length = len(pending[0].tokens)
-        tokens = np.concatenate([each.tokens for each in pending])
-        given = self._given[b, -length:]
+        tokens = np.concatenate([step.tokens for step in pending])
+        prompt = self._given[b, -length:]
         scored = np.concatenate(
-            [each.scored + number * length for number, each in enumerate(pending)]
+            [step.scored + number * length for number, step in enumerate(pending)]
         )
-        # given words stand behind these
-        inner = scored % length < np.flatnonzero(given).max(initial=-1)
+        # words of the prompt stand behind these
+        inner = scored % length < np.flatnonzero(prompt).max(initial=-1)
         none, chooses = np.zeros((2, len(tokens)), dtype=bool)
         chooses[scored] = True
         banned = [
@@ -292,7 +293,7 @@ class Shadow:
             *([lm.eos_id] if settings.suppress_eos and lm.eos_id is not None else []),
         ]
         blind = (
-            np.where(np.tile(given, len(pending)), lm.mask_id, tokens)
+            np.where(np.tile(prompt, len(pending)), lm.mask_id, tokens)
             if settings.cfg_scale > 0
             else None
         )
@@ -313,16 +314,16 @@ class Shadow:
 
 def _less(scores: Floats, committed: Flags) -> Floats:
     """How much less the committed scores are than the best scores of the same rank, [k], in the order of `scores`."""
-    found = scores[committed]
-    ranked = np.argsort(-found, kind="stable")
-    less = np.empty(len(found))
-    less[ranked] = np.sort(scores)[::-1][: len(found)] - found[ranked]
+    chosen = scores[committed]
+    ranked = np.argsort(-chosen, kind="stable")
+    less = np.empty(len(chosen))
+    less[ranked] = np.sort(scores)[::-1][: len(chosen)] - chosen[ranked]
     return less
 
 
 def _kl_of_logits(logits: NDArray, other: NDArray) -> Floats:
     """KL(p || q) in nats, [K], of p = softmax(logits) from q = softmax(other), both [K, V]; see `kl_divergence`."""
-    log_p, log_q = (_log_softmax(each.astype(np.float64)) for each in (logits, other))
+    log_p, log_q = (_log_softmax(array.astype(np.float64)) for array in (logits, other))
     difference = log_q - log_p
     return (np.exp(log_p) * (np.expm1(difference) - difference)).sum(axis=-1)
 

@@ -103,8 +103,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Json | None:
     """Run what is not finished yet of an experiment; the first process writes its table."""
     if arguments.list:
-        for name, each in EXPERIMENTS.items():
-            print(f"{name:<12} {each.shows:<29} {each.title}")
+        for name, experiment in EXPERIMENTS.items():
+            print(f"{name:<12} {experiment.shows:<29} {experiment.title}")
         return None
     if arguments.name is None:
         raise ValueError("name an experiment: --list shows them")
@@ -205,7 +205,7 @@ def table_of(experiment: Experiment, records: list[Record], directory: Path) -> 
 
 
 def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: Path) -> list[str]:
-    """The end of table.md: what each judge made of the texts; its own folder has that as CSV."""
+    """The end of table.md: what every judge made of the texts; a folder per judge has that as CSV."""
     sections = []
     if experiment.texts is None or experiment.judge_table is None:
         return sections
@@ -241,7 +241,7 @@ def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
 def command(arguments: argparse.Namespace) -> str:
     """The command that measures this anew: without --out, where the cells are finished.
 
-    Paths are as they were given.
+    Paths are as they were typed.
     """
     words = ["python", "-m", "surelock", "experiment", arguments.name, "--model", arguments.model]
     words += (

@@ -51,7 +51,7 @@ def measure(lab: Lab, cell: Cell) -> Record:
 def text_figures(
     lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]]
 ) -> dict[str, list[Any]]:
-    """Figures of each prompt's continuation, up to its first EOS.
+    """Figures of the prompts' continuations, up to its first EOS.
 
     ends: tokens before the first EOS; nats: the bound, EOS included; repeats: share of 4-grams that are not new.
     """
@@ -96,19 +96,23 @@ def table(records: Sequence[Record], settings: Sequence[str]) -> pd.DataFrame:
 def judge_table(
     records: Sequence[Record], scores: Sequence[dict[str, judged.Scores]], settings: Sequence[str]
 ) -> pd.DataFrame:
-    """What a judge makes of each locked cell, beside its baseline; then of all values of epsilon together."""
+    """What a judge makes of the locked cells, beside their baselines; then of all values of epsilon together."""
     judged_cells = [
-        (record["cell"], each[""]) for record, each in zip(records, scores, strict=True) if each
+        (record["cell"], result[""])
+        for record, result in zip(records, scores, strict=True)
+        if result
     ]
-    baselines = {sampler_of(cell): each for cell, each in judged_cells if cell["epsilon"] is None}
+    baselines = {
+        sampler_of(cell): result for cell, result in judged_cells if cell["epsilon"] is None
+    }
     alone = []
     together = {}
-    for cell, each in judged_cells:
+    for cell, result in judged_cells:
         if cell["epsilon"] is not None and (base := baselines.get(sampler_of(cell))):
             shown = {name: cell[name] for name in settings}
-            alone.append(shown | judged.beside([each], base))
+            alone.append(shown | judged.beside([result], base))
             rule = json.dumps(cell | {"epsilon": None}, sort_keys=True)
-            together.setdefault(rule, (shown | {"epsilon": None}, base, []))[2].append(each)
+            together.setdefault(rule, (shown | {"epsilon": None}, base, []))[2].append(result)
     pooled = [
         shown | judged.beside(group, base)
         for shown, base, group in together.values()
@@ -127,7 +131,7 @@ def sampler_of(cell: Cell) -> str:
 def _beside(result: Record, base: Record) -> dict[str, Any]:
     bits, bits_base = (bits_per_character(r) for r in (result, base))
     ends = map(max, result["ends"], base["ends"])
-    same = [_equal(*given) for given in zip(result["tokens"], base["tokens"], ends, strict=True)]
+    same = [_equal(*texts) for texts in zip(result["tokens"], base["tokens"], ends, strict=True)]
     figures = {
         "bits_base": bits_base,
         "bits": bits,

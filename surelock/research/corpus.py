@@ -28,7 +28,7 @@ _AT_ONCE = 4096  # stories
 
 
 def read_stories(path: Path) -> list[str]:
-    """The stories of a UTF-8 text file, each closed by `<|endoftext|>`. Raises ValueError when there are none.
+    """The stories of a UTF-8 text file, closed by `<|endoftext|>`. Raises ValueError when there are none.
 
     path: a name that ends in `.xz` is a compressed file.
     """
@@ -87,7 +87,7 @@ def train_tokenizer(stories: Iterable[str], pieces: int = 4096) -> Tokenizer:
 
 
 def encode(tokenizer: Tokenizer, stories: Sequence[str]) -> list[NDArray[np.int32]]:
-    """The token ids of each story, without EOS."""
+    """The token ids by story, without EOS."""
     encoded = []
     for at in range(0, len(stories), _AT_ONCE):
         batch = tokenizer.encode_batch(stories[at : at + _AT_ONCE])
@@ -102,7 +102,7 @@ def generator_of(device: torch.device, *key: int) -> torch.Generator:
 
 
 class Corpus:
-    """Stories as a stream of tokens on a device, shuffled anew in each epoch.
+    """Stories as a stream of tokens on a device, shuffled anew in every epoch.
 
     A batch is a pure function of the seed and of `drawn`, the number of windows that were drawn before it.
     """
@@ -121,7 +121,7 @@ class Corpus:
         self._epochs = lru_cache(maxsize=4)(self._shuffle)
 
     def _shuffle(self, first: int, last: int) -> tuple[Tensor, Tensor]:
-        """The tokens of these epochs, one after the other, and where each story starts in them."""
+        """The tokens of these epochs, one after the other, and where the stories start in them."""
         device = self.tokens.device
         orders = []
         for epoch in range(first, last + 1):

@@ -10,7 +10,7 @@ from surelock.values import Floats
 
 
 class Estimate(NamedTuple):
-    """value: over all prompts. error: its standard error. residuals [prompts]: what each adds to value, mean 0."""
+    """value: over all prompts. error: its standard error. residuals [prompts]: what a prompt adds to value, mean 0."""
 
     value: float
     error: float
@@ -46,7 +46,7 @@ def difference(first: Estimate, second: Estimate) -> Estimate:
 
 
 def named(estimates: Mapping[str, Estimate]) -> dict[str, float]:
-    """A table's figures: each value, and its standard error behind it as `_se`."""
+    """A table's figures: the values, with their standard errors behind them as `_se`."""
     row = {}
     for name, estimate in estimates.items():
         row |= {name: estimate.value, f"{name}_se": estimate.error}

@@ -18,7 +18,7 @@ Texts = dict[str, list[str]]
 
 @dataclass(slots=True, kw_only=True)
 class Experiment:
-    """texts: what a judge reads of a record. judge_table: of records and, for each, the `judged.Scores` by decoder.
+    """texts: what a judge reads of a record. judge_table: of records and, by record, the `judged.Scores` by decoder.
     panels: of the paper's figure, from records; columns: how many stand in a row.
     """
 
@@ -84,7 +84,7 @@ def write_csv(file: Path, frame: pd.DataFrame) -> None:
 def markdown(frame: pd.DataFrame) -> str:
     """A Markdown table, numbers to four digits."""
     return markdown_lines(
-        [*frame.columns], [[_cell(each) for each in row] for row in frame.itertuples(index=False)]
+        [*frame.columns], [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
     )
 
 

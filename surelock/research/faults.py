@@ -45,15 +45,15 @@ def strangers(prompt: str, text: str, ordinary: frozenset[str]) -> list[str]:
     ordinary: of many texts, by `ordinary_words`.
     """
     whole = prompt + text
-    known: set[str] = set()
+    seen: set[str] = set()
     unknown = []
     for match in _WORD.finditer(whole):
         name = match[0]
         if name in NO_NAMES | _STARTERS or name.lower() in ordinary:
             continue
         before = whole[max(0, match.start() - _BEFORE) : match.start()]
-        is_new = name not in known and match.start() >= len(prompt)
+        is_new = name not in seen and match.start() >= len(prompt)
         if is_new and not _INTRODUCED.search(before):
             unknown.append(name)
-        known.add(name)
+        seen.add(name)
     return unknown

@@ -45,7 +45,7 @@ def bits(lm: LanguageModel, canvas: list[int], truth: list[int], blank: slice) -
 
 
 def _filled(lab: Lab, cell: Cell) -> Record:
-    found: Record = {
+    figures: Record = {
         name: [] for name in ("filled", "tokens", "bits", "left_filled", "left_tokens", "left_bits")
     }
     mask = lab.lm.mask_id
@@ -61,18 +61,18 @@ def _filled(lab: Lab, cell: Cell) -> Record:
             # the first block
             step = next(step for step in steps if not step.masked[0, blank].any())
             alike = step.tokens[0, blank] == np.array(ids[blank])
-            found[f"{name}filled"].append(float(alike.all()))
-            found[f"{name}tokens"].append(float(alike.mean()))
-            found[f"{name}bits"].append(bits(lab.lm, canvas, ids, blank))
-    return found
+            figures[f"{name}filled"].append(float(alike.all()))
+            figures[f"{name}tokens"].append(float(alike.mean()))
+            figures[f"{name}bits"].append(bits(lab.lm, canvas, ids, blank))
+    return figures
 
 
 def _table(records: list[Record]) -> pd.DataFrame:
     rows = []
     for record in records:
-        values = {name: np.array(each) for name, each in record["result"].items()}
+        values = {name: np.array(numbers) for name, numbers in record["result"].items()}
         values["gain"] = values["left_bits"] - values["bits"]
-        means = {name: estimates.mean(each) for name, each in values.items()}
+        means = {name: estimates.mean(numbers) for name, numbers in values.items()}
         rows.append({"blank": record["cell"]["blank"] or "word"} | estimates.named(means))
     return pd.DataFrame(rows)
 

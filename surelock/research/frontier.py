@@ -67,7 +67,7 @@ _WARM_UP = 3  # steps
 
 @frozen
 class LockByChance(LockingRule):
-    """A control: each candidate locks with the same probability in each step, drawn by step and slot of the batch."""
+    """A control: all candidates lock with the same probability in every step, drawn by step and slot of the batch."""
 
     kind: ClassVar[str] = "chance"
 
@@ -85,17 +85,17 @@ class LockByChance(LockingRule):
 
 def _cells(
     openings: range,
-    each: int,
+    openings_a_cell: int,
     timed: int,
     settings: dict[str, Record] = SETTINGS,
     **more: Any,
 ) -> list[Cell]:
     """A cell for each rule and each few openings, by opening; then those that are timed."""
     cells = []
-    for start, (setting, sampler) in product(openings[::each], settings.items()):
+    for start, (setting, sampler) in product(openings[::openings_a_cell], settings.items()):
         cell = {
             "source": "openings",
-            "prompts": each,
+            "prompts": openings_a_cell,
             "skip": start,
             "seed": 0,
             "setting": setting,
@@ -149,7 +149,7 @@ def looked_at(step: int, compute: ComputeRule) -> bool:
 
 
 def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any]]:
-    """Of each opening: rows and positions, commit errors and regrets, the tokens."""
+    """By opening: rows and positions, commit errors and regrets, the tokens."""
     shadow = Shadow(lab.lm, decoder.settings)
     step = None
     rows, steps = np.zeros((2, len(ids)), dtype=int)
@@ -161,21 +161,21 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any
     assert step is not None
     length = decoder.settings.gen_length
     errors = shadow.result()
-    found = defaultdict(list)
+    figures = defaultdict(list)
     for b, prompt in enumerate(ids):
         of = errors.of_sequence(b)
-        found["rows"].append(int(rows[b]))
-        found["positions"].append((len(prompt) + length) * int(steps[b]))
-        found["commits"].append(len(of.error))
-        found["error"].append(float(of.error.mean()))
-        found["large"].append(int((of.error > 0.1).sum()))
-        found["changed"].append(int(of.changed.sum()))
-        found["regret"].append(float(of.regret.mean()))
-    return found | {"tokens": step.tokens[:, -length:].tolist()}
+        figures["rows"].append(int(rows[b]))
+        figures["positions"].append((len(prompt) + length) * int(steps[b]))
+        figures["commits"].append(len(of.error))
+        figures["error"].append(float(of.error.mean()))
+        figures["large"].append(int((of.error > 0.1).sum()))
+        figures["changed"].append(int(of.changed.sum()))
+        figures["regret"].append(float(of.regret.mean()))
+    return figures | {"tokens": step.tokens[:, -length:].tolist()}
 
 
 def _timed(lab: Lab, cell: Cell) -> Record:
-    """Each rule's processor seconds for the opening; each opening begins with another rule."""
+    """The rules' processor seconds for the opening; every opening begins with another rule."""
     (prompt,) = lab.prompts(cell)
     seed = cell["seed"] + cell["skip"]
     names = list(cell["timed"])
@@ -205,17 +205,17 @@ def _table(records: list[Record]) -> pd.DataFrame:
     times = _seconds(records)
     rows = []
     for setting in dict.fromkeys(runs["setting"]):
-        here = runs[runs["setting"] == setting]
-        own = {
-            rule: here[here["rule"] == rule].sort_values("opening")
-            for rule in dict.fromkeys(here["rule"])
+        of_setting = runs[runs["setting"] == setting]
+        by_rule = {
+            rule: of_setting[of_setting["rule"] == rule].sort_values("opening")
+            for rule in dict.fromkeys(of_setting["rule"])
         }
-        for rule, each in own.items():
+        for rule, of_rule in by_rule.items():
             figures = {
                 "setting": setting,
                 "rule": rule,
-                **_figures(each, own[EVERY]),
-                **_beside(rule, own),
+                **_figures(of_rule, by_rule[EVERY]),
+                **_beside(rule, by_rule),
             }
             rows.append(figures | times[setting, rule])
     frame: Any = pd.DataFrame(rows)
@@ -233,7 +233,7 @@ def _table(records: list[Record]) -> pd.DataFrame:
 
 
 def _openings(records: Sequence[Record]) -> Any:
-    """A frame with a row for each opening of each cell: setting and rule, and what was measured but the tokens."""
+    """A frame with a row per opening and cell: setting and rule, and what was measured but the tokens."""
     parts = []
     for record in records:
         cell = record["cell"]
@@ -246,24 +246,31 @@ def _openings(records: Sequence[Record]) -> Any:
     return pd.concat(parts, ignore_index=True)
 
 
-def _figures(own: Any, every: Any) -> Record:
+def _figures(of_rule: Any, every: Any) -> Record:
     every_row = every["positions"]
-    figures: Record = {"openings": len(own), "rows": estimates.ratio(own["rows"], every_row).value}
-    figures |= {"steps": estimates.ratio(own["positions"], every_row).value}
-    figures |= estimates.named({name: estimates.mean(own[name]) for name in ("error", "regret")})
-    figures |= {"median": float(own["error"].median())}
-    figures |= {name: own[name].sum() / own["commits"].sum() for name in ("large", "changed")}
-    more = own["faults"].to_numpy() - every["faults"].to_numpy()
+    figures: Record = {
+        "openings": len(of_rule),
+        "rows": estimates.ratio(of_rule["rows"], every_row).value,
+    }
+    figures |= {"steps": estimates.ratio(of_rule["positions"], every_row).value}
+    figures |= estimates.named(
+        {name: estimates.mean(of_rule[name]) for name in ("error", "regret")}
+    )
+    figures |= {"median": float(of_rule["error"].median())}
+    figures |= {
+        name: of_rule[name].sum() / of_rule["commits"].sum() for name in ("large", "changed")
+    }
+    more = of_rule["faults"].to_numpy() - every["faults"].to_numpy()
     return figures | estimates.named(
-        {"faults": estimates.mean(own["faults"]), "more_faults": estimates.mean(more)}
+        {"faults": estimates.mean(of_rule["faults"]), "more_faults": estimates.mean(more)}
     )
 
 
-def _beside(rule: str, own: Json) -> Record:
+def _beside(rule: str, by_rule: Json) -> Record:
     """The error less SureLock's and its ratio to it, on the same openings."""
     if rule in (SURELOCK, *EXACT):
         return {}
-    errors, others = (own[name]["error"].to_numpy() for name in (rule, SURELOCK))
+    errors, others = (by_rule[name]["error"].to_numpy() for name in (rule, SURELOCK))
     minus = estimates.difference(estimates.mean(errors), estimates.mean(others))
     return estimates.named(
         {"over_surelock": estimates.ratio(errors, others), "minus_surelock": minus}
@@ -275,40 +282,45 @@ def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
 
     A rule is beside every position in the cells in which they took turns; of several kinds of these the first counts.
     """
-    found: dict[tuple[str, tuple[str, ...]], list[dict[str, float]]] = defaultdict(list)
+    by_turns: dict[tuple[str, tuple[str, ...]], list[dict[str, float]]] = defaultdict(list)
     for record in records:
         if "timed" in record["cell"]:
             turns = record["cell"]["setting"], tuple(record["cell"]["timed"])
-            found[turns].append(record["result"]["seconds"])
+            by_turns[turns].append(record["result"]["seconds"])
     figures: dict[tuple[str, str], Record] = {}
-    for (setting, rules), timed in found.items():
+    for (setting, rules), timed in by_turns.items():
         for rule in rules:
-            own, every = ([seconds[name] for seconds in timed] for name in (rule, EVERY))
-            time_ratio = estimates.named({"time": estimates.ratio(own, every)})
-            ours = {"timed": len(own), "seconds": float(np.median(own))} | time_ratio
-            figures.setdefault((setting, rule), ours)
+            seconds_of_rule, every = (
+                [seconds[name] for seconds in timed] for name in (rule, EVERY)
+            )
+            time_ratio = estimates.named({"time": estimates.ratio(seconds_of_rule, every)})
+            timing = {
+                "timed": len(seconds_of_rule),
+                "seconds": float(np.median(seconds_of_rule)),
+            } | time_ratio
+            figures.setdefault((setting, rule), timing)
     return figures
 
 
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
-    """What a judge makes of each rule's texts beside the baseline's, on the openings that it has read of all rules."""
+    """What a judge makes of the rules' texts beside the baseline's, on the openings that it has read of all rules."""
     read: dict[tuple[str, str], dict[int, judged.Scores]] = defaultdict(dict)
-    for record, own in zip(records, scores, strict=True):
-        if own:
+    for record, by_decoder in zip(records, scores, strict=True):
+        if by_decoder:
             cell = record["cell"]
-            read[cell["setting"], cell["rule"]][cell["skip"]] = own[""]
+            read[cell["setting"], cell["rule"]][cell["skip"]] = by_decoder[""]
     rows = []
     for setting in dict.fromkeys(setting for setting, _ in read):
         rules = [rule for where, rule in read if where == setting]
         shared = sorted(set.intersection(*(set(read[setting, rule]) for rule in rules)))
-        own = {
+        by_rule = {
             rule: judged.joined([read[setting, rule][skip] for skip in shared])
             for rule in rules
             if shared
         }
         rows += [
-            {"setting": setting, "rule": rule, **judged.beside([each], own[EVERY])}
-            for rule, each in own.items()
+            {"setting": setting, "rule": rule, **judged.beside([of_rule], by_rule[EVERY])}
+            for rule, of_rule in by_rule.items()
         ]
     return pd.DataFrame(rows)
 

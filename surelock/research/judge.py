@@ -30,7 +30,7 @@ _DAMAGES = (
 class Score(NamedTuple):
     """The score of one text. The first token of one without a prompt is not counted."""
 
-    nats: tuple[float, ...]  # -log p of each token given all tokens before it
+    nats: tuple[float, ...]  # -log p of a token after all tokens before it
     characters: int  # the number of characters of the counted tokens
 
 
@@ -49,7 +49,7 @@ class Judge:
         name: a hub id, a directory, or a .gguf file (which needs the package `gguf`).
         device: a device of torch. None is CUDA if there is one, else the CPU.
 
-        Weights are float32 on the CPU and in their own dtype on a GPU, never pickled, and no code of a checkpoint is
+        Weights are float32 on the CPU and in their dtype on a GPU, never pickled, and no code of a checkpoint is
         run. Raises ValueError, one sentence, for anything but a causal model that transformers can load.
         """
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -78,12 +78,12 @@ class Judge:
         return judge
 
     def setup(self) -> dict[str, str]:
-        """Return what scores depend on besides the texts: name, dtype, and a hash of a part of each weight tensor."""
+        """Return what scores depend on besides the texts: name, dtype, and a hash of a part of every weight tensor."""
         dtype = str(self.model.dtype).removeprefix("torch.")
         return {"name": self.name, "weights": fingerprint(self.model, 256), "dtype": dtype}
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
-        """Score each (prompt, text).
+        """Score (prompt, text) pairs.
 
         The tokens of a text do not depend on its prompt, which loses its beginning where both exceed the context.
         Raises ValueError for a text that exceeds it by itself, and for one that the tokenizer cannot read.
@@ -97,16 +97,16 @@ class Judge:
             ids = self.tokenizer(text, add_special_tokens=whole, split_special_tokens=True)[
                 "input_ids"
             ]
-        if max(ids, default=0) >= (known := self.model.get_input_embeddings().num_embeddings):
+        if max(ids, default=0) >= (size := self.model.get_input_embeddings().num_embeddings):
             raise ValueError(
-                f"the judge {self.name!r} has {known} tokens, its tokenizer knows others"
+                f"the judge {self.name!r} has {size} tokens, its tokenizer knows others"
             )
         return ids
 
-    def _score(self, text: str, given: list[int], ids: list[int]) -> Score:
-        """Score a text by one forward pass on the tokens of its prompt, `given`, and its own."""
-        start = max(1, len(given))
-        row = torch.tensor([*given, *ids], device=self.model.device)
+    def _score(self, text: str, prompt_ids: list[int], ids: list[int]) -> Score:
+        """Score a text by one forward pass on the tokens of its prompt, `prompt_ids`, and its `ids`."""
+        start = max(1, len(prompt_ids))
+        row = torch.tensor([*prompt_ids, *ids], device=self.model.device)
         if not len(row[start:]):
             return Score((), 0)
         nats = F.cross_entropy(
@@ -116,16 +116,16 @@ class Judge:
         return Score(tuple(nats.tolist()), max(0, len(text) - len(left_out)))
 
     def _encode(self, prompt: str, text: str) -> tuple[list[int], list[int]]:
-        given = self._tokens(prompt, whole=True)
+        prompt_ids = self._tokens(prompt, whole=True)
         ids = self._tokens(text)
         most = getattr(self.model.config, "max_position_embeddings", None)
         if most is None:
-            return given, ids
+            return prompt_ids, ids
         if len(ids) > most:
             raise ValueError(
                 f"the judge {self.name!r} reads {most} tokens at most, the text has {len(ids)}"
             )
-        return given[max(0, len(given) + len(ids) - most) :], ids
+        return prompt_ids[max(0, len(prompt_ids) + len(ids) - most) :], ids
 
     @torch.inference_mode()
     def _logits(self, ids: torch.Tensor) -> torch.Tensor:

@@ -36,7 +36,7 @@ Pairs = dict[str, list[tuple[str, str]]]
 
 
 class Scores(NamedTuple):
-    """Of each text of a decoder. nats: sum over its `tokens`, the judge's. repeats: None where there is no 4-gram."""
+    """By text of a decoder. nats: sum over its `tokens`, the judge's. repeats: None where there is no 4-gram."""
 
     nats: list[float]
     tokens: list[int]
@@ -45,7 +45,7 @@ class Scores(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What one judge made of some cells. setup: the judge's. scores: of each cell, by decoder, as far as there are."""
+    """What one judge made of some cells. setup: the judge's. scores: by cell and decoder, as far as there are."""
 
     folder: Path
     setup: Record
@@ -61,31 +61,31 @@ def texts_of_tokens(lab: Lab, record: Record) -> Texts:
 def pairs_of(
     lab: Lab, texts: Callable[[Lab, Record], Texts], records: Sequence[Record]
 ) -> list[Pairs]:
-    """What a judge reads of each record. texts: of the experiment."""
-    found = []
+    """What a judge reads of the records. texts: of the experiment."""
+    texts_to_read = []
     for record in records:
         prompts = [prompt.text for prompt in lab.prompts(record["cell"])]
-        found.append(
+        texts_to_read.append(
             {
                 name: list(zip(prompts, written, strict=True))
                 for name, written in texts(lab, record).items()
             }
         )
-    return found
+    return texts_to_read
 
 
 def score_texts(
     judge: Judge, pairs: Sequence[Pairs], directory: Path, *, rank: int = 0, world: int = 1
 ) -> None:
     """Score this process's share of what has no score yet; equal texts after equal prompts are read once."""
-    wanted = {_key(texts): texts for each in pairs for texts in each.values()}
-    known: dict[tuple[str, str], Score] = {}
+    wanted = {_key(texts): texts for by_decoder in pairs for texts in by_decoder.values()}
+    score_of: dict[tuple[str, str], Score] = {}
 
     def measure(cell: Record) -> Record:
         texts = wanted[cell["texts"]]
-        new = [pair for pair in dict.fromkeys(texts) if pair not in known]
-        known.update(zip(new, judge.scores(new), strict=True))
-        scores = [known[pair] for pair in texts]
+        new = [pair for pair in dict.fromkeys(texts) if pair not in score_of]
+        score_of.update(zip(new, judge.scores(new), strict=True))
+        scores = [score_of[pair] for pair in texts]
         return {
             "nats": [float(f"{sum(score.nats):.5g}") for score in scores],
             "tokens": [len(score.nats) for score in scores],
@@ -108,18 +108,20 @@ def merge_scores(judge: Judge, pairs: Sequence[Pairs], directory: Path) -> None:
 
 
 def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[Judged]:
-    """What each judge that has been here made of the texts, by its last setup. Says which texts have no score."""
+    """What every judge that has been here made of the texts, by its last setup. Says which texts have no score."""
     for folder in sorted(directory.glob("judge-*/")):
-        found = list(finished(folder).values())
-        if not found:
+        records = list(finished(folder).values())
+        if not records:
             continue
-        setup = found[-1]["setup"]
+        setup = records[-1]["setup"]
         results = {
-            each["cell"]["texts"]: each["result"] for each in found if each["setup"] == setup
+            record["cell"]["texts"]: record["result"]
+            for record in records
+            if record["setup"] == setup
         }
         judged = Judged(folder, setup, [_scores(lab, pair, results) for pair in pairs])
         if missing := sum(
-            len(each) > len(scores) for each, scores in zip(pairs, judged.scores, strict=True)
+            len(texts) > len(scores) for texts, scores in zip(pairs, judged.scores, strict=True)
         ):
             message = f"the judge {setup['name']} has not read the texts of {missing} of {len(pairs)} cells as they are"
             print(f"{message} now: its table leaves them out, --judge scores them", file=sys.stderr)
@@ -128,12 +130,12 @@ def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[J
 
 
 def _scores(lab: Lab, pairs: Pairs, results: dict[str, Record]) -> dict[str, Scores]:
-    found = {}
+    by_decoder = {}
     for name, texts in pairs.items():
         if (key := _key(texts)) in results:
             repeats = [repeated(lab.lm.encode(text)) for _, text in texts]
-            found[name] = Scores(**results[key], repeats=repeats)
-    return found
+            by_decoder[name] = Scores(**results[key], repeats=repeats)
+    return by_decoder
 
 
 def repeated(ids: Sequence[Hashable], n: int = 4) -> float | None:
@@ -155,7 +157,7 @@ def _cells(pairs: Sequence[Pairs]) -> list[Record]:
 
 def joined(parts: Sequence[Scores]) -> Scores:
     """A decoder's scores over the prompts of several cells."""
-    return Scores(*(list(chain.from_iterable(each)) for each in zip(*parts, strict=True)))
+    return Scores(*(list(chain.from_iterable(column)) for column in zip(*parts, strict=True)))
 
 
 def beside(scores: Sequence[Scores], base: Scores) -> Record:
@@ -195,13 +197,13 @@ def _estimates(
 
 
 def exp(estimate: estimates.Estimate) -> estimates.Estimate:
-    """By the delta method: each residual grows by the derivative."""
+    """By the delta method: a residual grows by the derivative."""
     value = math.exp(estimate.value)
     return estimates.Estimate(value, value * estimate.error, value * estimate.residuals)
 
 
 def _per_text(scores: Scores) -> pd.DataFrame:
-    """Bits per character and repeats of each text, NaN where there is none."""
+    """Bits per character and repeats by text, NaN where there is none."""
     texts = pd.DataFrame(scores._asdict(), dtype=float)
     return pd.DataFrame(
         {"bits": texts["nats"] / math.log(2) / texts["characters"], "repeats": texts["repeats"]}
@@ -216,5 +218,5 @@ def _change_at_equal_repeats(scores: Sequence[Scores], base: Scores) -> estimate
 
 
 def _preference(scores: Sequence[Scores]) -> float:
-    known = pd.concat([_per_text(score) for score in scores]).dropna()
-    return float(known.rank().corr().to_numpy()[0, 1])
+    per_text = pd.concat([_per_text(score) for score in scores]).dropna()
+    return float(per_text.rank().corr().to_numpy()[0, 1])

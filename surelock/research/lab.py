@@ -66,17 +66,17 @@ def decoder_of(cell: Cell, first: int = 0) -> Decoder:
     rule = "everything" if cell["epsilon"] is None else "lock"
     if cell["select_fraction"] < 1:
         rule = "select" if rule == "everything" else "lock+select"
-    given = {
+    varied = {
         name: value for name, value in cell.items() if value is not None or name == "percentile"
     }
     return read_decoder(
-        {"compute": rule, "unmask": cell["remasking"]} | given | {"seed": cell["seed"] + first}
+        {"compute": rule, "unmask": cell["remasking"]} | varied | {"seed": cell["seed"] + first}
     )
 
 
 @frozen
 class Decoded:
-    """What decoding a cell gave: ids of each prompt, figures, and the FLOPs of each step over the baseline's."""
+    """What decoding a cell gave: ids by prompt, figures, and the FLOPs of the steps over the baseline's."""
 
     tokens: list[list[int]]
     figures: dict[str, float]

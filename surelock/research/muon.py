@@ -26,7 +26,7 @@ def orthogonalized(matrices: Tensor) -> Tensor:
 
 
 def direct(gradients: Tensor, momentum: Tensor) -> Tensor:
-    """The directions of a step, by Nesterov's momentum, which is changed in place: [M, R, C] each."""
+    """The directions of a step, by Nesterov's momentum, which is changed in place: all [M, R, C]."""
     momentum.lerp_(gradients, 1 - _MOMENTUM)
     return orthogonalized(gradients.lerp(momentum, _MOMENTUM))
 
@@ -34,7 +34,7 @@ def direct(gradients: Tensor, momentum: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """As `torch.optim.Muon`, with few and large products in place of many small ones.
 
-    A parameter may be a stack of several matrices, as that of queries, keys and values is: each is one here.
+    A parameter may be a stack of several matrices, as that of queries, keys and values is: every matrix is one here.
     """
 
     def __init__(

@@ -48,22 +48,22 @@ _SHARES = {"percentile": [10.0, 20.0, 40.0]}
 
 
 def _progress(records: list[Record]) -> pd.DataFrame:
-    found = []
+    rows = []
     for record in records:
         ratio = record["result"]["flops_ratio"]
         line = row(record, _VARIED)
         line |= {
             f"at_{p}": ratio[max(0, round(p / 100 * len(ratio)) - 1)] for p in (25, 50, 75, 100)
         }
-        found.append(
+        rows.append(
             line
             | {"mean": sum(ratio) / len(ratio), "rises": sum(b > a for a, b in pairwise(ratio))}
         )
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def _ratio_panels(records: list[Record]) -> list[Panel]:
-    """A panel for each length and epsilon, in it a line for each percentile."""
+    """A panel per length and epsilon, in it a line per percentile."""
     lines: dict[tuple[int, float], list[Line]] = {}
     for record in records:
         cell = record["cell"]

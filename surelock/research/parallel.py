@@ -34,7 +34,7 @@ BOUNDS: dict[str, float] = {
 class Names:
     """What the network says of two masks, the first token of V and the second.
 
-    first, second: [V] float64, the probability of a token at each while both are masked.
+    first, second: [V] float64, the probability of a token at either while both are masked.
     second_after, first_after: [V] float64, the probability of a token once the same token stands at the other mask.
     """
 
@@ -114,10 +114,10 @@ def decoder_of(bound: float, seeds: Sequence[int]) -> Decoder:
 
 
 def _measure(lab: Lab, cell: Cell) -> Record:
-    """By way: the chances by the posterior, and of each run whether it did so."""
+    """By way: the chances by the posterior, and by run whether it did so."""
     (prompt,) = lab.prompts(cell)
     names = names_of(lab.lm, prompt.ids)
-    found: Record = {"squares": float(names.first @ names.first)}
+    by_way: Record = {"squares": float(names.first @ names.first)}
     for way, bound in BOUNDS.items():
         together, same = names.chances(bound)
         runs: dict[str, list[int]] = {"together": [], "same": []}
@@ -126,12 +126,12 @@ def _measure(lab: Lab, cell: Cell) -> Record:
             canvases = [prompt.ids] * len(seeds)
             for name, values in _runs(lab.lm, canvases, decoder_of(bound, seeds)).items():
                 runs[name] += values
-        found[way] = {"chance_together": together, "chance_same": same, **runs}
-    return found
+        by_way[way] = {"chance_together": together, "chance_same": same, **runs}
+    return by_way
 
 
 def _runs(lm: LanguageModel, canvases: list[list[int]], decoder: Decoder) -> dict[str, list[int]]:
-    """Of each run: whether the first step wrote both masks, and whether both got one token."""
+    """By run: whether the first step wrote both masks, and whether both got one token."""
     masks = np.flatnonzero(np.array(canvases[0]) == lm.mask_id)
     steps = list(decode(lm, canvases, **decoder.keywords()))
     together = ~steps[0].masked[:, masks].any(axis=1)
@@ -141,22 +141,23 @@ def _runs(lm: LanguageModel, canvases: list[list[int]], decoder: Decoder) -> dic
 
 
 def _table(records: list[Record]) -> pd.DataFrame:
-    """A row for each way: means over sentences."""
+    """A row per way: means over sentences."""
     results = [record["result"] for record in records]
     rows = []
     for way in BOUNDS:
-        own = [result[way] for result in results]
+        of_way = [result[way] for result in results]
         figures: Record = {
             "way": way,
-            "sentences": len(own),
-            "runs": sum(len(each["same"]) for each in own),
+            "sentences": len(of_way),
+            "runs": sum(len(result["same"]) for result in of_way),
         }
         figures["squares"] = float(np.mean([result["squares"] for result in results]))
         for name in ("together", "same"):
-            chances = np.round([each[f"chance_{name}"] for each in own], 9)  # sums of probabilities
-            shares = np.array([np.mean(each[name]) for each in own])
-            counts = np.array([len(each[name]) for each in own])
-            error = float(np.sqrt((chances * (1 - chances) / counts).sum()) / len(own))
+            # sums of probabilities
+            chances = np.round([result[f"chance_{name}"] for result in of_way], 9)
+            shares = np.array([np.mean(result[name]) for result in of_way])
+            counts = np.array([len(result[name]) for result in of_way])
+            error = float(np.sqrt((chances * (1 - chances) / counts).sum()) / len(of_way))
             figures |= {
                 f"{name}_chance": float(chances.mean()),
                 name: float(shares.mean()),

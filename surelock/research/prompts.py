@@ -47,18 +47,18 @@ def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
     source = cell["source"]
     count = cell["prompts"]
     skip = cell.get("skip", 0)
-    found = prompts[skip : skip + count]
-    if len(found) < count:
+    wanted = prompts[skip : skip + count]
+    if len(wanted) < count:
         raise ValueError(
-            f"{source} has only {len(found)} prompts after the first {skip}, {count} are needed"
+            f"{source} has only {len(wanted)} prompts after the first {skip}, {count} are needed"
         )
-    return found
+    return wanted
 
 
-def parse_data(given: list[str]) -> dict[str, Path]:
+def parse_data(flags: list[str]) -> dict[str, Path]:
     """SOURCE=FILE flags as a mapping. Raises ValueError for an unknown source or a second or missing file."""
     data = {}
-    for text in given:
+    for text in flags:
         source, _, file = text.partition("=")
         if source not in FILES or not file:
             raise ValueError(
@@ -73,7 +73,7 @@ def parse_data(given: list[str]) -> dict[str, Path]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, gzipped or not, each with its newline (CRLF counts as one). Raises ValueError."""
+    """The lines of a UTF-8 file, gzipped or not, with their newlines (CRLF counts as one). Raises ValueError."""
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8") as stream:
@@ -114,22 +114,22 @@ def _pairs(lm: LanguageModel, path: Path) -> list[Prompt]:
 
 
 def _sentences(lm: LanguageModel, path: Path) -> list[Prompt]:
-    """Of each story the first sentence of 12 to 40 tokens behind its first one."""
-    found = []
+    """By story, the first sentence of 12 to 40 tokens behind its first one."""
+    sentences = []
     for story in path.read_text(encoding="utf-8").split("<|endoftext|>"):
         later = _texts(lm, re.split(r"(?<=[.!?])\s+", story.strip())[1:])
-        found += [each for each in later if 12 <= len(each.ids) <= 40][:1]
-    return found
+        sentences += [sentence for sentence in later if 12 <= len(sentence.ids) <= 40][:1]
+    return sentences
 
 
 def _wikitext(lm: LanguageModel, path: Path) -> list[Prompt]:
-    """Experiment 3: the first 64 tokens of each record; shorter ones are kept (decoding pads them on the left)."""
+    """Experiment 3: the first 64 tokens of a record; shorter ones are kept (decoding pads them on the left)."""
     cut = [lm.encode(text)[:64] for text in wikitext_records(path)]
     return [Prompt(lm.decode(ids), ids) for ids in cut]
 
 
 def _mt_bench(lm: LanguageModel, path: Path, per_category: int | None = None) -> list[Prompt]:
-    """First turns, at most `per_category` of each category, in the model's chat template, no system message."""
+    """First turns, at most `per_category` per category, in the model's chat template, no system message."""
     kept = []
     seen = Counter[str]()
     for question in read_records(path, ("question_id", "category", "turns")):
@@ -148,7 +148,7 @@ def _texts(lm: LanguageModel, texts: Iterable[str], chat: bool = False) -> list[
     return [Prompt(text, lm.encode(text, chat=chat)) for text in texts]
 
 
-#: The subset is Experiment 1's: the first four questions of each category, 32 in all.
+#: The subset is Experiment 1's: the first four questions per category, 32 in all.
 _SOURCES: dict[str, Callable[..., list[Prompt]]] = {
     "openings": _openings,
     "sampler_openings": _openings,

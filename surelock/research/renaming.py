@@ -78,7 +78,7 @@ def gender_of(name: str, story: str) -> str | None:
 
 
 def rename(story: str, names: frozenset[str], draw: Random) -> str | None:
-    """The story with another name for each of its characters; None where there is none to rename.
+    """The story with other names for its characters; None where there is none to rename.
 
     A character is named twice, never as a place or a thing is ("in Kenya", "the South"), and is a girl or a boy.
     names: of the corpus, by `find_names`.
@@ -100,7 +100,7 @@ def rename(story: str, names: frozenset[str], draw: Random) -> str | None:
 
 
 def renamed_copies(stories: Sequence[str], seed: int = 0) -> list[str]:
-    """One copy of each story that has a character to rename, with other names."""
+    """One copy of every story that has a character to rename, with other names."""
     draw = Random(seed)
     names = find_names(stories)
     copies = (rename(story, names, draw) for story in stories)

@@ -73,9 +73,11 @@ def those_named(cells: Sequence[Cell], named: Sequence[str]) -> list[Cell]:
         if all(_spelled(cell[name]) & values for name, values in wanted.items())
     ]
     if not kept:
-        known = "; ".join(f"{name} of {', '.join(_shown_values(cells, name))}" for name in wanted)
+        available = "; ".join(
+            f"{name} of {', '.join(_shown_values(cells, name))}" for name in wanted
+        )
         raise ValueError(
-            f"--cell: no cell of this experiment and preset has {' and '.join(named)}: {known}"
+            f"--cell: no cell of this experiment and preset has {' and '.join(named)}: {available}"
         )
     return kept
 
@@ -106,7 +108,7 @@ def key_of(setup: Record, cell: Cell) -> str:
 
 
 def fingerprint(network: nn.Module, most: int = 4096) -> str:
-    """Tells one checkpoint from another of the same name: a hash of the first `most` values of each tensor."""
+    """Tells one checkpoint from another of the same name: a hash of the first `most` values of every tensor."""
     digest = hashlib.sha256()
     for parameter in network.parameters():
         digest.update(parameter.flatten()[:most].float().numpy(force=True).tobytes())

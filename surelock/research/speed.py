@@ -89,7 +89,7 @@ def _timed(lab: Lab, batches: Sequence[tuple[list[list[int]], Decoder]], steps: 
 
 
 def _speeds(records: list[Record]) -> pd.DataFrame:
-    found = []
+    rows = []
     for record in records:
         result = record["result"]
         steps = [
@@ -112,8 +112,8 @@ def _speeds(records: list[Record]) -> pd.DataFrame:
             "step_ratio_last": sum(steps[-eighth:]) / eighth,
         }
         line |= {"efficiency": None if ratio is None else ratio * result["flops_ratio"]}
-        found.append(line | row(record, result=("device", "threads")))
-    return pd.DataFrame(found)
+        rows.append(line | row(record, result=("device", "threads")))
+    return pd.DataFrame(rows)
 
 
 def _speed_panels(records: list[Record]) -> list[Panel]:

@@ -31,7 +31,7 @@ PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.
 
 @frozen
 class Table:
-    """Rows and columns of an experiment's table: the folder, what `query` keeps, a format for each heading."""
+    """Rows and columns of an experiment's table: the folder, what `query` keeps, a format per heading."""
 
     folder: str
     columns: dict[str, str]
@@ -84,7 +84,7 @@ def cells(experiment: str) -> list[Json]:
 
 
 def bits(result: Json) -> Values:
-    """Bits per character of all texts together, linearised at each prompt."""
+    """Bits per character of all texts together, linearised at every prompt."""
     bits = bits_per_character(result)
     return bits.value + bits.residuals
 
@@ -100,22 +100,22 @@ def changes(experiment: str) -> list[tuple[Json, Values]]:
 
 
 def pooled() -> dict[str, Values]:
-    """Changes that several cells share the prompts of, each the mean over its cells."""
+    """Changes that several cells share the prompts of, as means over their cells."""
     quality = changes("quality")
     groups = {
-        "`quality`, all cells": [each for _, each in quality],
-        "`quality`, ε 5e-3": [each for cell, each in quality if cell["epsilon"] == 5e-3],
-        "`epsilon`, all cells": [each for _, each in changes("epsilon")],
+        "`quality`, all cells": [change for _, change in quality],
+        "`quality`, ε 5e-3": [change for cell, change in quality if cell["epsilon"] == 5e-3],
+        "`epsilon`, all cells": [change for _, change in changes("epsilon")],
     }
-    return {name: np.mean(each, axis=0) for name, each in groups.items()}
+    return {name: np.mean(group, axis=0) for name, group in groups.items()}
 
 
 def together() -> str:
     columns = {"cells": "{name}", "bits per character": change("bits", 4), "z": "{z:.1f}"}
-    means = [(name, estimates.mean(each)) for name, each in pooled().items()]
+    means = [(name, estimates.mean(group)) for name, group in pooled().items()]
     named = (
-        {"name": name, "z": each.value / each.error} | estimates.named({"bits": each})
-        for name, each in means
+        {"name": name, "z": mean.value / mean.error} | estimates.named({"bits": mean})
+        for name, mean in means
     )
     return listed(columns, named)
 
@@ -184,18 +184,18 @@ def laptop() -> str:
 
 
 def browser() -> str:
-    """Of each decoder alone in a browser, beside the baseline."""
+    """By decoder, alone in a browser, beside the baseline."""
     names = {key: preset.name for key, preset in PRESETS.items()} | {"everything": "baseline"}
     rows = [
-        found
+        lane
         | {
             "length": length,
             "decoder": names[preset],
-            "ratio": found["flops"] / found["baseline_flops"],
+            "ratio": lane["flops"] / lane["baseline_flops"],
         }
         for line in printed("browser", "browser")
         for length, lanes in line["alone"].items()
-        for preset, found in lanes.items()
+        for preset, lane in lanes.items()
     ]
     columns = {"tokens": "{length}", "decoder": "{decoder}"}
     columns |= {"time, of the baseline's": "{seconds:.1f} s, {time_ratio:.2f}"}
@@ -364,14 +364,14 @@ TABLES: dict[str, Callable[[], str]] = {
 def filled(text: str) -> str:
     """A document with its tables made anew. Raises ValueError for the name of no table."""
 
-    def place(found: re.Match[str]) -> str:
-        if found[2] not in TABLES:
-            raise ValueError(f"there is no table {found[2]!r}: there are {', '.join(TABLES)}")
+    def place(match: re.Match[str]) -> str:
+        if match[2] not in TABLES:
+            raise ValueError(f"there is no table {match[2]!r}: there are {', '.join(TABLES)}")
         try:
-            table = TABLES[found[2]]()
+            table = TABLES[match[2]]()
         except FileNotFoundError:
             table = "Not measured yet."
-        return f"{found[1]}{table}\n{found[3]}"
+        return f"{match[1]}{table}\n{match[3]}"
 
     return PLACE.sub(place, text)
 

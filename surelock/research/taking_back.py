@@ -24,8 +24,8 @@ def _cells(steps: Sequence[int], prompts: int) -> list[Cell]:
 
 
 def _measure(lab: Lab, cell: Cell) -> Record:
-    found = compare.measure(lab, cell)
-    return found | {"faults": [repeated(text_of(lab.lm, ids)) for ids in found["tokens"]]}
+    figures = compare.measure(lab, cell)
+    return figures | {"faults": [repeated(text_of(lab.lm, ids)) for ids in figures["tokens"]]}
 
 
 def _table(records: list[Record]) -> pd.DataFrame:
@@ -35,17 +35,20 @@ def _table(records: list[Record]) -> pd.DataFrame:
         # FLOPs of a position
         rows = [result["f_locked"] / results[0]["f_locked"]] * len(result["tokens"])
         means = {"rows": rows, "faults": result["faults"], "repeats": result["repeats"]}
-        figures.append({name: estimates.mean(each) for name, each in means.items()} | _bits(result))
+        figures.append(
+            {name: estimates.mean(values) for name, values in means.items()} | _bits(result)
+        )
     return _compared(records, figures)
 
 
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
-    read = [own.get("") for own in scores]
+    read = [result.get("") for result in scores]
     figures = [
-        _bits(own._asdict()) | {"gen_ppl": judged.exp(estimates.ratio(own.nats, own.tokens))}
-        if own
+        _bits(result._asdict())
+        | {"gen_ppl": judged.exp(estimates.ratio(result.nats, result.tokens))}
+        if result
         else {}
-        for own in read
+        for result in read
     ]
     return _compared(records, figures)
 
@@ -55,22 +58,24 @@ def _bits(result: Record) -> dict[str, Estimate]:
 
 
 def _compared(records: list[Record], figures: Sequence[dict[str, Estimate]]) -> pd.DataFrame:
-    """A row for each decoder; then what each that takes back differs by from others, in as many steps and in twice as
+    """A row per decoder; then what a decoder that takes back differs by from others, in as many steps and in twice as
     many, which compute as many rows.
     """
     cells = [record["cell"] for record in records]
     by = {
-        (cell["steps"], cell["remasking"]): own
-        for cell, own in zip(cells, figures, strict=True)
-        if own
+        (cell["steps"], cell["remasking"]): values
+        for cell, values in zip(cells, figures, strict=True)
+        if values
     }
-    rows = [(*key, "", own) for key, own in by.items()]
-    for (steps, policy), own in by.items():
+    rows = [(*key, "", values) for key, values in by.items()]
+    for (steps, policy), values in by.items():
         for base in [
-            (steps * times, each) for times in (1, 2) for each in _PLAIN if policy == Remask.kind
+            (steps * times, plain) for times in (1, 2) for plain in _PLAIN if policy == Remask.kind
         ]:
             if other := by.get(base):
-                differences = {name: estimates.difference(own[name], other[name]) for name in own}
+                differences = {
+                    name: estimates.difference(values[name], other[name]) for name in values
+                }
                 rows.append((steps, policy, "{1} in {0}".format(*base), differences))
     names = ("steps", "policy", "less")
     keys = [
@@ -78,7 +83,7 @@ def _compared(records: list[Record], figures: Sequence[dict[str, Estimate]]) -> 
         for row in rows
     ]
     return pd.DataFrame(
-        [key | estimates.named(own) for key, (*_, own) in zip(keys, rows, strict=True)]
+        [key | estimates.named(values) for key, (*_, values) in zip(keys, rows, strict=True)]
     )
 
 

@@ -81,13 +81,13 @@ def ratios(drift: Drift) -> Array:
 
 
 def position_rhos(drift: Drift) -> Array:
-    """rho of each position: exp of the slope of log D_s over its tail, by least squares."""
-    found = []
+    """rho by position: exp of the slope of log D_s over its tail, by least squares."""
+    rhos = []
     for kl, tail in zip(drift.kl.T, drift.tail.T, strict=True):
         steps = np.flatnonzero(tail & (kl > FLOOR))
         if len(steps) >= _FEWEST:
-            found.append(fit_rho(steps, kl[steps]))
-    return np.array(found)
+            rhos.append(fit_rho(steps, kl[steps]))
+    return np.array(rhos)
 
 
 def fit_rho(steps: Whole, kl: Array) -> float:
@@ -129,7 +129,7 @@ def _contraction(lab: Lab, cell: Cell) -> Record:
 
 
 def _rises(run: Drift) -> Flags:
-    """Of each position with a tail: whether D ever rises in it, above the floor."""
+    """By position with a tail: whether D ever rises in it, above the floor."""
     up = run.tail[1:] & (run.kl[1:] > run.kl[:-1]) & (run.kl[:-1] > FLOOR)
     return np.any(up[:, np.any(run.tail, axis=0)], axis=0)
 
@@ -176,7 +176,7 @@ def _bound(lab: Lab, cell: Cell) -> Record:
 
 
 def locked_positions(lab: Lab, cell: Cell, number: int, prompt: Prompt) -> dict[str, Array]:
-    """Of each position that locks: kl (D at the lock), left (steps that follow), and its errors in nats."""
+    """By position that locks: kl (D at the lock), left (steps that follow), and its errors in nats."""
     size = lab.lm.config.vocab_size
     decoder = decoder_of(cell, number)
     steps: list[Step] = []
@@ -208,7 +208,7 @@ def _log_posterior(step: Step, position: int) -> Tensor:
 
 
 def _bounds(result: Record) -> list[Json]:
-    """One row for each way of summing the tail."""
+    """One row per way of summing the tail."""
     kl, left, error, alone = (np.array(result[name]) for name in _ERRORS)
     errors = {
         "locked": len(kl),

@@ -122,9 +122,10 @@ def batch_loss(
 def evaluate(
     network: Network, stories: Sequence[Ids], characters: int, *, draws: int = 16, seed: int = 0
 ) -> dict[str, float]:
-    """Bound the nats of each story and its EOS; windows hold one story, or an equal part of one longer than 256 tokens.
+    """Bound the nats of the stories and their EOS; windows hold one story, or an equal part of one longer than 256
+    tokens.
 
-    stories: token ids without EOS, of so many characters. draws: masks per window, two in each of draws / 2 strata,
+    stories: token ids without EOS, of so many characters. draws: masks per window, two per stratum of draws / 2,
     whose difference gives the standard errors `_error`: of the masks, not of the choice of text.
     """
     whole = [np.array([*story, EOS_ID], dtype=np.int64) for story in stories]
@@ -140,17 +141,17 @@ def evaluate(
         ).reshape(2, -1)
         total += float(bounds.mean())
         variance += float(((bounds[0] - bounds[1]) ** 2).sum()) / bounds.size**2
-    found: dict[str, float] = {
+    figures: dict[str, float] = {
         "stories": len(stories),
         "tokens": sum(map(len, windows)),
         "draws": draws,
     }
     for name, unit in (
-        ("nats_per_token", found["tokens"]),
+        ("nats_per_token", figures["tokens"]),
         ("bits_per_character", math.log(2) * characters),
     ):
-        found |= {name: total / unit, f"{name}_error": math.sqrt(variance) / unit}
-    return found
+        figures |= {name: total / unit, f"{name}_error": math.sqrt(variance) / unit}
+    return figures
 
 
 def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, extra: Json) -> None:
@@ -161,8 +162,8 @@ def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, ext
         sources = LLADA.tensor_names(name)
         parts = parameter.detach().split(row_counts(config, name, len(parameter)))
         tensors |= {
-            each: part.to("cpu", torch.bfloat16, copy=True)
-            for each, part in zip(sources, parts, strict=True)
+            source: part.to("cpu", torch.bfloat16, copy=True)
+            for source, part in zip(sources, parts, strict=True)
         }
     ids = {
         "mask_token_id": MASK_ID,
@@ -301,7 +302,7 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """The time used, without that of the first step after each start, which compiles."""
+        """The time used, without that of the first step after every start, which compiles."""
         return self.used + max(0.0, time.monotonic() - self.since)
 
     @property

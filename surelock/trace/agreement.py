@@ -100,12 +100,12 @@ class Watched(Iterator[list[Moment]]):
         reading = self._engine.read(self._memory, plan)
         step = self._run.take(reading)
         chosen, scores = self._candidates(plan, reading)
-        found = []
+        moments = []
         for b, part in enumerate(split_step(step, self._sizes)):
             slots = slice(self._starts[b], self._starts[b + 1])
-            found.append(_moment(part, chosen[slots], scores[slots], self._latest[b]))
-        self._latest = [*found]
-        return found
+            moments.append(_moment(part, chosen[slots], scores[slots], self._latest[b]))
+        self._latest = [*moments]
+        return moments
 
     def preference(self, sequence: int, position: int, tokens: Sequence[int]) -> tuple[float, bool]:
         """Return by how much the last step preferred the first of two tokens for a candidate, in nats.
@@ -141,7 +141,7 @@ class Watched(Iterator[list[Moment]]):
         return self._plan is not None and self._plan.choice.scores == "confidence"
 
     def _candidates(self, plan: Plan, reading: Reading) -> tuple[Whole, NDArray]:
-        """The token and the score of each slot, twice [total]."""
+        """The token and the score of the slots, twice [total]."""
         slots = plan.slots[plan.choice.rows]
         chosen = np.full(self._starts[-1], -1)
         chosen[slots] = reading.tokens
@@ -169,12 +169,12 @@ def moments_alone(lm: LanguageModel, task: Task) -> Iterator[Moment]:
 
 
 class Comparison:
-    """Decodes tasks once more, together, and compares each step with what the prompts get alone.
+    """Decodes tasks once more, together, and compares the steps with what the prompts get alone.
 
-    references: for each task its moments alone.
+    references: by task, its moments alone.
     lm_alone: the model that they are of, if it is another one.
 
-    `differences` holds the first difference of each task, by its number.
+    `differences` holds the first difference of a task, by its number.
     """
 
     def __init__(
@@ -212,69 +212,71 @@ class Comparison:
         """Give the memory back."""
         self._watched.close()
 
-    def _compare(self, b: int, there: Moment) -> None:
-        here = self._references[b][self._steps]
+    def _compare(self, b: int, moment: Moment) -> None:
+        reference = self._references[b][self._steps]
         if b not in self._edges:
-            self._find_edge(b, here, there)
-        (differing,) = np.nonzero(here.tokens != there.tokens)
+            self._find_edge(b, reference, moment)
+        (differing,) = np.nonzero(reference.tokens != moment.tokens)
         if not len(differing):
             return
         place = Place(self._steps, int(differing[0]))
-        tokens = int(here.tokens[place.position]), int(there.tokens[place.position])
+        tokens = int(reference.tokens[place.position]), int(moment.tokens[place.position])
         if b in self._edges:
             since, width = self._edges[b]
             cause = "rows"
         else:
             since = place
-            cause, width = self._decision(b, here, there, differing)
+            cause, width = self._decision(b, reference, moment, differing)
         is_tie = 0 < width <= rounding(self._lm)
         self.differences[b] = Difference(place, tokens, cause, since, width, is_tie)
 
-    def _find_edge(self, b: int, here: Moment, there: Moment) -> None:
+    def _find_edge(self, b: int, reference: Moment, moment: Moment) -> None:
         """Keep where the rows of a task differ for the first time."""
-        (computed,) = np.nonzero(here.computed != there.computed)
-        (locked,) = np.nonzero(here.locked != there.locked)
+        (computed,) = np.nonzero(reference.computed != moment.computed)
+        (locked,) = np.nonzero(reference.locked != moment.locked)
         before = self._before[b]
         if len(computed):
             place = Place(self._steps, int(computed[0]))
             earlier = self._references[b][self._steps - 1]
             width = np.inf if before is None else _furthest(earlier, before)
             self._edges[b] = place, width
-        elif len(locked) and np.array_equal(here.tokens, there.tokens):
+        elif len(locked) and np.array_equal(reference.tokens, moment.tokens):
             place = Place(self._steps, int(locked[0]))
-            self._edges[b] = place, _furthest(here, there)
+            self._edges[b] = place, _furthest(reference, moment)
 
     def _decision(
-        self, b: int, here: Moment, there: Moment, differing: NDArray
+        self, b: int, reference: Moment, moment: Moment, differing: NDArray
     ) -> tuple[str, float]:
         """The cause of differing tokens, and the width of its tie."""
         mask = self._lm.mask_id
-        alone = differing[here.tokens[differing] != mask]
-        other = differing[there.tokens[differing] != mask]
+        alone = differing[reference.tokens[differing] != mask]
+        other = differing[moment.tokens[differing] != mask]
         turned = np.intersect1d(alone, other)  # both runs committed them
         if self._watched.chooses_before_it_ranks:
-            candidates = (here.chosen >= 0) & (there.chosen >= 0)
-            changed = candidates & (here.chosen != there.chosen)
+            candidates = (reference.chosen >= 0) & (moment.chosen >= 0)
+            changed = candidates & (reference.chosen != moment.chosen)
             turned = np.union1d(turned, differing[changed[differing]])
         if len(turned):
-            return "token", self._width_of_token(b, here, there, int(turned[0]))
+            return "token", self._width_of_token(b, reference, moment, int(turned[0]))
         if not (len(alone) and len(other)):  # one run committed more: some number passed an edge
-            scores = _width(here.score[differing], there.score[differing])
-            return "order", max(scores, _furthest(here, there))
+            scores = _width(reference.score[differing], moment.score[differing])
+            return "order", max(scores, _furthest(reference, moment))
         first = alone[0]
         second = other[0]
-        gap_here = float(here.score[first] - here.score[second])
-        gap_there = float(there.score[first] - there.score[second])
-        if np.isnan(gap_here - gap_there):  # a policy took back other tokens
-            return "order", _furthest(here, there)
-        return "order", _width_of_edge(gap_here, gap_there)
+        gap_alone = float(reference.score[first] - reference.score[second])
+        gap_together = float(moment.score[first] - moment.score[second])
+        if np.isnan(gap_alone - gap_together):  # a policy took back other tokens
+            return "order", _furthest(reference, moment)
+        return "order", _width_of_edge(gap_alone, gap_together)
 
-    def _width_of_token(self, b: int, here: Moment, there: Moment, position: int) -> float:
-        tokens = [int(here.chosen[position]), int(there.chosen[position])]
+    def _width_of_token(self, b: int, reference: Moment, moment: Moment, position: int) -> float:
+        tokens = [int(reference.chosen[position]), int(moment.chosen[position])]
         place = Place(self._steps, position)
-        gap_here, _ = preference_alone(self._lm_alone, self._tasks[b], place, tokens)
-        gap_there, is_whole = self._watched.preference(b, position, tokens)
-        return _width_of_edge(gap_here, gap_there) if is_whole else abs(gap_here - gap_there)
+        gap_alone, _ = preference_alone(self._lm_alone, self._tasks[b], place, tokens)
+        gap_together, is_whole = self._watched.preference(b, position, tokens)
+        return (
+            _width_of_edge(gap_alone, gap_together) if is_whole else abs(gap_alone - gap_together)
+        )
 
 
 def preference_alone(
@@ -287,12 +289,13 @@ def preference_alone(
         return watched.preference(0, place.position, tokens)
 
 
-def _width_of_edge(here: float, there: float) -> float:
-    """The width of a tie between two options. here, there: by how much each run prefers the one that `here` took.
+def _width_of_edge(gap_alone: float, gap_together: float) -> float:
+    """The width of a tie between two options. gap_alone, gap_together: by how much a run prefers the option that the
+    prompt alone took.
 
     Two runs that decided by their numbers lie on two sides of 0, and their distance is the largest of the three.
     """
-    return max(abs(here - there), abs(here), abs(there))
+    return max(abs(gap_alone - gap_together), abs(gap_alone), abs(gap_together))
 
 
 def _furthest(one: Moment, other: Moment) -> float:
@@ -302,8 +305,8 @@ def _furthest(one: Moment, other: Moment) -> float:
 
 def _width(one: NDArray, other: NDArray) -> float:
     """The largest difference of two arrays. Places that are NaN or infinite in both are equal."""
-    known = np.isfinite(one) | np.isfinite(other)
-    if not known.any():
+    finite = np.isfinite(one) | np.isfinite(other)
+    if not finite.any():
         return 0.0
-    apart = np.abs(one[known] - other[known])
+    apart = np.abs(one[finite] - other[finite])
     return float(np.nan_to_num(apart, nan=np.inf).max())

@@ -23,7 +23,7 @@ from surelock.trace.tasks import Task, batches
 BATCH = 8  # prompts of a batch, unless --batch names another number
 DIFFERENT = 1  # the exit status if a prompt got other tokens
 
-References = Sequence[Sequence[Moment]]  # for each prompt of a batch, its moments alone
+References = Sequence[Sequence[Moment]]  # by prompt of a batch, its moments alone
 Differences = Iterator[tuple[int, Difference]]  # with the number of the prompt in its batch
 Way = Callable[[Sequence[Task], References], Differences]
 _CAUSES = {
@@ -49,7 +49,7 @@ def run_check(lm: LanguageModel, tasks: Sequence[Task], arguments: argparse.Name
     """Decode the tasks in every way, print what agrees, and return the exit status: 0, or 1 if a token differs."""
     beside, why_not = _other_engine(lm, arguments)
     ways = _ways(lm, beside)
-    found: dict[str, list[tuple[Task, Difference]]] = {name: [] for name in ways}
+    differences_by_way: dict[str, list[tuple[Task, Difference]]] = {name: [] for name in ways}
     steps = 0
     bar = tqdm(total=len(tasks) * (1 + len(ways)), unit=" decodes", leave=False, disable=None)
     with bar:
@@ -60,18 +60,25 @@ def run_check(lm: LanguageModel, tasks: Sequence[Task], arguments: argparse.Name
             bar.update(len(batch))
             for name, way in ways.items():
                 bar.set_postfix_str(name, refresh=False)
-                found[name] += [(batch[number], each) for number, each in way(batch, references)]
+                differences = way(batch, references)
+                differences_by_way[name] += [
+                    (batch[number], difference) for number, difference in differences
+                ]
                 bar.update(len(batch))
     print(
         f"alone: {_count(len(tasks), 'prompt')}, {_count(steps, 'step')}, by {lm.engine.name} in {lm.dtype}"
     )
-    for name, differences in found.items():
+    for name, differences in differences_by_way.items():
         _print_way(lm, name, differences)
     if why_not:
         print(f"left out: {why_not}")
     if arguments.json:
-        print(json.dumps(_result(lm, len(tasks), steps, found, why_not), ensure_ascii=False))
-    return DIFFERENT if any(found.values()) else 0
+        print(
+            json.dumps(
+                _result(lm, len(tasks), steps, differences_by_way, why_not), ensure_ascii=False
+            )
+        )
+    return DIFFERENT if any(differences_by_way.values()) else 0
 
 
 def _other_engine(
@@ -121,7 +128,7 @@ def _in_another_order(
 
 
 def _twice_at_once(lm: LanguageModel, batch: Sequence[Task], references: References) -> Differences:
-    """Two decodes of each prompt: in two threads, or on a GPU, which has one queue of work, in turn step by step."""
+    """Two decodes of every prompt: in two threads, or on a GPU, which has one queue of work, in turn step by step."""
     for number in range(len(batch)):
         pair = [_comparison(lm, batch, references, [number]) for _ in range(2)]
         if lm.device.type == "cuda":
@@ -162,12 +169,14 @@ def _drain(comparison: Comparison) -> None:
 def _differences(
     comparisons: Comparison | Sequence[Comparison], numbers: Sequence[int]
 ) -> Differences:
-    """One difference for each prompt. numbers: of the prompts, in their order in the comparisons."""
+    """One difference per prompt. numbers: of the prompts, in their order in the comparisons."""
     several = [comparisons] if isinstance(comparisons, Comparison) else comparisons
-    found: dict[int, Difference] = {}
-    for place, difference in chain.from_iterable(each.differences.items() for each in several):
-        found.setdefault(numbers[place], difference)
-    yield from sorted(found.items())
+    by_number: dict[int, Difference] = {}
+    for place, difference in chain.from_iterable(
+        comparison.differences.items() for comparison in several
+    ):
+        by_number.setdefault(numbers[place], difference)
+    yield from sorted(by_number.items())
 
 
 # --- what is said of them ---------------------------------------------------------------------------------------------
@@ -186,7 +195,7 @@ def _print_way(
 
 def _sentence(lm: LanguageModel, difference: Difference) -> str:
     """What differs and why, such as "step 14, position 31 is ' cat', alone ' dog' (another token; a tie of 3e-06)"."""
-    alone, here = (_token(lm, token) for token in difference.tokens)
+    alone, token = (_token(lm, token) for token in difference.tokens)
     cause = _CAUSES[difference.cause].format(since=difference.since.step)
     size = f"{difference.width:.1e}{_UNITS[difference.cause]}"
     tie = (
@@ -195,7 +204,9 @@ def _sentence(lm: LanguageModel, difference: Difference) -> str:
         else f"no tie: {size}, and rounding is at most {rounding(lm):.1e}"
     )
     place = difference.place
-    return f"step {place.step}, position {place.position} is {here}, alone {alone} ({cause}; {tie})"
+    return (
+        f"step {place.step}, position {place.position} is {token}, alone {alone} ({cause}; {tie})"
+    )
 
 
 def _token(lm: LanguageModel, token: int) -> str:
@@ -210,7 +221,7 @@ def _result(
     lm: LanguageModel,
     prompts: int,
     steps: int,
-    found: dict[str, list[tuple[Task, Difference]]],
+    differences_by_way: dict[str, list[tuple[Task, Difference]]],
     why_not: str,
 ) -> dict[str, Any]:
     """The object of --json."""
@@ -221,11 +232,11 @@ def _result(
         "device": device_name(lm.device),
     }
     ways = {
-        name: [_plain(task, each) for task, each in differences]
-        for name, differences in found.items()
+        name: [_plain(task, difference) for task, difference in differences]
+        for name, differences in differences_by_way.items()
     }
     verdict = {
-        "agree": not any(found.values()),
+        "agree": not any(differences_by_way.values()),
         "prompts": prompts,
         "steps": steps,
         "rounding": rounding(lm),
@@ -244,12 +255,12 @@ def _plain(task: Task, difference: Difference) -> dict[str, Any]:
     plain = asdict(difference)
     place = plain.pop("place")
     since = plain.pop("since")
-    alone, here = plain.pop("tokens")
+    alone, other = plain.pop("tokens")
     where = {
         "id": task.prompt.id,
         "step": place[0],
         "position": place[1],
         "alone": alone,
-        "here": here,
+        "here": other,
     }
     return where | {"since_step": since[0], "since_position": since[1]} | plain

@@ -108,7 +108,7 @@ def run_decode(arguments: argparse.Namespace) -> int:
     _check_places(arguments)
     _check_watch(arguments)
     prompts = read_prompts(arguments.prompt, arguments.prompts)
-    given = given_settings(arguments)
+    overrides = given_settings(arguments)
     if not arguments.no_blanks:
         say_underscores(prompts)
     results = Results(Path(arguments.out)) if arguments.out not in (None, "-") else None
@@ -119,7 +119,7 @@ def run_decode(arguments: argparse.Namespace) -> int:
     if arguments.chat and not lm.encoder.tokenizer.chat_template:
         raise ValueError(f"--chat: {lm.name} has no chat template, leave it out")
     how = {"chat": arguments.chat, "blanks": not arguments.no_blanks}
-    tasks = [task_of(lm, prompt, number, given, how) for number, prompt in enumerate(prompts)]
+    tasks = [task_of(lm, prompt, number, overrides, how) for number, prompt in enumerate(prompts)]
     if arguments.check:
         return run_check(lm, tasks, arguments)
     if results:
@@ -261,7 +261,7 @@ class _Run:
                 for batch in due:
                     decoded = self._decoded(batch, bar, f"{left} prompts left")
                     left -= len(batch)
-                    self._write([each for each in decoded if each.task.id not in done])
+                    self._write([result for result in decoded if result.task.id not in done])
             except KeyboardInterrupt:
                 said = "interrupted"
                 if self._results:
@@ -295,12 +295,12 @@ class _Run:
         """Write prompts into all outputs, and their lines last."""
         for output in self._outputs:
             output.add(self._lm, decoded)
-        lines = [_line(self._lm, each) for each in decoded]
+        lines = [_line(self._lm, result) for result in decoded]
         if self._results:
             self._results.add(lines)
         else:
-            for each, line in zip(decoded, lines, strict=True):
-                self._print(each.task, line)
+            for result, line in zip(decoded, lines, strict=True):
+                self._print(result.task, line)
         self._lines += lines
 
     def _print(self, task: Task, line: Json) -> None:
@@ -331,11 +331,11 @@ def _decoded(
     sizes = [len(task.tokens) + settings.gen_length for task in batch]
     steps = decode(lm, [task.tokens for task in batch], **decoder.keywords(), observe=observe)
     for step in followed(steps):
-        for each, part in zip(decoded, split_step(step, sizes), strict=True):
-            each.totals.add(part)
+        for result, part in zip(decoded, split_step(step, sizes), strict=True):
+            result.totals.add(part)
             if not observe:
-                each.steps.clear()
-            each.steps.append(part)
+                result.steps.clear()
+            result.steps.append(part)
         bar.set_postfix_str(f"{int(step.computed.sum())} rows a step, {left}", refresh=False)
         filled = 0 if step.ended is None else int(step.ended.filled.sum())
         bar.update(int(step.newly_unmasked.sum()) + filled - int(step.taken_back.sum()))

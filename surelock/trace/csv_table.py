@@ -51,7 +51,7 @@ def quoted(text: str) -> str:
 
 
 class CsvTable:
-    """A CSV file to which the rows of each prompt are appended."""
+    """A CSV file to which the rows of the prompts are appended."""
 
     def __init__(self, file: Path) -> None:
         """Raises ValueError for a file that is no table, and OSError for one that cannot be written."""

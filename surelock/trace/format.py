@@ -72,7 +72,7 @@ def token_width(vocab_size: int) -> int:
 
 
 def encode_tokens(ids: np.ndarray, width: int) -> str:
-    """Return the base64 text of token ids, `width` bytes each, the lowest first."""
+    """Return the base64 text of token ids, `width` bytes per id, the lowest first."""
     return encode_bytes(ids.astype("<u4")[:, None].view(np.uint8)[:, :width])
 
 
@@ -96,7 +96,7 @@ def opening(header: Json) -> np.ndarray:
 
 
 def masked_before(header: Json, records: Iterable[Json]) -> Iterator[np.ndarray]:
-    """Yield for each record of a lane which positions are masked before it commits, [N] bool."""
+    """Yield by record of a lane which positions are masked before it commits, [N] bool."""
     masked = opening(header) < 0
     for record in records:
         masked[[*record.get("masked", ()), *record.get("taken_back", ())]] = True

@@ -76,7 +76,7 @@ def _kinds_in(lane: Fields) -> set[str]:
     events = lane.get("events")
     if isinstance(events, list):
         choices += [event.get("compute") for event in events if isinstance(event, Mapping)]
-    for choice in [each for each in choices if isinstance(each, Mapping)]:
+    for choice in [choice for choice in choices if isinstance(choice, Mapping)]:
         choices += [choice.get("lock"), choice.get("select")]
     kinds = [choice.get("kind") for choice in choices if isinstance(choice, Mapping)]
     return {kind for kind in kinds if isinstance(kind, str)} - {Both.kind}
@@ -85,8 +85,8 @@ def _kinds_in(lane: Fields) -> set[str]:
 def is_from_outside(lane: Fields) -> bool:
     """Whether the plain form of a lane has a rule or a policy that is not the package's, known or not."""
     tables = COMPUTE | TYPED | UNMASK
-    own = {kind for kind, each in tables.items() if each.__module__.startswith("surelock.")}
-    return not _kinds_in(lane) <= own
+    kinds = {kind for kind, rule in tables.items() if rule.__module__.startswith("surelock.")}
+    return not _kinds_in(lane) <= kinds
 
 
 def check_field(lanes: Sequence[Lane]) -> None:
@@ -94,7 +94,7 @@ def check_field(lanes: Sequence[Lane]) -> None:
     if not 1 <= len(lanes) <= MOST:
         raise ValueError(f"one to four lanes can race, not {len(lanes)}")
     ids = [lane.id for lane in lanes]
-    if twice := [each for each in ids if ids.count(each) > 1]:
+    if twice := [lane_id for lane_id in ids if ids.count(lane_id) > 1]:
         raise ValueError(f"two lanes have the id {twice[0]!r}")
 
 

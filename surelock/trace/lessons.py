@@ -40,8 +40,8 @@ def read_lesson(path: Path) -> Json:
             raise _damaged(path, f"pages/{i}", "no question stands before this gap")
     run = lesson["run"]
     needs = [*run["needs"], run["own"]] if "own" in run else run["needs"]
-    known = {"reference", "subject", *(need["lane"] for need in needs)}
-    for name in sorted(_lanes(lesson) - known):
+    lanes = {"reference", "subject", *(need["lane"] for need in needs)}
+    for name in sorted(_lanes(lesson) - lanes):
         raise _damaged(
             path,
             "run/needs",

@@ -77,14 +77,14 @@ def lacking(holding: Holding, tasks: Sequence[Task], done: Mapping[str, Line]) -
     An output that an earlier command did not have lacks the first lines of the results. An output that lost
     prompts lacks later lines.
     """
-    known = {task.id for task in tasks}
+    ids = {task.id for task in tasks}
     result = Lacking([], [])
     begun = False
     for name in done:
         begun = begun or name in holding.begun
         if name in holding.whole:
             continue
-        if begun and name in known:
+        if begun and name in ids:
             result.lost.append(name)
         else:
             result.never.append(name)

@@ -31,7 +31,7 @@ _TYPES = dict.fromkeys(COLUMNS, "bool") | {
 
 
 class ParquetTable:
-    """A Parquet file, with a row group for each prompt."""
+    """A Parquet file, with a row group per prompt."""
 
     def __init__(self, file: Path) -> None:
         """Raises ValueError for a file that is no table, a strange folder of parts or without pyarrow, and OSError."""

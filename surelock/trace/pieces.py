@@ -44,8 +44,8 @@ class Pieces:
 
         assets/js/trace/pieces.js has the same measure.
         """
-        known = self.look_up(tokens)
-        pieces = (known.get(str(token), "") for token in tokens)
+        pieces_by_token = self.look_up(tokens)
+        pieces = (pieces_by_token.get(str(token), "") for token in tokens)
         size = sum(len(piece.encode() if isinstance(piece, str) else piece) for piece in pieces)
         return LEAST_BYTES <= size < FEWEST * len(tokens)
 
@@ -54,10 +54,10 @@ class Pieces:
 
         Words with a capital, as names, are left out. assets/js/trace/pieces.js has the same measure.
         """
-        known = self.look_up(tokens)
+        pieces = self.look_up(tokens)
         words: list[tuple[str, int]] = [("", 0)]
         for token in tokens:
-            piece = known.get(str(token), "")
+            piece = pieces.get(str(token), "")
             text = piece if isinstance(piece, str) else ""
             begins = text[:1].isspace() or (text != "" and not any(char.isalpha() for char in text))
             word, size = ("", 0) if begins else words.pop()

@@ -21,10 +21,10 @@ _LONGEST_LABEL = 60  # characters of an id, in a sentence
 class Prompt:
     """A prompt of the command line or of a file."""
 
-    # unique; the number of the line or of the argument, from 1, unless the file gives one
+    # unique; the number of the line or of the argument, from 1, unless the file has one
     id: int | str
     text: str
-    given: Json  # settings of this prompt alone, a short spelling
+    settings: Json  # of this prompt alone, a short spelling
     where: str = ""  # its file and line, as a sentence begins with them; empty for an argument
 
     @property
@@ -89,7 +89,7 @@ def _check_ids(source: str, prompts: list[Prompt]) -> None:
     for prompt in prompts:
         earlier = first.setdefault(str(prompt.id), prompt)
         if earlier is not prompt:
-            lines = " and ".join(each.where.rsplit(", ", 1)[1] for each in (earlier, prompt))
+            lines = " and ".join(one.where.rsplit(", ", 1)[1] for one in (earlier, prompt))
             raise ValueError(f"{source} has two prompts of the id {shown(str(prompt.id))}: {lines}")
 
 
@@ -111,7 +111,7 @@ def _read(where: str, number: int, line: str) -> Prompt:
         raise ValueError(
             f"{where}: id is no UTF-8 text: it holds half of a character (a lone surrogate)"
         )
-    known = flat_settings().keys() | DECODER_PARTS.keys()
-    if unknown := [key for key in values if key not in known]:
-        raise ValueError(f"{where}: {unknown[0]!r} is no setting{nearest(unknown[0], known)}")
+    names = flat_settings().keys() | DECODER_PARTS.keys()
+    if unknown := [key for key in values if key not in names]:
+        raise ValueError(f"{where}: {unknown[0]!r} is no setting{nearest(unknown[0], names)}")
     return Prompt(name, text, values, where)

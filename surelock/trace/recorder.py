@@ -52,7 +52,7 @@ def make_header(
     """Return the header of a trace. Its `steps` is the largest number of steps of a lane, its `length` is N.
 
     prompt: the text of the prompt, None if unknown.
-    name: the model's name in the trace. None is its own, which may be a path.
+    name: the model's name in the trace. None is the model's own, which may be a path.
     chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
 
     Raises ValueError for more than four lanes, two of one id, or different lengths.
@@ -74,7 +74,7 @@ def make_header(
         **({} if chat is None else {"chat": chat}),
         "prompt_tokens": [int(token) for token in prompt_tokens],
         **(
-            {"lists": [plain_list(each) for each in lists]}
+            {"lists": [plain_list(word_list) for word_list in lists]}
             if (lists := lists_of(prompt_tokens))
             else {}
         ),
@@ -107,7 +107,10 @@ class Recorder:
         self._pieces = Pieces(tokenizer)
         self._width = token_width(header["model"]["vocab_size"])
         words = [
-            token for each in header.get("lists", ()) for word in each["words"] for token in word
+            token
+            for word_list in header.get("lists", ())
+            for word in word_list["words"]
+            for token in word
         ]
         # tokens whose pieces come first
         self._opening = {*header["prompt_tokens"], header["mask_id"], *words}
@@ -135,10 +138,10 @@ class Recorder:
 
         lane: whose steps they are here. of: the lane of the other race.
         """
-        records = [each for each in list(other._records) if each[0]["lane"] == of][:steps]
+        records = [record for record in list(other._records) if record[0]["lane"] == of][:steps]
         for record, kl, confidence in records:
-            known = {name: value for name, value in record.items() if name not in _LATER}
-            self._records.append((known | {"lane": lane}, kl, confidence))
+            kept = {name: value for name, value in record.items() if name not in _LATER}
+            self._records.append((kept | {"lane": lane}, kl, confidence))
         tops = other._tops[of][:steps]
         for rows, ids, probs in tops:
             self._last[lane][rows] = np.concatenate([ids, probs], axis=1)
@@ -205,13 +208,13 @@ class Recorder:
 
     def _add_errors(self, errors: Errors) -> Json:
         """Write the commit errors of a lane into its records, in the order of `unmasked`, and each step's regret."""
-        found = errors.commits
+        commits = errors.commits
         records = [record for record, *_ in self._records if record["lane"] == errors.lane]
         for record in records:
-            now = found.step == record["step"]
-            record["commit_error"] = short_numbers(found.error[now])
-            record["changed"] = found.position[now & found.changed].tolist()
-            (record["regret"],) = short_numbers(found.regret[now].sum(keepdims=True))
+            now = commits.step == record["step"]
+            record["commit_error"] = short_numbers(commits.error[now])
+            record["changed"] = commits.position[now & commits.changed].tolist()
+            (record["regret"],) = short_numbers(commits.regret[now].sum(keepdims=True))
         return {"lane": errors.lane} | {
             name: [record[name] for record in records] for name in _LATER
         }
@@ -248,7 +251,7 @@ class Recorder:
         }
 
     def written(self, steps: int | None = None) -> Iterator[str]:
-        """Yield the text of `document` in parts, a record each, so that the whole is never in memory."""
+        """Yield the text of `document` in parts, one per record, so that the whole is never in memory."""
         records = self._recorded(steps)
         yield f'{compact_json(self._beginning(records))[:-1]},"records":['
         for number, entry in enumerate(self._entries(records, True, steps is None)):
@@ -304,12 +307,14 @@ def _rounded(shares: np.ndarray) -> list[float]:
 
 
 def _commits(step: Step, flags: np.ndarray) -> list[list[int]]:
-    """[position, token] of each flagged position of a step's first sequence."""
+    """[position, token] of the flagged positions of a step's first sequence."""
     positions = np.flatnonzero(flags[0])
     return np.stack((positions, step.tokens[0, positions]), axis=1).tolist()
 
 
 def short_numbers(values: np.ndarray) -> list[float | None]:
-    """Return each float32 as the Python float with the fewest digits that rounds to it; None if it is not finite."""
+    """Return float32 numbers as the Python floats with the fewest digits that round to them; None for those that are
+    not finite.
+    """
     floats = (float(text) for text in values.astype(np.float32).astype(str))
     return [value if math.isfinite(value) else None for value in floats]

@@ -1,4 +1,4 @@
-"""The cells of a run: what each step did to each position, from steps or from a trace; and tables of them in pandas."""
+"""The cells of a run: what the steps did to the positions, from steps or from a trace; and tables of them in pandas."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -65,9 +65,9 @@ class Cells:
         token = self.tokens.ravel()
         guess = self.guess.ravel()
         texts = {
-            each: text_of_piece(self.pieces.get(str(each)))
-            for each in np.unique(token).tolist()
-            if each >= 0
+            token_id: text_of_piece(self.pieces.get(str(token_id)))
+            for token_id in np.unique(token).tolist()
+            if token_id >= 0
         }
         return pd.DataFrame(
             {
@@ -88,7 +88,7 @@ class Cells:
 
 
 def table(run: Run, lm: LanguageModel | None = None) -> pd.DataFrame:
-    """Return a run as a table with a row for each step, sequence (of a trace: lane) and position.
+    """Return a run as a table with a row per step, sequence (of a trace: lane) and position.
 
     run: the steps of `surelock.decode`, or a trace (a path, or a parsed document).
     lm: the model of steps, for their texts.
@@ -107,7 +107,7 @@ def table(run: Run, lm: LanguageModel | None = None) -> pd.DataFrame:
 
 
 def cells_of(run: Run, lm: LanguageModel | None = None) -> list[Cells]:
-    """Return the cells of each sequence or lane. Raises what `table` raises."""
+    """Return the cells by sequence or lane. Raises what `table` raises."""
     if isinstance(run, str | Path | dict):
         document = load_document(run)
         return [lane_cells(document, lane["id"]) for lane in document["header"]["lanes"]]
@@ -119,7 +119,7 @@ def cells_of(run: Run, lm: LanguageModel | None = None) -> list[Cells]:
 
 
 def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
-    """Yield the step of each sequence by itself, without pads and logits. sizes: [B], its positions."""
+    """Yield the steps of the sequences by themselves, without pads and logits. sizes: [B], its positions."""
     batch = len(step.tokens)
     step = replace(step, commit_logits=None)
     for b, size in enumerate(sizes):
@@ -158,7 +158,7 @@ def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Ce
 def lane_cells(document: Json, lane: str) -> Cells:
     header = document["header"]
     size = document["header"]["length"]
-    records = [each for each in document["records"] if each["lane"] == lane]
+    records = [record for record in document["records"] if record["lane"] == lane]
     shape = len(records), size
     token = opening(header)
     lock = np.zeros(size, dtype=bool)
@@ -209,7 +209,7 @@ def _values(record: Json) -> tuple[NDArray, NDArray]:
 
 
 def text_of_piece(piece: str | list[int] | None) -> str | None:
-    """Return the text of a piece, with an escape for each byte that is no text."""
+    """Return the text of a piece, with an escape for every byte that is no text."""
     return bytes(piece).decode("utf-8", "backslashreplace") if isinstance(piece, list) else piece
 
 
@@ -218,14 +218,14 @@ class Trace:
     """The tables of one race. All of them have the column `lane`, the id of the lane.
 
     header: a dictionary as in the file: model, prompt, prompt_tokens, lanes, length N, steps.
-    lanes: a row for each lane: name, compute and unmask (their kinds), parent (the lane that it branched from), decoder
+    lanes: a row per lane: name, compute and unmask (their kinds), parent (the lane that it branched from), decoder
     (a `surelock.Decoder`, to repeat the run; None with a rule whose module is not imported), engine (None if unknown),
     exact (see `read_trace`).
-    steps: a row for each lane and step: step, seconds, flops, baseline_flops, computed (rows), unmasked (tokens),
+    steps: a row per lane and step: step, seconds, flops, baseline_flops, computed (rows), unmasked (tokens),
     taken_back (tokens that the policy masked again before), locked (positions so far), regret (<NA> if unknown).
-    positions: a row for each lane and position at the end of the run: position, prompt, token, piece (its text),
+    positions: a row per lane and position at the end of the run: position, prompt, token, piece (its text),
     unmask_step, lock_step, commit_error (nats); <NA> if it never happened, was undone, or is unknown.
-    values: a row for each lane, step and computed position: step, position, kl (nats; infinite if there was no earlier
+    values: a row per lane, step and computed position: step, position, kl (nats; infinite if there was no earlier
     posterior), confidence, guess (the most likely token where masked before the commit; <NA> if unknown).
     """
 
@@ -240,7 +240,7 @@ def read_trace(source: str | Path | Json) -> Trace:
     """Read a trace into DataFrames.
 
     A trace exported while its run is still kept holds KLs and confidences as they were measured. In the recorded run,
-    and in a trace of a run that is no longer kept, each is one byte: KLs are rounded to a scale with steps of 14 %,
+    and in a trace of a run that is no longer kept, a value is one byte: KLs are rounded to a scale with steps of 14 %,
     confidences to multiples of 1/255, and `exact` is False for the lane.
 
     A rule from outside is not needed. Where its module is not imported, the tables are whole, the lane's decoder is
@@ -314,8 +314,8 @@ def steps_of(records: list[Json]) -> pd.DataFrame:
 
 def positions_of(header: Json, pieces: Json, records: list[Json], lane: str) -> pd.DataFrame:
     n = header["length"]
-    given = opening(header)
-    token: list[Any] = [pd.NA if each < 0 else each for each in given.tolist()]
+    prompt = opening(header)
+    token: list[Any] = [pd.NA if token_id < 0 else token_id for token_id in prompt.tolist()]
     unmasked: list[Any] = [pd.NA] * n
     locked: list[Any] = [pd.NA] * n
     error: list[Any] = [pd.NA] * n
@@ -342,7 +342,7 @@ def positions_of(header: Json, pieces: Json, records: list[Json], lane: str) -> 
         {
             "lane": lane,
             "position": np.arange(n),
-            "prompt": given >= 0,
+            "prompt": prompt >= 0,
             "token": pd.array(token, dtype="Int64"),
             "piece": [None if t is pd.NA else text_of_piece(pieces.get(str(t))) for t in token],
             "unmask_step": pd.array(unmasked, dtype="Int64"),

@@ -40,24 +40,24 @@ class Decoded:
 
 
 def task_of(
-    lm: LanguageModel, prompt: Prompt, number: int, given: Json, how: dict[str, bool]
+    lm: LanguageModel, prompt: Prompt, number: int, overrides: Json, how: dict[str, bool]
 ) -> Task:
     """Return the task of a prompt.
 
     number: of the prompt, from 0, which is added to the seed.
-    given: settings of all prompts, a short spelling.
+    overrides: settings of all prompts, a short spelling.
     how: arguments of `LanguageModel.encode`.
 
     Raises ValueError, which names the prompt and its line, for what cannot be decoded.
     """
-    seed = {"seed": given.get("seed", lm.generation.get("seed", 0)) + number}
+    seed = {"seed": overrides.get("seed", lm.generation.get("seed", 0)) + number}
     try:
-        decoder = recommended(lm.generation, given | seed | prompt.given)
+        decoder = recommended(lm.generation, overrides | seed | prompt.settings)
         tokens = _tokens(lm, prompt, how, decoder.settings.gen_length)
         decode(lm, [tokens], **decoder.keywords())  # what it cannot decode is refused at the call
     except ValueError as error:
         said = re.sub(r"\bprompt 1\b", lambda _: prompt.name, str(error), count=1)
-        if prompt.given and said == str(error):
+        if prompt.settings and said == str(error):
             said = f"{prompt.name}: {said}"
         if prompt.where and said != str(error):
             said = f"{prompt.where}: {said}"

@@ -57,13 +57,13 @@ class TraceFolder:
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
         """Return which of the done prompts have a trace. A trace of another run does not count."""
-        known = {task.id: task for task in tasks}
+        tasks_by_id = {task.id: task for task in tasks}
         result = Holding()
         for name, line in done.items():
             file = self._file(name)
             if file.is_file():
                 result.begun.add(name)
-                if name not in known or _is_of(file, known[name], line):
+                if name not in tasks_by_id or _is_of(file, tasks_by_id[name], line):
                     result.whole.add(name)
         return result
 

@@ -99,15 +99,15 @@ class Watch(AbstractContextManager):
 
     def follow(self, steps: Iterable[Step], beside: Iterable[Step] = ()) -> Iterator[Step]:
         """Yield the steps of the first lane, and draw those of both as they come."""
-        for own, other in zip_longest(steps, beside):
+        for first_step, second_step in zip_longest(steps, beside):
             stepped = []
-            for lane, step in zip(self.lanes, (own, other), strict=False):
+            for lane, step in zip(self.lanes, (first_step, second_step), strict=False):
                 if step is not None:
                     lane.take(step)
                     stepped.append(lane)
             self._show(stepped)
-            if own is not None:
-                yield own
+            if first_step is not None:
+                yield first_step
 
     def _show(self, stepped: Sequence[Lane]) -> None:
         """Show the lanes, of which some have just made a step."""
@@ -167,7 +167,7 @@ class Watch(AbstractContextManager):
 
 
 def styles_of(step: Step) -> list[str]:
-    """Return rich's style of each position of one sequence: fresh words bright, locked ones dim."""
+    """Return rich's styles of the positions of one sequence: fresh words bright, locked ones dim."""
     styles: NDArray = np.full(step.tokens.shape[1], "", dtype=object)
     styles[step.given[0]] = PROMPT
     styles[step.locked[0]] = LOCKED

@@ -70,9 +70,9 @@ class Calls:
     @contextmanager
     def streamed(self, scope: Scope) -> Iterator[None]:
         """Count the stream of answers that a request opens, if it opens one, until the block ends."""
-        found = _STREAM.fullmatch(scope["path"])
+        match = _STREAM.fullmatch(scope["path"])
         name = (
-            (found[1] or QueryParams(scope["query_string"]).get("session_hash")) if found else None
+            (match[1] or QueryParams(scope["query_string"]).get("session_hash")) if match else None
         )
         opened = Counter([name] if name else [])
         self._streams += opened
@@ -89,14 +89,14 @@ class Calls:
         """Raise QueueFull if a client has no place for one more call."""
         self._queue.check(client, script=True)
 
-    async def answers(self, given: Fields, request: Request) -> AsyncGenerator[Json]:
+    async def answers(self, named: Fields, request: Request) -> AsyncGenerator[Json]:
         """Yield the place while the call waits, then an object for each step, and the last one.
 
-        given: the parameters by name.
+        named: the parameters by name.
 
         Raises ValueError, one sentence, for a refusal and for a run that fails.
         """
-        steps = await asyncio.to_thread(self._read, given, request)
+        steps = await asyncio.to_thread(self._read, named, request)
         loop = asyncio.get_running_loop()
         seconds = 0.0
         try:
@@ -123,27 +123,30 @@ class Calls:
     def _read(self, named: Fields, request: Request) -> Generator[Json]:
         """The steps of a call, none of which is computed yet. Raises ValueError, one sentence."""
         check_names(named)
-        given: Json = {parameter.name: parameter.default for parameter in parameters()} | {
+        values: Json = {parameter.name: parameter.default for parameter in parameters()} | {
             "prompt": None,
             **named,
         }
         lm = self._models.get(
-            label := self._models.labels[0] if given["model"] == "" else given["model"]
+            label := self._models.labels[0] if values["model"] == "" else values["model"]
         )
         for name in FLAGS:
-            if given[name] not in (None, True, False):
-                raise ValueError(f"{name} must be true or false, not {shown(given[name])}")
-        lane = alone(decoder_of(given))
+            if values[name] not in (None, True, False):
+                raise ValueError(f"{name} must be true or false, not {shown(values[name])}")
+        lane = alone(decoder_of(values))
         longest = min(self._most, lm.config.max_length)
-        blanks = given["blanks"] in (None, True)
-        job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest, blanks)
-        if given["trace"]:
+        blanks = values["blanks"] in (None, True)
+        job = read_job(lm, label, values["prompt"], bool(values["chat"]), [lane], longest, blanks)
+        if values["trace"]:
             steps = lane.decoder.steps_of(job.tokens.count(lm.mask_id))
             check_size("trace", len(job.tokens) + job.gen_length, steps)
-        errors = bool(given["commit_error"])
+        errors = bool(values["commit_error"])
         headers = request.headers
         return self._steps(
-            lm, job, bool(given["trace"]), lambda own: self._decoder(own, False, errors, headers)
+            lm,
+            job,
+            bool(values["trace"]),
+            lambda setup: self._decoder(setup, False, errors, headers),
         )
 
     def _steps(
@@ -203,8 +206,8 @@ def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[Json]]:
         request: Any = LocalContext.request.get()
         read = time.monotonic()
         try:
-            given = signature.bind(*args, **kwargs).arguments
-            async with aclosing(calls.answers(given, request.request)) as answers:
+            named = signature.bind(*args, **kwargs).arguments
+            async with aclosing(calls.answers(named, request.request)) as answers:
                 async for answer in answers:
                     if calls.is_read(LocalContext.event_id.get(None), request.session_hash):
                         read = time.monotonic()
@@ -217,14 +220,16 @@ def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[Json]]:
             raise gr.Error(str(error), print_exception=False) from error
 
     decode.__signature__ = signature  # type: ignore[attr-defined]
-    decode.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+    decode.__annotations__ = {
+        name: parameter.annotation for name, parameter in signature.parameters.items()
+    }
     decode.__annotations__["return"] = signature.return_annotation
     return decode
 
 
-def decoder_of(given: Fields) -> Decoder:
+def decoder_of(named: Fields) -> Decoder:
     """Return the decoder of a call's parameters. Raises ValueError, which begins with the setting's name."""
-    values = unfolded(given)
+    values = unfolded(named)
     values |= {name: None for name in NONE_IS_ZERO if values.get(name) == 0}
     events = values.get("events")
     if events is not None and (not isinstance(events, list) or len(events) > MOST_EVENTS):

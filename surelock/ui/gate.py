@@ -256,7 +256,7 @@ def _forwarded(headers: Headers) -> list[str]:
 
 
 def _cheap(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Drop `Range` headers: each range costs a read of the file. Drop Brotli: Gradio would compress files by it for
+    """Drop `Range` headers: every range costs a read of the file. Drop Brotli: Gradio would compress files by it for
     every request, and gzip is done once. Drop the address of a server in front of Gradio's: there is none.
     """
     kept = [(name, value) for name, value in headers if name not in _DROPPED]
@@ -292,7 +292,7 @@ def _with_headers(send: Send, state: Fields) -> Send:
 
 
 def _in_time(send: Send, unread: asyncio.Timeout) -> Send:
-    """Send each message within UNREAD_SECONDS, or let `unread` expire, which ends the request."""
+    """Send a message within UNREAD_SECONDS, or let `unread` expire, which ends the request."""
 
     async def answer(message: Message) -> None:
         unread.reschedule(asyncio.get_running_loop().time() + UNREAD_SECONDS)

@@ -272,7 +272,7 @@ def _stop(*_: object) -> None:
 def look(served: Json, api: bool) -> Json:
     """Return the arguments of `page.launch`: theme with system fonts, files, no run history.
 
-    served: arguments of Gradio's application: routes that come before its own, middleware, lifespan.
+    served: arguments of Gradio's application: routes that come before Gradio's, middleware, lifespan.
     api: whether the page links to the description of its API.
     """
     theme = Default(

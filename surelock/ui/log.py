@@ -27,7 +27,7 @@ _CONTROL = re.compile(r"[^\x20-\x7e\xa0-\uffff]|[\u2028\u2029\u202a-\u202e\u2066
 
 
 class Calm(logging.Filter):
-    """Passes one record of each kind a second, shortened, with the number of records that were left out."""
+    """Passes one record per kind and second, shortened, with the number of records that were left out."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ Encoded = TypeVar("Encoded")
 class Origin(NamedTuple):
     """The run whose snapshots a branch may begin from.
 
-    run: its id. lane: the lane of that run. steps: of each lane of the branch, how many steps the page has.
+    run: its id. lane: the lane of that run. steps: by lane of the branch, how many steps the page has.
     """
 
     run: str
@@ -121,25 +121,25 @@ def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
     if not isinstance(lanes, list) or not 1 <= len(lanes) <= MOST:
         count = len(lanes) if isinstance(lanes, list) else "something else"
         raise ValueError(f"lanes: one to four can race, not {count}.")
-    known = {"id", "name", "compute", "unmask", "settings", "events", "parent"}
-    found = []
+    names = {"id", "name", "compute", "unmask", "settings", "events", "parent"}
+    field = []
     for lane in lanes:
         if not isinstance(lane, Mapping):
             raise ValueError(f"lanes must be objects, not {shown(lane)}.")
-        plain = {name: value for name, value in lane.items() if name in known}
+        plain = {name: value for name, value in lane.items() if name in names}
         if shared is not None:
             plain["settings"] = to_plain(shared)
-        found.append(Lane.from_plain(plain))
-        decoder = found[-1].decoder
+        field.append(Lane.from_plain(plain))
+        decoder = field[-1].decoder
         rules = [decoder.compute, *(event.compute for event in decoder.events if event.compute)]
         if any(not TYPED.keys().isdisjoint(rule.kinds.split("+")) for rule in rules):
             raise ValueError(
-                f"lanes: {found[-1].name!r} has a rule of its own, which only a visitor's browser runs."
+                f"lanes: {field[-1].name!r} has a rule of its own, which only a visitor's browser runs."
             )
-        if len(found[-1].decoder.events) > MOST_EVENTS:
-            raise ValueError(f"lanes: {found[-1].name!r} has more than {MOST_EVENTS} events.")
-    check_field(found)
-    return found
+        if len(field[-1].decoder.events) > MOST_EVENTS:
+            raise ValueError(f"lanes: {field[-1].name!r} has more than {MOST_EVENTS} events.")
+    check_field(field)
+    return field
 
 
 def read_job(
@@ -229,17 +229,17 @@ def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool, blanks: bool = Tru
 
 def _in_time(lm: LanguageModel, encode: Callable[[], Encoded]) -> Encoded:
     """Return what `encode` returns. Raises ValueError after some seconds; what does not end goes on in its thread."""
-    found: Future[Encoded] = Future()
+    future: Future[Encoded] = Future()
 
     def run() -> None:
         try:
-            found.set_result(encode())
+            future.set_result(encode())
         except Exception as error:  # raised by `result`
-            found.set_exception(error)
+            future.set_exception(error)
 
     Thread(target=run, name=f"encode for {lm.name}", daemon=True).start()
     try:
-        return found.result(ENCODING_SECONDS)
+        return future.result(ENCODING_SECONDS)
     except TimeoutError:
         raise ValueError(
             f"prompt takes the tokenizer more than {ENCODING_SECONDS:g} s; try another one."
@@ -280,7 +280,7 @@ def one_token(lm: LanguageModel, text: Any) -> Json:
     else:
         forms = [form for form in (text, f" {text}") if form.isprintable()]
         ids = _in_time(lm, lambda: [lm.encoder.encode(form, special=False) for form in forms])
-    usable = [found[0] for found in ids if len(found) == 1 and found[0] != lm.mask_id]
+    usable = [tokens[0] for tokens in ids if len(tokens) == 1 and tokens[0] != lm.mask_id]
     if not usable or usable[-1] >= lm.config.vocab_size:
         raise ValueError(
             f"{shown(text)} is not one token of this model; try a shorter or a more common word."

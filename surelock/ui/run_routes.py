@@ -189,10 +189,10 @@ class RunRoutes:
 
     async def token(self, request: Request) -> Response:
         """Answer with the single token of a text for a model; or a problem, and the tokens that it is."""
-        given = _given(request)
-        text = given.get("text")
+        query = _given(request)
+        text = query.get("text")
         try:
-            lm = self._models.get(given.get("model", ""))
+            lm = self._models.get(query.get("model", ""))
         except (Loading, NotReady, ValueError) as error:
             return JSONResponse({"problem": str(error)})
         try:

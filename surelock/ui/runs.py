@@ -33,7 +33,7 @@ class TooMany(ValueError):
 
 
 class VisitorRun:
-    """The run of one visitor: a race at the visitor's own pace, with its own end.
+    """The run of one visitor: a race at the visitor's pace, with a separate end.
 
     owner: the visitor. client: the visitor's address.
     """

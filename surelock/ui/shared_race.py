@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Runs a job. Its arguments are job, likely tokens?, commit errors?, and the headers of the visitor's request; by name
 #: what `surelock.trace.race.race` takes of snapshots.
 Runner = Callable[..., Generator["Round"]]
-#: The thread that computes: each step of a runner, one after another.
+#: The thread that computes: the steps of a runner, one after another.
 DEVICE = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
 FLOAT = 4  # bytes; the halves of another precision are not counted on
 HELD_BYTES = 2**26  # of logits that wait for their comparison, see `surelock.quality.commit_error`
@@ -101,7 +101,7 @@ def weigh(header: Fields) -> Weight:
     commits = min(HELD_BYTES, positions * model["vocab_size"] * FLOAT)
     kept = positions * header["steps"] * CELL_BYTES
     return Weight(
-        *(HELD_BESIDE * lanes * each for each in (positions * FLOAT * numbers + commits, kept))
+        *(HELD_BESIDE * lanes * size for size in (positions * FLOAT * numbers + commits, kept))
     )
 
 
@@ -178,7 +178,7 @@ class SharedRace:
         return spent / steps * max(0, self.recorder.header["steps"] - steps) if steps else None
 
     async def _advance(self) -> None:
-        """Compute one step of each lane; after the last step the commit errors, then append the end of the race."""
+        """Compute one step of every lane; after the last step the commit errors, then append the end of the race."""
         if self.ended:
             return
         self._since = time.monotonic()

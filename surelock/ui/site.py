@@ -30,7 +30,7 @@ TEMPLATE = Path(__file__).with_name("site.html")
 MARK = '<meta name="generator" content="surelock site">'  # marks a folder that may be overwritten
 MOST = 512  # positions of a run, as on a server
 STYLES = ("stage", "page", "site")
-#: docs/security.md gives the reason for each directive.
+#: docs/security.md has the reasons for the directives.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"

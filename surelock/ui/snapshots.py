@@ -30,21 +30,21 @@ def snapshots_of(
     recorder: of the new race. It adopts the steps that are not computed again.
     origin: the race that `job.origin` names, None if it is gone.
     """
-    found = RaceSnapshots(Allowance(), {}, {})
+    snapshots = RaceSnapshots(Allowance(), {}, {})
     for number, lane in enumerate(job.lanes):
-        found.taken[lane.id] = Snapshots(lane.decoder, lm.engine, found.allowance)
+        snapshots.taken[lane.id] = Snapshots(lane.decoder, lm.engine, snapshots.allowance)
         if origin is None or origin.snapshots is None or job.origin is None:
             continue
-        known = origin.snapshots.taken.get(job.origin.lane)
+        lane_snapshots = origin.snapshots.taken.get(job.origin.lane)
         header = origin.recorder.header
         same = header["prompt_tokens"] == job.tokens and header.get("lists") == recorder.header.get(
             "lists"
         )
-        if known is None or not same:
+        if lane_snapshots is None or not same:
             continue
-        step = known.before(lane.decoder, job.origin.steps[number])
+        step = lane_snapshots.before(lane.decoder, job.origin.steps[number])
         if step:
-            found.begins[lane.id] = Beginning(known, step)
-            found.taken[lane.id] = known.until(step, lane.decoder, found.allowance)
+            snapshots.begins[lane.id] = Beginning(lane_snapshots, step)
+            snapshots.taken[lane.id] = lane_snapshots.until(step, lane.decoder, snapshots.allowance)
             recorder.adopt(lane.id, origin.recorder, job.origin.lane, step)
-    return found
+    return snapshots

@@ -14,11 +14,11 @@ def in_words(problem: str) -> str:
     Names with an underscore are replaced everywhere. Other names are plain words, too: they are
     replaced only at the beginning.
     """
-    known = dict(_LABELS)
+    labels = dict(_LABELS)
     for name, flat in flat_settings().items():  # shared settings come before those of a rule
-        known.setdefault(name, flat.setting.label)
-        known.setdefault(flat.name, flat.setting.label)
+        labels.setdefault(name, flat.setting.label)
+        labels.setdefault(flat.name, flat.setting.label)
     first, *rest = re.split(r"(?<=\w)\b", problem, maxsplit=1)
-    text = known.get(first, first) + "".join(rest)
-    text = re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda match: known.get(match[0], match[0]), text)
+    text = labels.get(first, first) + "".join(rest)
+    text = re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda match: labels.get(match[0], match[0]), text)
     return _NONE.sub("", text)

@@ -4,7 +4,7 @@ The weights are random and made on the device. Each part is a JSON line, printed
 --out also added to OUT/gpu.jsonl. Parts come in the order of their worth, so that little is lost when time is up:
 
 - which kernels a step launches; nothing in a layer waits for the device;
-- a step with every row computed, and one with half of the rows locked, for each size and each way to launch it;
+- a step with every row computed, and one with half of the rows locked, by size and way to launch it;
 - whole runs that commit and lock as recorded of the embedded model, stretched to the size.
 """
 
@@ -125,11 +125,11 @@ def run(arguments: argparse.Namespace) -> Figures:
             )
             continue
         try:
-            found = part()
+            figures = part()
         except (RuntimeError, TypeError, ValueError) as error:
             # written down, and the next part is measured
-            found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-        line = {"part": name, **found, **setup, "at": round(time.monotonic() - begun, 1)}
+            figures = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        line = {"part": name, **figures, **setup, "at": round(time.monotonic() - begun, 1)}
         if file is not None:
             with file.open("a", encoding="utf-8") as out:
                 out.write(json.dumps(line) + "\n")
@@ -141,7 +141,7 @@ def run(arguments: argparse.Namespace) -> Figures:
 def parts(
     lm: LanguageModel, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, Callable[[], Figures]]]:
-    """Yield the name of each part and what measures it, in the order of their worth."""
+    """Yield the names of the parts and what measures them, in the order of their worth."""
     engine = cast("TorchEngine", lm.engine)
     sizes = arguments.size or SIZES
     modes = arguments.mode or MODES
@@ -220,7 +220,7 @@ def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plai
     flash = sum("flash" in name and "combine" not in name for name in names)
     copies = Counter(name for name in names if name.startswith(("Memcpy", "Memset")))
     counted = count_step(meta_engine(engine.config), layout, step)
-    found = {
+    counts = {
         "kernels_counted": len(counted.kernels),
         "kernels_launched": len(names) - copies.total(),
         "flash": flash,
@@ -229,9 +229,9 @@ def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plai
     }
     if engine.device.type == "cuda" and flash < engine.config.n_layers:
         raise RuntimeError(
-            f"{flash} of {engine.config.n_layers} layers took flash attention: {json.dumps(found)}"
+            f"{flash} of {engine.config.n_layers} layers took flash attention: {json.dumps(counts)}"
         )
-    return found
+    return counts
 
 
 def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: int) -> Figures:
@@ -275,7 +275,7 @@ def run_of(
     rows = dict.fromkeys(runs, 0)
     with ExitStack() as stack:
         memories = {
-            name: stack.enter_context(lent(engine, each.layout)) for name, each in runs.items()
+            name: stack.enter_context(lent(engine, run.layout)) for name, run in runs.items()
         }
         for t in range(settings.total_steps):
             for name in sorted(runs, reverse=t % 2 == 0):
@@ -288,14 +288,16 @@ def run_of(
                 if t % _EVERY == _EVERY // 2:
                     counts = count_step(meta_engine(engine.config), runs[name].layout, plan)
                     guesses[name].append(predicted(counts, best_mode(engine, plan), engine.config))
-    whole = {name: sum(each[_WARM:]) for name, each in seconds.items()}
+    whole = {name: sum(times[_WARM:]) for name, times in seconds.items()}
     return {
         "gen": gen_length,
         "batch": batch,
         "steps": settings.total_steps,
         "rows": rows["locked"] / rows["unlocked"],
-        **{f"{name}_step_ms": 1e3 * float(np.median(each)) for name, each in seconds.items()},
-        **{f"{name}_predicted_ms": 1e3 * float(np.median(each)) for name, each in guesses.items()},
+        **{f"{name}_step_ms": 1e3 * float(np.median(times)) for name, times in seconds.items()},
+        **{
+            f"{name}_predicted_ms": 1e3 * float(np.median(times)) for name, times in guesses.items()
+        },
         "speedup": whole["unlocked"] / whole["locked"],
         "predicted_speedup": sum(guesses["unlocked"]) / sum(guesses["locked"]),
     }

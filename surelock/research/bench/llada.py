@@ -5,10 +5,10 @@ They run in turn.
 The loop is written anew after its public generate.py: every step runs the dense network on the whole canvas, makes the
 logits of all its positions, and takes confidences from a float64 softmax over all of them. Low-confidence remasking,
 semi-autoregressive blocks, temperature 0, no guidance. The network is transformers' Llama; with `--engine torch` the
-weights are the same memory. The unlocked tokens must be LLaDA's own, and the benchmark says whether they were.
+weights are the same memory. The unlocked tokens must be LLaDA's, and the benchmark says whether they were.
 
 With `--shape llada-8b` the weights are random, made on a GPU in bfloat16. The locked one of ours then commits and locks
-as recorded of the embedded model, stretched to each size: random weights say nothing of when a row converges.
+as recorded of the embedded model, stretched to every size: random weights say nothing of when a row converges.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> Figures:
 
 
 def run_on_gpu(arguments: argparse.Namespace) -> Figures:
-    """The object of a shape that takes a GPU: the figures of each size. Raises ValueError without one."""
+    """The object of a shape that takes a GPU: the figures by size. Raises ValueError without one."""
     device = find_device(arguments.device)
     if device.type != "cuda":
         raise ValueError(
@@ -239,7 +239,7 @@ def llada_generate(
 
 
 def transfers(masked: Tensor, steps: int) -> Tensor:
-    """How many positions each step of a block commits, [B, steps]: even shares of masked [B], the rest first."""
+    """How many positions the steps of a block commit, [B, steps]: even shares of masked [B], the rest first."""
     share = masked // steps
     rest = masked % steps
     return share[:, None] + (torch.arange(steps, device=masked.device) < rest[:, None])

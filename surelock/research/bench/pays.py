@@ -38,28 +38,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Figures:
-    """Measure the speed-ups of each setting in both ways, print a line for each, and return how much they differ."""
+    """Measure the speed-ups of all settings in both ways, print a line per setting, and return how much they differ."""
     settings = []
     for gen_length, batch in SETTINGS:
-        given = _flags(arguments) | {"gen_length": gen_length, "batch": batch}
-        said = pays.run(_parsed(pays.add_arguments, given | {"seconds": arguments.seconds}))
+        flags = _flags(arguments) | {"gen_length": gen_length, "batch": batch}
+        said = pays.run(_parsed(pays.add_arguments, flags | {"seconds": arguments.seconds}))
         blocks = {"block_length": said["block_length"], "repeats": arguments.repeats}
-        same = given | blocks | {"unmask": "low_confidence"}
+        same = flags | blocks | {"unmask": "low_confidence"}
         for name, kind in RULES.items():
-            found = decode.run(_parsed(decode.add_arguments, same | {"compute": kind}))
+            measured = decode.run(_parsed(decode.add_arguments, same | {"compute": kind}))
             where = {"gen_length": gen_length, "batch": batch, "rule": name}
-            settings.append(where | _beside(said, found, name))
+            settings.append(where | _beside(said, measured, name))
             print(_line(settings[-1]), file=sys.stderr, flush=True)
     worst = max(abs(setting["off"]) for setting in settings)
     return {"benchmark": "pays", "settings": settings, "worst": worst, "is_right": worst <= WITHIN}
 
 
-def _beside(said: Figures, found: Figures, name: str) -> Figures:
+def _beside(said: Figures, bench_figures: Figures, name: str) -> Figures:
     """The mean seconds of a step with every row and by the rule, and the speed-up, of both."""
     rule = said["rules"][name]
     by_pays = [said["every_row_step_seconds"], rule["step_seconds"]]
-    tokens_a_step = found["tokens"] / found["steps"]
-    by_bench = [tokens_a_step / found[f"{each}_tps"] for each in ("baseline", "locked")]
+    tokens_a_step = bench_figures["tokens"] / bench_figures["steps"]
+    by_bench = [tokens_a_step / bench_figures[f"{way}_tps"] for way in ("baseline", "locked")]
     measured = by_bench[0] / by_bench[1]
     seconds = {"pays_step_seconds": by_pays, "bench_step_seconds": by_bench}
     return {
@@ -85,13 +85,13 @@ def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _parsed(
-    add: Callable[[argparse.ArgumentParser], None], given: dict[str, Any]
+    add: Callable[[argparse.ArgumentParser], None], values: dict[str, Any]
 ) -> argparse.Namespace:
-    """The arguments of a command, given by name. Those that are None have their defaults."""
+    """The arguments of a command by name. Those that are None have their defaults."""
     parser = argparse.ArgumentParser()
     add(parser)
     words = []
-    for name, value in given.items():
+    for name, value in values.items():
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
     return parser.parse_args(words)

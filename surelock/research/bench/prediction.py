@@ -38,10 +38,12 @@ def _counted(gen_length: int, batch: int, locked: bool) -> tuple[int, int, Count
 
 
 def times() -> list[Figures]:
-    """Return a row for each size and way to launch: predicted, and measured by each `bench gpu` (else empty)."""
-    found: dict[tuple, list[str]] = defaultdict(list)
+    """Return a row per size and way to launch: predicted, and measured by every `bench gpu` (else empty)."""
+    times_by_step: dict[tuple, list[str]] = defaultdict(list)
     for m in _measured("measured_ms"):
-        found[m["gen"], m["batch"], m["locked"], m["mode"]].append(f"{m['measured_ms']:.1f}")
+        times_by_step[m["gen"], m["batch"], m["locked"], m["mode"]].append(
+            f"{m['measured_ms']:.1f}"
+        )
     rows = []
     config = meta_engine().config
     for gen_length, batch in sorted(_MEASURED_SIZES, key=lambda size: size[0] * size[1]):
@@ -50,7 +52,7 @@ def times() -> list[Figures]:
             usable = {"plain": True, "graphs": bucket_of(count, compiled=False) > 0}
             usable |= {"fused": is_faster("compiled reading", read), "compiled": True}
             for mode, taken in usable.items():
-                measured = found[gen_length, batch, locked, mode]
+                measured = times_by_step[gen_length, batch, locked, mode]
                 if not (taken or measured):
                     continue
                 as_graph = mode == "compiled" and bucket_of(count) > 0
@@ -66,14 +68,14 @@ def times() -> list[Figures]:
 
 
 def runs() -> list[Figures]:
-    """Return a row for each whole run that `bench gpu` measured, each time; empty places if there is none."""
+    """Return a row per whole run that `bench gpu` measured, every time; empty places if there is none."""
     lines = _measured("predicted_speedup")
     rows = []
     for gen_length, batch in _MEASURED_SIZES:
-        found = [line for line in lines if (line["gen"], line["batch"]) == (gen_length, batch)]
+        runs = [line for line in lines if (line["gen"], line["batch"]) == (gen_length, batch)]
         row = {"generated, batch": f"{gen_length}, {batch}"}
-        row["rows computed"] = f"{found[-1]['rows']:.2f}" if found else ""
-        row["speed-up, predicted"] = f"{found[-1]['predicted_speedup']:.2f}x" if found else ""
-        row["speed-up, measured"] = " and ".join(f"{line['speedup']:.2f}x" for line in found)
+        row["rows computed"] = f"{runs[-1]['rows']:.2f}" if runs else ""
+        row["speed-up, predicted"] = f"{runs[-1]['predicted_speedup']:.2f}x" if runs else ""
+        row["speed-up, measured"] = " and ".join(f"{line['speedup']:.2f}x" for line in runs)
         rows.append(row)
     return rows

@@ -1,6 +1,6 @@
 """A recorded schedule of commits and locks, stretched to a size whose weights are not there.
 
-When each position was unmasked and locked decides which rows lock when. All of the rule's arithmetic still runs.
+When the positions were unmasked and locked decides which rows lock when. All of the rule's arithmetic still runs.
 ``python -m surelock.research.bench.schedule`` records it anew: a text of the embedded model.
 """
 
@@ -28,7 +28,7 @@ OPENING = "Once upon a time, there was a little girl named Lily. She"
 
 
 def record(lm: LanguageModel) -> Json:
-    """Decode OPENING as the model recommends, and return in which step each position was committed and locked.
+    """Decode OPENING as the model recommends, and return in which steps the positions were committed and locked.
 
     Returns the number of steps, prompt_length, `unmask` [gen_length] and `lock` [prompt_length + gen_length]; a lock of
     -1 never came.
