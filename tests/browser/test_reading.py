@@ -72,7 +72,7 @@ def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App
         "a hand on the wheel is not fought"
     )
     page.wait_for_function(
-        "surelock.stage.sides[1].grid.looks[0] >= 0 && surelock.stage.sides[1].grid.texts[0] !== ''"
+        "/,[^,]+$/.test(surelock.stage.sides[1].grid.looks[0])"
     )
     page.locator("canvas.sl-grid").first.focus()
     page.keyboard.press("End")
