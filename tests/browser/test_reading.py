@@ -71,9 +71,7 @@ def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App
     assert page.evaluate("document.querySelector('.sl-window').scrollTop") == 0, (
         "a hand on the wheel is not fought"
     )
-    page.wait_for_function(
-        "/,[^,]+$/.test(surelock.stage.sides[1].grid.looks[0])"
-    )
+    page.wait_for_function("/,[^,]+$/.test(surelock.stage.sides[1].grid.looks[0])")
     page.locator("canvas.sl-grid").first.focus()
     page.keyboard.press("End")
     assert page.evaluate("document.querySelector('.sl-window').scrollTop") > 100, (
@@ -84,7 +82,9 @@ def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App
     assert page.evaluate(
         "[...document.querySelectorAll('.sl-window')].every((box) => box.scrollHeight <= box.clientHeight)"
     )
-    assert page.evaluate("surelock.stage.sides[0].grid.texts.every((text) => !text)")
+    assert page.evaluate(
+        "surelock.stage.sides[0].grid.looks.every((look) => look === '' || look.endsWith(','))"
+    )
     page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
 
