@@ -4,6 +4,7 @@ import { h, percent, setText, short } from "../dom.js";
 import { page } from "../run/state.js";
 import { columnsOf, lastColumn, Strip, sharpness } from "./strip.js";
 
+const SHALLOW = 40; // pixels: a chart of a phone is lower, and its upper half holds the numbers
 const LOW = -8; // powers of ten of the KL, in nats
 const HIGH = 1;
 const EDGE = 3; // pixels above and below
@@ -87,7 +88,8 @@ class Chart {
       pen.fillStyle = colours.muted;
       pen.font = "12px system-ui, sans-serif";
       pen.textAlign = "right";
-      pen.fillText("ε", width - 2, Math.min(height - 2, y - 3));
+      const baseline = height < SHALLOW ? y + 11 : y - 3;
+      pen.fillText("ε", width - 2, Math.min(height - 2, baseline));
     }
   }
 
