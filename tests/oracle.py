@@ -560,6 +560,7 @@ class Trace:
     gaps: dict[str, float] = field(default_factory=dict)
     forbidden: int = 0  # how often the likeliest token would have said an n-gram again
     met: set[str] = field(default_factory=set)  # what became of the run that its steps do not tell
+    twins: bool = False  # whether the gate fell on two positions that one hidden state predicts
 
     @property
     def smallest_gap(self) -> float:
@@ -1270,7 +1271,7 @@ class Run:
             self.compare("theta", u[i], theta)
             if self.network.shifted and i < 2 and {0, 1} <= candidates and u[i] == theta:
                 # the first hidden state predicts both: which is less uncertain is rounding
-                self.trace.gaps["theta"] = 0.0
+                self.trace.twins = True
             if u[i] <= theta and kl[i] <= epsilon and not cooling:
                 locks.add(i)
         return locks

@@ -222,8 +222,7 @@ def test_the_guides_rule_is_named_in_decode(folder: Path, stories: LanguageModel
         wait_for_model(app)
         client = Client(app.url, verbose=False)
         how = {
-            "compute": "my_rules:StableArgmax",
-            "stable_steps": 4,
+            "compute": {"kind": "my_rules:StableArgmax", "stable_steps": 4},
             "gen_length": 32,
             "trace": True,
         }

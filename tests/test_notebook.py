@@ -14,7 +14,7 @@ def test_the_notebook_runs_from_top_to_bottom() -> None:
     names = {}
     with redirect_stdout(io.StringIO()) as printed:
         for cell in cells:
-            exec(cell["source"], names)
+            exec("".join(cell["source"]), names)
     assert notebook["nbformat"] == 4 and all(cell["outputs"] for cell in cells)
     assert "sandbox=" in surelock.show(names["trace"])._repr_html_()
     assert len(cells[2]["outputs"][0]["data"]["application/vnd.plotly.v1+json"]["data"]) == 6

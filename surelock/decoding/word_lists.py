@@ -162,11 +162,14 @@ def slot_lists(shape: Shape, prompts: Sequence[Sequence[int]], starts: Whole) ->
 
 
 def listed_rows(run: Run, slots: Slots, chosen: Flags) -> Whole:
-    """Return the rows whose logits the lists need, [K] int64: candidates in their blanks. slots, chosen: of a plan."""
+    """Return the rows whose logits the lists need, [K] int64: masked candidates in their blanks.
+
+    slots, chosen: of a plan, whose candidates may also be written positions that a policy doubts.
+    """
     if not run.lists or run.policy.scores is None:
         return NO_ROWS
     inside = np.concatenate([slot_list.slots for slot_list in run.lists])
-    return np.flatnonzero(chosen & np.isin(slots, inside))
+    return np.flatnonzero(chosen & run.state.masked[slots] & np.isin(slots, inside))
 
 
 def put_words(run: Run, plan: Plan, reading: Reading) -> list[Shares]:
