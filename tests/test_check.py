@@ -211,3 +211,10 @@ def test_what_cannot_be_checked_is_refused_in_a_sentence(capsys, flags, said):
     assert main([*CHECK, *flags]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1) and said in err
+
+
+def test_blanks_from_lists_agree_in_every_way(capsys):
+    prompts = ["Tom __{saw|had|light green} it.", "Tom had a __{red|blue} ball."]
+    flags = ["--gen-length", "2", "--device", "cpu", "--check"]
+    assert main(["decode", *prompts, *flags]) == 0
+    assert capsys.readouterr().out.count("equal tokens") == 4

@@ -191,7 +191,7 @@ def test_an_unknown_flag_command_or_value_suggests_the_nearest(capsys, words, sa
 
 
 def test_a_percentile_below_one_is_warned_of_and_a_dtype_has_to_be_known():
-    with pytest.warns(UserWarning, match="percentile=0.2 is in percent: a fifth is 20"):
+    with pytest.warns(UserWarning, match="percentile=0.2 means 0.2 %: for a fifth pass 20"):
         surelock.LockRule(percentile=0.2)
     with pytest.raises(
         ValueError, match=r"dtype must be one of .* not 'bfloat61': did you mean 'bfloat16'"

@@ -654,5 +654,5 @@ def test_another_rule_is_named_before_its_settings(tmp_path, stories) -> None:
     )
     file = tmp_path / "out.jsonl"
     file.write_text(json.dumps(lock) + "\n", "utf-8")
-    with pytest.raises(ValueError, match="with kind 'lock', and now it is 'budget'"):
+    with pytest.raises(ValueError, match="with kind of compute 'lock', and now it is 'budget'"):
         Results(file).check("prompt 1", budget)

@@ -121,7 +121,10 @@ def test_lists_that_no_prompt_can_have_are_refused(stories: surelock.LanguageMod
         ([{"at": 1}], "lists must be objects"),
         ([{"at": 1, "words": [["7"]]}], "lists must be objects"),
         ([{"at": 0, "words": [[7]]}], "the list at position 0 must stand at 1 masks of its prompt"),
-        ([{"at": 1, "words": [[7], [7, 8]]}], "lists must have words of one number of tokens"),
+        (
+            [{"at": 1, "words": [[7], [7, 8]]}],
+            "all words of a list must have the same number of tokens",
+        ),
     ],
 )
 def test_lists_of_a_trace_or_a_request_that_cannot_be_are_refused(plain: Any, said: str) -> None:

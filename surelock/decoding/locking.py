@@ -19,8 +19,8 @@ from surelock.values import frozen
 class UnlockRule(Described):
     """Optional unlocking (the paper's appendix of that name).
 
-    A probed row unlocks when its KL is above `epsilon_unlock`, its uncertainty is above the percentile of the active
-    rows, and its lock is more than `min_interval` steps old.
+    A probed row unlocks when its KL is above `epsilon_unlock`, its uncertainty is above the percentile m of
+    those of the active rows (without m this is no condition), and its lock is more than `min_interval` steps old.
     """
 
     period: int = setting(
@@ -149,13 +149,14 @@ class LockRule(LockingRule):
         check(self)
         if self.percentile is not None and 0 < self.percentile < 1:
             warnings.warn(
-                f"percentile={self.percentile} is in percent: a fifth is 20", stacklevel=3
+                f"percentile={self.percentile} means {self.percentile} %: for a fifth pass 20",
+                stacklevel=3,
             )
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
         """Rows that may lock in this step or at their next computation: written rows, once they have been visible for
-        long enough, and masks of the open block. Written rows alone have a KL: a masked one cannot lock before its next
-        computation.
+        long enough, and masks of the open block. Only written rows are compared: a masked one cannot lock
+        before its next computation.
 
         All rows, if `visible_steps` is 0 (a row may lock in the step that writes it), or if locked rows are probed.
         """
@@ -202,7 +203,7 @@ class LockRule(LockingRule):
         return np.concatenate(chosen)
 
     def _drifted(self, state: State, reading: Reading, unlock: UnlockRule) -> Slots:
-        """The probed slots that meet the three conditions of the appendix; theta is the percentile of active rows."""
+        """The probed slots that meet the three conditions of the appendix, see `UnlockRule`."""
         if not reading.probed.any():
             return NONE
         rows = np.flatnonzero(reading.probed)
@@ -222,7 +223,7 @@ class LockRule(LockingRule):
 class LockByAge(LockingRule):
     """Lock a position a fixed number of steps after its token was written: a control for rules that look at posteriors.
 
-    steps: forward passes that must have had the position's real token as input. Ours.
+    It is not of the paper. steps: forward passes that must have had the position's real token as input.
     """
 
     kind = "age"

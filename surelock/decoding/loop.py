@@ -21,7 +21,7 @@ from surelock.decoding.lengths import check_length
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Engine, Plan, Step
 from surelock.decoding.unmasking import Replay, UnmaskPolicy
-from surelock.decoding.word_lists import like, log_softmax, settled
+from surelock.decoding.word_lists import like, read_lists, settled
 from surelock.errors import shown
 
 if TYPE_CHECKING:
@@ -47,26 +47,26 @@ def decode(
     """Decode a batch of prompts (Algorithm 1). Yields one `Step` per denoising step.
 
     lm: the model, from `surelock.load`.
-    prompts: a text, or texts or lists of token ids, in which `lm.mask_id` may stand anywhere: what is masked is
-    written. Blanks from lists, which `lm.encode` reads, are settled first, see `surelock.settled`.
+    prompts: a text, or texts or lists of token ids. `lm.mask_id` may stand anywhere in them: every masked position
+    gets a token. Blanks from lists, which `lm.encode` reads, are settled first, see `surelock.settled`.
     settings: lengths, steps, temperature, seed.
     compute: which rows a step computes. `Everything()` is LLaDA's sampler.
     unmask: which masked positions a step commits.
     events: interventions; one is applied before the step that it names.
     observe: report confidence and step-wise KL of every computed row. This changes no decision. Without it a step reads
-    only the posteriors that a rule watches or a candidate token is chosen from; for the other rows the
-    last layer computes only keys and values, except in a shifted network.
+    only the rows that a rule watches or whose token may be committed. For the other rows the last layer computes only
+    keys and values, except in a shifted network.
     top_k: report the `top_k` most likely tokens of a computed row. Above 0 it implies `observe`.
     keep_logits: report the logits of committed positions, which `surelock.commit_error` needs.
     blanks: two or more underscores in a text are as many masks, see `LanguageModel.encode`.
     overrides: single settings by the names of flags, such as gen_length=64 and epsilon=1e-3.
 
-    `lm.recommended` stands for what is not passed, as on the command line. Settings, a rule and a policy that are
-    passed mean exactly themselves, but for the single settings of `overrides`.
+    `lm.recommended` stands for what is not passed, as on the command line. Settings, a rule or a policy that is
+    passed is used unchanged, except for what `overrides` sets.
 
     The run of a sequence does not depend on its batch, except by rounding: a matrix product of more rows may round
     differently. Raises ValueError at the call for what the model cannot decode. The iterator raises ValueError for an
-    event that does not fit the state of the run, and NonFiniteLogits.
+    event that does not fit the state of the run. It raises NonFiniteLogits for logits that are NaN or infinite.
     """
     vocab_size = lm.engine.config.vocab_size
     if not isinstance(top_k, int) or not 0 <= top_k <= vocab_size:
@@ -79,7 +79,7 @@ def decode(
     if isinstance(decoder.unmask, Replay):
         if decoder.settings.stop_at_end:
             raise ValueError(
-                "stop_at_end must be False under the policy 'replay', whose tokens are given to the last"
+                "stop_at_end must be False under the policy 'replay', which holds tokens also behind the end"
             )
         decoder.unmask.check_against(run.canvas, run.schedule.steps.tolist(), vocab_size)
     return Steps(run, lm.engine, keep_logits)
@@ -122,8 +122,7 @@ class Steps(Iterator[Step]):
             planned = time.perf_counter() - begun
             reading = self._engine.read(memory, plan)
             begun = time.perf_counter()
-            if len(plan.listed):
-                reading.listed = log_softmax(self._engine.logits(memory, plan.listed))
+            read_lists(self._engine, memory, plan, reading)
             taken = self.run.take(reading)
             seconds = planned + reading.seconds + time.perf_counter() - begun
             logits = (
@@ -212,13 +211,15 @@ def generate(
     blanks: bool = True,
     **overrides: Any,
 ) -> str | list[str]:
-    """Decode to the end and return the generated texts, cut at their first end; of a prompt with masks the whole text,
-    filled in. Of one text it returns one. The other arguments are `decode`'s.
+    """Decode to the end and return the generated texts, cut at their first end token.
 
-    batch: prompts decoded together; None is all. The seeds are the same: sequence b has seed + b.
+    For a prompt with masks it returns the whole text, filled in. A single text gives a single text, a list a list.
+    The other arguments are `decode`'s.
+
+    batch: prompts decoded together; None is all. It does not change the seeds: prompt b (from 0) has seed + b.
 
     What takes more than two seconds shows its progress in a terminal. Raises what `decode` raises before the first
-    step, and ValueError for a model without a tokenizer for a wrong batch and for events of several.
+    step, and ValueError for a model without a tokenizer, for a wrong batch, and for events with more than one batch.
     """
     decoder = decoder_of(lm.recommended, settings, compute, unmask, events, overrides)
     settings = decoder.settings
@@ -228,7 +229,7 @@ def generate(
     if not isinstance(size, int) or size < 1:
         raise ValueError(f"batch must be a whole number of at least 1, not {shown(batch)}")
     if decoder.events and size < len(encoded):
-        raise ValueError("events are of one batch: leave batch out, or events")
+        raise ValueError("events need all prompts in one batch: leave out batch, or events")
     texts = []
     parts = [encoded[at : at + size] for at in range(0, len(encoded), size)]
     most = sum(decoder.steps_of(max(ids.count(lm.mask_id) for ids in part)) for part in parts)

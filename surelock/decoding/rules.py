@@ -101,7 +101,8 @@ def class_of(choice: str, kind: Any, *, typed: bool = False) -> Any:
     kind_class = find_class(choice, kind, typed=typed)
     if kind_class is None:
         table = held(choice) if typed else TABLES[choice]
-        raise ValueError(
-            f"{choice} must be one of {', '.join(table)}, not {shown(kind)}{nearest(kind, table)}"
-        )
+        hint = nearest(kind, table)
+        if isinstance(kind, str) and ":" in kind:
+            hint = f"; a rule from outside is known once a flag (--{choice}, --rules) or an import brings it"
+        raise ValueError(f"{choice} must be one of {', '.join(table)}, not {shown(kind)}{hint}")
     return kind_class

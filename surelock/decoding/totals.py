@@ -22,7 +22,7 @@ class Totals:
     taken_back: int  # commits that the policy undid
     seconds: float
     flops: float
-    baseline_flops: float  # FLOPs of the same run with every row computed that does not rest
+    baseline_flops: float  # FLOPs of the same run if every row that does not rest were computed
     # the baseline as the paper counts it, every sequence padded to the longest
     padded_baseline_flops: float
     flops_ratio: float
@@ -56,7 +56,7 @@ class TotalsCounter:
         self._last: Step | None = None
 
     def add(self, step: Step) -> None:
-        if self._last is None:  # the first step computes every position that does not rest
+        if self._last is None:  # in the first step a position is computed, resting or a pad
             self._present = step.computed | step.resting
             self._computed, self._probed, self._due = np.zeros(
                 (3, *step.computed.shape), dtype=np.int64

@@ -1,11 +1,12 @@
 """Blanks from a list: a blank becomes one of some words, and nothing else.
 
 In every step the words of a list that agree with what is written compete by the sum of their tokens' log-probabilities
-at the candidates of the blank. The best one gives all of them their tokens, at any temperature. So every commit is of a
-word that agrees with all former ones, in whatever order and however many a step commits, and the blank ends as one of
-its words. What a person writes there may agree with no word: what is left of the blank is then free.
+at the candidates of the blank. The best word gives these candidates their tokens, at any temperature. So a commit
+agrees with the earlier commits of its blank, in any order and any number a step, and the blank ends as one of its
+words. What a person writes there may agree with no word: what is left of the blank is then free.
 
-A list holds words of one number of tokens. Words of several numbers compete before the run, see `settled`.
+During a run all words of a list have the same number of tokens. Where they differ, `settled` chooses a number before
+the run.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class WordList:
 class Listed(list[int]):
     """The token ids of a prompt with blanks from lists, which have as many masks as their longest words.
 
-    Raises ValueError for lists that do not stand at masks of the prompt, one behind the other.
+    Raises ValueError for lists that do not stand at masks of the prompt, that overlap, or that are out of order.
     """
 
     lists: tuple[WordList, ...]
@@ -89,7 +90,10 @@ def plain_list(word_list: WordList) -> Json:
 
 
 def from_plain_lists(ids: Sequence[int], plain: Any, mask_id: int) -> list[int]:
-    """Return token ids with the settled lists of a plain form; None is none. Raises ValueError for any other value."""
+    """Return token ids with the lists of a plain form, see `plain_list`. None means no lists.
+
+    Raises ValueError for any other value, and for lists that are not settled.
+    """
     if plain is None:
         return list(ids)
     try:
@@ -99,7 +103,7 @@ def from_plain_lists(ids: Sequence[int], plain: Any, mask_id: int) -> list[int]:
             'lists must be objects {"at": position, "words": [[token id, ...], ...]}'
         ) from None
     if not is_settled(prompt):
-        raise ValueError("lists must have words of one number of tokens")
+        raise ValueError("all words of a list must have the same number of tokens")
     return prompt
 
 
@@ -154,7 +158,7 @@ def slot_lists(shape: Shape, prompts: Sequence[Sequence[int]], starts: Whole) ->
         for word_list in lists_of(prompt):
             if not word_list.is_settled:
                 raise ValueError(
-                    f"prompt {b + 1} has a list of words of several numbers of tokens: settle it first"
+                    f"prompt {b + 1} has a list whose words differ in their number of tokens: call surelock.settled"
                 )
             slots = int(starts[b]) + np.arange(word_list.start, word_list.span.stop)
             lists.append(SlotList(b, slots, np.array(word_list.words, dtype=np.int64)))
@@ -173,9 +177,10 @@ def listed_rows(run: Run, slots: Slots, chosen: Flags) -> Whole:
 
 
 def put_words(run: Run, plan: Plan, reading: Reading) -> list[Shares]:
-    """Give the candidates of blanks from lists the tokens of their best words, and these their scores.
+    """Give the candidates of a blank from a list the tokens of its best word, and their scores.
 
-    Returns the shares of the words of every list that was scored. Raises ValueError for a reading without them.
+    Returns the shares of the words of every list that was scored. Raises ValueError if the reading lacks their
+    log-probabilities.
     """
     reported: list[Shares] = []
     if not len(plan.listed):
@@ -220,6 +225,12 @@ def _shares(sums: Floats) -> Floats:
     return weights / weights.sum()
 
 
+def read_lists(engine: Any, memory: Any, plan: Plan, reading: Reading) -> None:
+    """Give a reading the log-probabilities of the plan's listed rows, where it has any."""
+    if len(plan.listed):
+        reading.listed = log_softmax(engine.logits(memory, plan.listed))
+
+
 def log_softmax(logits: Any) -> Floats:
     wide = logits.astype(np.float64)
     wide = wide - wide.max(axis=-1, keepdims=True)
@@ -232,14 +243,15 @@ def log_softmax(logits: Any) -> Floats:
 def settled(
     lm: LanguageModel, prompt: Sequence[int], gen_length: int, number: int = 1
 ) -> list[int]:
-    """Return a prompt in which every list has words of one number of tokens, and its blank as many masks.
+    """Return a prompt in which the words of a list have the same number of tokens, and its blank has that many masks.
 
     gen_length: positions behind the prompt, which are masked, too.
     number: the prompt's in its batch, from 1.
 
-    From left to right: one forward pass per number of tokens gives each word the mean log-probability of its
-    tokens at as many masks. The best word says the number, and the other words of this number stay in the list. Lists
-    further right have the masks of their longest words meanwhile. Other prompts are returned as they are.
+    From left to right: for every number of tokens that words have, one forward pass with as many masks gives these
+    words the mean log-probability of their tokens. The best word decides the number; only words of this number stay in
+    the list. Lists further right have the masks of their longest words meanwhile. Other prompts are returned as they
+    are.
 
     Raises ValueError for words that the model does not have, and for a canvas that is longer than it can read.
     """
@@ -249,12 +261,12 @@ def settled(
         return prompt if isinstance(prompt, list) else ids
     check_words(lm.shape, number, prompt)
     check_length(lm, number, len(ids), gen_length)
-    less = 0  # masks than before, so far
+    removed = 0  # masks, so far
     for place, word_list in enumerate(lists):
-        moved = WordList(word_list.start - less, word_list.words)
+        moved = WordList(word_list.start - removed, word_list.words)
         size = moved.size if moved.is_settled else _best_size(lm, ids, moved, gen_length)
         ids[moved.span] = [lm.mask_id] * size
-        less += moved.size - size
+        removed += moved.size - size
         lists[place] = WordList(
             moved.start, tuple(word for word in moved.words if len(word) == size)
         )

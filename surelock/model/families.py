@@ -311,7 +311,12 @@ def _read_qwen(config: Fields, **more: Any) -> NetworkConfig:
     _refuse_unless(config, "attention_bias mlp_bias use_sliding_window", hidden_act=("silu",))
     theta = _rope_theta(config)
     eps = _number(config, "rms_norm_eps", float)
-    more |= {"n_kv_heads": config.get("num_key_value_heads"), "head_size": config.get("head_dim")}
+    heads = _number(config, "num_attention_heads")
+    kv_heads = config.get("num_key_value_heads")
+    if isinstance(kv_heads, int) and kv_heads > 0 and heads % kv_heads:
+        divides = f"num_key_value_heads ({kv_heads}) must divide num_attention_heads ({heads})"
+        raise CheckpointError(f"config.json: {divides}")
+    more |= {"n_kv_heads": kv_heads, "head_size": config.get("head_dim")}
     return _read(
         config,
         QWEN_KEYS,

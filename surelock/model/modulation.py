@@ -1,8 +1,8 @@
 """MDLM's time condition (kuleshov-group/mdlm, models/dit.py): one constant vector, folded into what it modulates.
 
 Without time conditioning sigma is 0 in every step. A layer then computes x + gate * f(norm(x) * (1 + scale) + shift)
-with constant shift, scale and gate. So the norm has the weight times (1 + scale) and the bias `shift`, and the last
-product of f has its rows and its bias times `gate`.
+with constant shift, scale and gate. So the norm's weight is multiplied by (1 + scale), and its bias becomes `shift`.
+The rows and the bias of f's last linear layer are multiplied by `gate`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,12 +21,12 @@ _OUTPUT = "backbone.output_layer.adaLN_modulation"
 
 
 def modulated(names: Iterable[str]) -> bool:
-    """Return whether tensors of these names have a time condition: some of bd3lm have none."""
+    """Return whether tensors of these names have a time condition. Some bd3lm checkpoints have none."""
     return any("adaLN_modulation" in name or "sigma_map" in name for name in names)
 
 
 def time_shapes(config: NetworkConfig, width: int) -> dict[str, tuple[int, ...]]:
-    """Return the names and shapes of all tensors of the time condition. width: of its vector."""
+    """Return the names and shapes of all tensors of the time condition. width: the length of its vector."""
     shapes = {
         _FIRST: (width, _WAVES),
         _SECOND: (width, width),
@@ -39,7 +39,10 @@ def time_shapes(config: NetworkConfig, width: int) -> dict[str, tuple[int, ...]]
 
 
 def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] | None) -> Tensors:
-    """Return the tensors of the network that does the same without a time condition. files: None if there is none."""
+    """Return the tensors of an equivalent network without a time condition.
+
+    files: the checkpoint's tensors; None if it has no time condition.
+    """
     folded_tensors = dict(tensors)
     norms = [name for name, sources in tensors.items() if not sources]
     if files is None:
@@ -76,7 +79,7 @@ def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] 
 
 
 def _condition(config: NetworkConfig, files: Mapping[str, Stored]) -> Callable[[str], Floats]:
-    """A function that returns what a product makes of the constant vector."""
+    """Return a function that applies the linear layer of a name to the constant vector."""
     shapes = time_shapes(config, sum(files[f"{_SECOND}.bias"].shape[:1]))
 
     def checked(name: str) -> Floats:

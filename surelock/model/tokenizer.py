@@ -56,7 +56,9 @@ def check_pieces(tokenizer: PreTrainedTokenizerBase, rows: int, directory: Path)
     if largest < rows:
         return
     sizes = f"{len(pieces):,} pieces with ids up to {largest}, and the network embeds the ids up to {rows - 1}"
-    why = "they belong to two models: name the model's tokenizer (--tokenizer)"
+    why = (
+        "they belong to two models: name the model's tokenizer (--tokenizer), or correct vocab_size"
+    )
     raise CheckpointError(f"the tokenizer in {directory} has {sizes}; {why}")
 
 

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sizes = parser.add_mutually_exclusive_group()
     what = "sizes and prompts (default: stories)"
     sizes.add_argument("--preset", choices=("stories", "paper"), help=what)
-    what = "in place of a preset: a few seconds' worth, to see that it works"
+    what = "in place of a preset: about a minute's worth, to see that it works"
     sizes.add_argument("--quick", dest="preset", action="store_const", const="quick", help=what)
     add(
         "--data",

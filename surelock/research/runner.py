@@ -174,9 +174,10 @@ def run_cells(
     """Measure this process's share, by the grid alone, of what is not finished. Raises OSError; what is done stays."""
     directory.mkdir(parents=True, exist_ok=True)
     done = finished(directory)
-    mine = [cell for cell in cells[rank::world] if key_of(setup, cell) not in done]
+    share = {key_of(setup, cell): cell for cell in cells[rank::world]}
+    mine = [cell for key, cell in share.items() if key not in done]
     file = directory / (f"cells-{rank}.jsonl" if rank else "cells.jsonl")
-    _say(_times(mine, list(done.values())))
+    _say(_times(mine, [record for key, record in done.items() if key in share]))
     begun = time.monotonic()
     for number, cell in enumerate(
         tqdm(mine, desc=f"cells of process {rank}", disable=None), start=1

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from surelock.decoding.algorithm import Run
 from surelock.decoding.step import Plan, Reading, Step
+from surelock.decoding.word_lists import read_lists
 from surelock.model.language_model import LanguageModel
 from surelock.trace.table import split_step
 from surelock.trace.tasks import Task, joint_decoder
@@ -98,6 +99,7 @@ class Watched(Iterator[list[Moment]]):
             self._memory = self._engine.memory(self._run.layout)
         self._plan = plan
         reading = self._engine.read(self._memory, plan)
+        read_lists(self._engine, self._memory, plan, reading)
         step = self._run.take(reading)
         chosen, scores = self._candidates(plan, reading)
         moments = []

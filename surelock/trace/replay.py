@@ -77,7 +77,14 @@ def filled(page: str, holes: Mapping[str, str]) -> str:
     return page
 
 
-def replay_html(document: Json) -> str:
+def replay_html(source: str | Path | Json) -> str:
+    """Return the page that replays a trace, about 6 MB of HTML that needs no server and no network.
+
+    source: the trace's path, or the parsed document.
+
+    Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read.
+    """
+    document = load_document(source)
     return filled(replay_shell(), {TRACE_HOLE: embedded_json(document)})
 
 

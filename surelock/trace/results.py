@@ -61,12 +61,14 @@ class Results:
                 old = read_decoder(old).to_plain()  # a short spelling, as before version 5
             if old == new:
                 continue
+            owner = ""
             while isinstance(old, dict) and isinstance(new, dict):
+                owner = "" if name == "settings" else f" of {name}"
                 names = ("kind", *new, *old)  # another rule is named before its settings
                 name = next(key for key in names if old.get(key) != new.get(key))
                 old = old.get(name)
                 new = new.get(name)
-            change = f"{name} {shown(old)}, and now it is {shown(new)}"
+            change = f"{name}{owner} {shown(old)}, and now it is {shown(new)}"
             raise ValueError(f"--out: {self.file} has {where} with {change}: choose another file")
 
     def keep(self, ids: Collection[str]) -> None:

@@ -49,7 +49,7 @@ class RunRoutes:
         self._queue = queue
         self._runs = runs
         self._most = most
-        # are made, by client
+        # by client, held while a part of its export is made
         self._exports: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._looking = False
 
@@ -93,8 +93,8 @@ class RunRoutes:
     def _race(
         self, job: Job, origin: VisitorRun | None, headers: Mapping[str, str]
     ) -> Callable[[], SharedRace]:
-        """What makes the race of a job. origin: the run that it names."""
-        # torch: only once a model is loaded
+        """Return a function that creates the race of a job. origin: the run that the job goes on from."""
+        # these import torch, which waits until a model is loaded
         from surelock.trace.recorder import Recorder, make_header
         from surelock.ui.snapshots import snapshots_of
 
@@ -150,7 +150,7 @@ class RunRoutes:
         return streamed
 
     async def stop(self, request: Request) -> Response:
-        """End a run. Its open stream has its last message after the present step."""
+        """End a run. An open stream ends after the present step."""
         self._run(request).stop()
         self._queue.wake()  # it may wait for its turn
         return Response(status_code=204)
@@ -170,7 +170,9 @@ class RunRoutes:
         step = _whole(query.get("step"), header["steps"])
         position = _whole(query.get("position"), header["length"])
         if step is None or position is None:
-            raise HTTPException(422, "step and position must be whole numbers of the run's.")
+            raise HTTPException(
+                422, "step and position must be whole numbers below those of the run."
+            )
         return JSONResponse(
             {lane["id"]: recorder.top(lane["id"], step, position) for lane in header["lanes"]}
         )
@@ -188,7 +190,7 @@ class RunRoutes:
         )
 
     async def token(self, request: Request) -> Response:
-        """Answer with the single token of a text for a model; or a problem, and the tokens that it is."""
+        """Answer with the single token of a text for a model, or with a problem and the tokens of the text."""
         query = _given(request)
         text = query.get("text")
         try:
@@ -244,7 +246,7 @@ async def _placed(
 
 
 async def _exported(parts: Iterator[str], making: asyncio.Lock) -> AsyncGenerator[bytes]:
-    """The parts of a trace, PIECE bytes and more together. They are made in a thread, after the former were taken.
+    """The trace in parts of at least PIECE bytes. A thread makes one once the one before it was taken.
 
     making: held while parts are made, never while they are sent.
     """
@@ -268,6 +270,6 @@ async def _exported(parts: Iterator[str], making: asyncio.Lock) -> AsyncGenerato
 
 
 def _whole(text: str | None, size: int) -> int | None:
-    """The whole number below `size` of a text, None if it is none."""
+    """Return the whole number that a text holds; None if it holds none, or one that is not below `size`."""
     number = int(text) if text is not None and _WHOLE.fullmatch(text) else size
     return number if number < size else None

@@ -9,7 +9,7 @@ const glossary = new Part(
   () => {}, // the next hover asks again
 );
 
-/** To the next or the previous term of a row: of one that stands before the grids, Tab stops at the first alone. */
+/** Moves the focus to the next or previous term of a row. Before the grids Tab stops at the first term alone. */
 function moveAlong(event) {
   const row = event.target.closest("[data-terms]");
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -16,8 +16,8 @@ export async function packedText({ body }) {
 
 /**
  * All bytes of a stream. hear(bytes) gets the size of every part.
- * It goes without a Blob, which no worker of a file from a disk can read in WebKit, and without a Response.
- * What either holds would stay in memory until the browser collects it.
+ * It uses no Blob: in WebKit a worker of a page that was opened from a disk cannot read one.
+ * It uses no Response either: what that holds would stay in memory until the browser collects it.
  */
 export async function gathered(stream, hear = () => {}) {
   const parts = [];
@@ -37,6 +37,5 @@ export async function gunzipped(bytes) {
   return content;
 }
 
-/** The content of a packed file, bytes. text: that of the file. Throws a TypeError or a DOMException for one that is
- * damaged. */
+/** The bytes of a packed file. text: the file, as base64 of gzip. Throws a TypeError or a DOMException for a damaged one. */
 export const unpacked = async (text) => gunzipped(bytesOf(text));

@@ -69,7 +69,7 @@ export function logSoftmax(logits, width) {
   return table;
 }
 
-/** {ids, lists} of a prompt in which every list has words of one number of tokens, see `settled` of
+/** {ids, lists} of a prompt in which the words of a list have the same number of tokens, see `settled` of
  * surelock/decoding/word_lists.py. masks: behind the prompt. */
 export async function settled(engine, { network, mask_id }, { ids, lists }, masks) {
   let moved = 0;

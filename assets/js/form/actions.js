@@ -5,7 +5,7 @@ import { page } from "../run/state.js";
 import { stopButton } from "./controls.js";
 import { promptBox } from "./prompt_box.js";
 
-const MOST_SAID = 48; // characters of the prompt: all of it would be the button's name
+const MOST_SAID = 48; // characters of the prompt that a button shows: a screen reader reads all of its text
 
 /** press(): Run; toggleForm(): the settings; lessons: the button that opens their list. */
 export function actions({ press, toggleForm, lessons }) {

@@ -31,7 +31,7 @@ function closeByEscape({ key, target }) {
   if (key === "Escape" && !busy && document.querySelector(".sidebar.open")) toggleSidebar();
 }
 
-/** What cannot be seen cannot be reached by Tab: Gradio only moves the closed sidebar out of sight. */
+/** Keeps Tab out of the closed sidebar, which Gradio only moves out of sight. */
 function keepInert() {
   const sidebar = document.querySelector(".sidebar");
   if (!sidebar) return;
@@ -57,7 +57,7 @@ export function pressRun() {
   else run.click();
 }
 
-/** Whether something waits that can be taken back; of a paused run, where there is a queue. */
+/** Whether a waiting request can be taken back. A paused run's request for a step can only where there is a queue. */
 const canCancel = ({ waits, place }) => waits !== null && (waits !== "more" || place > 0);
 
 /** What the button that ends a run says, and whether it can be pressed. */

@@ -5,7 +5,7 @@ import { page } from "../run/state.js";
 
 const WHERE = { browser: "this browser", server: "this server" };
 
-/** The choice between the two, where the form's model has both, and what it means in a word. */
+/** A list of both, shown if the form's model runs on both. An option says how long a run waits there. */
 export function where() {
   const change = ({ target }) => page.set({ source: target.value });
   const choice = h("select.sl-action-where", { onchange: change });
