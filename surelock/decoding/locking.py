@@ -182,7 +182,10 @@ class LockRule(LockingRule):
         return Changes(self.locked(state, reading, self.visible_steps), unlocked)
 
     def converged(self, state: State, reading: Reading, z: Slots) -> Flags:
-        """Return [len(z)] bool: what has `converged`, and has cooled since it was unlocked."""
+        """Return [len(z)] bool: a candidate locks if it has `converged`.
+
+        One that was unlocked also waits for its cooldown, and its KL must be at most rho times epsilon.
+        """
         kl = reading.kl[z]
         passes = converged(kl, reading.confidence[z], self.epsilon, self.percentile)
         if self.unlock is not None:

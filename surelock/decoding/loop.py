@@ -86,7 +86,7 @@ def decode(
 
 
 class Steps(Iterator[Step]):
-    """The steps of a run. The engine lends it a memory, which the run gives back when it ends, fails or is left.
+    """The steps of a run. The engine lends it a memory, which the run gives back at its end.
 
     plan: of the last step, None before the first.
     """

@@ -31,7 +31,7 @@ class Totals:
     # r without positions after the first EOS of each sequence, which lock early
     active_ratio_to_eos: float
     locked: float  # the share of positions that are locked at the end
-    spared: int  # steps that sequences had left when their text was over, see `Ended`; the baselines count them
+    spared: int  # steps that were not needed since texts were over, see `Ended`; the baselines count them
 
 
 class Rows(NamedTuple):

@@ -59,7 +59,7 @@ class WordList:
 
 
 class Listed(list[int]):
-    """The token ids of a prompt with blanks from lists, which have as many masks as their longest words.
+    """The token ids of a prompt with blanks from lists. A blank has as many masks as the longest word of its list.
 
     Raises ValueError for lists that do not stand at masks of the prompt, that overlap, or that are out of order.
     """
@@ -250,8 +250,9 @@ def settled(
 
     From left to right: for every number of tokens that words have, one forward pass with as many masks gives these
     words the mean log-probability of their tokens. The best word decides the number; only words of this number stay in
-    the list. Lists further right have the masks of their longest words meanwhile. Other prompts are returned as they
-    are.
+    the list. Lists further right have the masks of their longest words meanwhile.
+
+    A prompt whose lists are settled, or that has none, is returned as it is.
 
     Raises ValueError for words that the model does not have, and for a canvas that is longer than it can read.
     """
@@ -274,7 +275,7 @@ def settled(
 
 
 def _best_size(lm: LanguageModel, ids: list[int], word_list: WordList, gen_length: int) -> int:
-    """The number of tokens of the word with the best mean log-probability a token."""
+    """The number of tokens of the word with the best mean log-probability per token."""
     best = -np.inf
     best_size = word_list.size
     before = ids[: word_list.start]

@@ -119,7 +119,7 @@ class RunRoutes:
         )
 
     async def events(self, request: Request) -> ASGIApp:
-        """Stream the events of a run: its places in the queue, then its messages behind Last-Event-ID."""
+        """Stream the events of a run: its places in the queue, then its messages after number Last-Event-ID."""
         run = self._run(request)
         last = request.headers.get("last-event-id")
         steps = request.query_params.get("steps")
@@ -246,7 +246,7 @@ async def _placed(
 
 
 async def _exported(parts: Iterator[str], making: asyncio.Lock) -> AsyncGenerator[bytes]:
-    """The trace in parts of at least PIECE bytes. A thread makes one once the one before it was taken.
+    """The trace in parts of at least PIECE characters. A thread makes one once the one before it was taken.
 
     making: held while parts are made, never while they are sent.
     """

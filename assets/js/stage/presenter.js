@@ -18,7 +18,7 @@ export class Presenter {
     document.body.append(this.ring);
     document.addEventListener("fullscreenchange", () => {
       if (!document.fullscreenElement) this.leave();
-      else if (!this.on) this.#shrink(); // left before the full screen had come
+      else if (!this.on) this.#shrink(); // the visitor left before the browser had switched to full screen
     });
     document.addEventListener("pointermove", (event) => this.#point(event));
     document.documentElement.addEventListener("pointerleave", () => this.#hideRing());
