@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +119,12 @@ def test_each_experiment_has_its_command_for_llada() -> None:
     assert named == EXPERIMENTS.keys() - ours
 
 
+def by_length(command: Sequence[str]) -> Any:
+    """A command as a parameter: an experiment takes long."""
+    marks = [pytest.mark.long] * (command[:1] == ["experiment"])
+    return pytest.param(command, id=" ".join(command), marks=marks)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the guide's rule as a module, and a file of prompts; the tables are then as before."""
@@ -131,7 +138,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     flat_settings.cache_clear()
 
 
-@pytest.mark.parametrize("command", SURELOCK, ids=" ".join)
+@pytest.mark.parametrize("command", [by_length(command) for command in SURELOCK])
 def test_surelock_commands(
     command: list[str], capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:

@@ -43,7 +43,7 @@ def broken(flops: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-LONG = ("selection", "frontier", "runtime")  # their tables have tests of their own
+LONG = ("selection", "frontier", "runtime", "parallel")  # their tables have tests of their own
 
 
 @pytest.mark.parametrize(

@@ -960,13 +960,18 @@ def test_library_equals_the_oracle_over_random_cases(
 
 
 @pytest.mark.parametrize("policy", ["LocalLeap", "Correct"])
-def test_a_policy_without_a_browser_equals_the_oracle_over_200_random_cases(
+@pytest.mark.parametrize("examples", [60, pytest.param(210, marks=pytest.mark.long)])
+def test_a_policy_without_a_browser_equals_the_oracle_over_random_cases(
     models: dict[str, Model],
     capsys: pytest.CaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     policy: str,
+    examples: int,
 ) -> None:
-    """Under every rule and every pair of rules, with events, guidance and temperatures; near-ties are discarded."""
+    """Under every rule and every pair of rules, with events, guidance and temperatures; near-ties are discarded.
+
+    The long run asks for 200 cases that decide, which reach all that is particular to the policy.
+    """
     tally = Tally()
 
     def check(case: Case) -> None:
@@ -975,7 +980,7 @@ def test_a_policy_without_a_browser_equals_the_oracle_over_200_random_cases(
             posterior, "_BY_TOKEN", {"cpu"} if sum(map(len, case.prompts)) % 2 else set()
         )
         told = run_oracle(models[case.model], case)
-        if told.smallest_gap < TOLERANCE:
+        if told.smallest_gap < TOLERANCE or any(trace.twins for trace in told.traces):
             tally.discarded += 1
             return
         compare(models[case.model], case, told)
@@ -984,7 +989,7 @@ def test_a_policy_without_a_browser_equals_the_oracle_over_200_random_cases(
     for number, pair in enumerate(RULES):
         drawn = cases(MODELS | ADDED, pair, policies=(policy,))
         run = settings(
-            max_examples=-(-210 // len(RULES)),
+            max_examples=-(-examples // len(RULES)),
             deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
@@ -994,6 +999,8 @@ def test_a_policy_without_a_browser_equals_the_oracle_over_200_random_cases(
         print(
             f"\n{policy}: {tally.cases} cases, {tally.discarded} near a tie and discarded; {dict(tally.met)}"
         )
+    if examples < 200:
+        return
     assert tally.cases - tally.discarded >= 200
     own = {
         "LocalLeap": ["written near an anchor"],

@@ -64,6 +64,7 @@ def test_the_network_is_asked_about_every_token(lm: surelock.LanguageModel) -> N
         names_of(lm, [5, lm.mask_id])
 
 
+@pytest.mark.long
 def test_runs_do_what_the_posterior_says(stories: surelock.LanguageModel) -> None:
     """Of each sentence's chances none is far from the share of its runs."""
     (cell,) = PARALLEL.grids["quick"]

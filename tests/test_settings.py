@@ -257,6 +257,7 @@ def test_a_short_spelling_chooses_kinds_by_name() -> None:
             "compute cannot be 'select' and 'block_cache' together",
         ),
         ({"compute": "lock+select+block_cache"}, "compute can be one rule or two together, not 3"),
+        ({"unmask": "entropy+margin"}, "unmask can be one policy, not 2"),
         (
             {"compute": "+".join(["lock"] * 10**6)},
             "compute can be one rule or two together, not 1000000",

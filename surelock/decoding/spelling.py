@@ -73,10 +73,19 @@ def unfolded(values: Fields) -> Json:
         if not isinstance(text, str) or text == "":
             continue
         parts = parts_of(text)
+        _check_number(choice, len(parts))
         unfolded_values[choice] = "+".join(kind for kind, _ in parts)
         for kind, pairs in parts:
             unfolded_values |= _behind(choice, kind, pairs)
     return unfolded_values
+
+
+def _check_number(choice: str, parts: int) -> None:
+    """Raise ValueError for more rules or policies than go together."""
+    if choice == "compute" and parts > 2:
+        raise ValueError(f"compute can be one rule or two together, not {parts}")
+    if choice == "unmask" and parts > 1:
+        raise ValueError(f"unmask can be one policy, not {parts}")
 
 
 def _behind(choice: str, kind: str, pairs: list[str]) -> Json:
@@ -134,8 +143,6 @@ def nested(values: Fields) -> Json:
         ]
         for choice in DEFAULTS
     )
-    if len(rules) > 2:
-        raise ValueError(f"compute can be one rule or two together, not {len(rules)}")
     shared = values.get("settings") or {}
     return {
         "settings": put_flat(shared, DecodeSettings, values)
