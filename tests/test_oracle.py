@@ -217,6 +217,10 @@ class Told:
     def smallest_gap(self) -> float:
         return min(trace.smallest_gap for trace in self.traces)
 
+    @property
+    def twins(self) -> bool:
+        return any(trace.twins for trace in self.traces)
+
 
 @dataclass
 class Tally:
@@ -931,22 +935,33 @@ def test_library_equals_the_oracle_over_random_cases(
             posterior, "_BY_TOKEN", {"cpu"} if sum(map(len, case.prompts)) % 2 else set()
         )
         told = run_oracle(models[case.model], case)
-        twins = any(trace.twins for trace in told.traces)
-        if told.smallest_gap < TOLERANCE or twins:
+        if told.smallest_gap < TOLERANCE:
             tally.discarded += 1
             event("discarded: near a tie")
             return
         note(f"events: {told.events}, refused: {told.refused}")
-        steps = compare(models[case.model], case, told)
+        try:
+            steps = compare(models[case.model], case, told)
+        except AssertionError:
+            if not told.twins:
+                raise
+            tally.discarded += 1  # rounding decided between two positions of one hidden state
+            return
         count(tally, case, steps, told, canvases)
 
-    # what is drawn by chance alone would leave some of them out
-    for number, pair in enumerate(RULES):
-        run = settings(
-            max_examples=-(-int(CASES or examples) // len(RULES)), deadline=None, database=None,
-            suppress_health_check=list(HealthCheck),
-        )(given(cases(drawn, pair, canvases))(check))  # fmt: skip
-        (run if CASES else seed(number)(run))()
+    def draw(first: int) -> None:
+        """Cases of every rule and pair: what is drawn by chance alone would leave some of them out."""
+        for number, pair in enumerate(RULES, start=first):
+            run = settings(
+                max_examples=-(-int(CASES or examples) // len(RULES)), deadline=None, database=None,
+                suppress_health_check=list(HealthCheck),
+            )(given(cases(drawn, pair, canvases))(check))  # fmt: skip
+            (run if CASES else seed(number)(run))()
+
+    for first in (0, 1000, 2000):  # until all that should be reached is
+        draw(first)
+        if sum(not times for times in tally.met.values()) <= unmet:
+            break
     with capsys.disabled():
         print(
             f"\noracle: {tally.cases} cases, {tally.discarded} near a tie and discarded; {dict(tally.met)}"
@@ -980,7 +995,7 @@ def test_a_policy_without_a_browser_equals_the_oracle_over_random_cases(
             posterior, "_BY_TOKEN", {"cpu"} if sum(map(len, case.prompts)) % 2 else set()
         )
         told = run_oracle(models[case.model], case)
-        if told.smallest_gap < TOLERANCE or any(trace.twins for trace in told.traces):
+        if told.smallest_gap < TOLERANCE or told.twins:
             tally.discarded += 1
             return
         compare(models[case.model], case, told)
