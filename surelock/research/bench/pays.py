@@ -15,6 +15,8 @@ from surelock.engines.flags import add_model_flags
 #: (generated, batch) of the settings.
 SETTINGS = ((64, 1), (256, 1), (128, 4))
 RULES = {"surelock": "lock", "budget": "budget", "dual_cache": "block_cache"}
+#: What `pays` decodes by, in place of what the model recommends.
+GREEDY = {"unmask": "low_confidence", "temperature": 0, "no_repeat_ngram_size": 0}
 WITHIN = 0.1  # by which a speed-up may be off
 
 
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace) -> Figures:
         flags = _flags(arguments) | {"gen_length": gen_length, "batch": batch}
         said = pays.run(_parsed(pays.add_arguments, flags | {"seconds": arguments.seconds}))
         blocks = {"block_length": said["block_length"], "repeats": arguments.repeats}
-        same = flags | blocks | {"unmask": "low_confidence"}
+        same = flags | blocks | GREEDY
         for name, kind in RULES.items():
             measured = decode.run(_parsed(decode.add_arguments, same | {"compute": kind}))
             where = {"gen_length": gen_length, "batch": batch, "rule": name}
