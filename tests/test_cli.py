@@ -272,8 +272,9 @@ def test_a_rule_from_outside_says_what_it_lacks(odd_rules, named, said):
 
 def test_a_rule_from_outside_is_a_kind_once_it_is_imported(odd_rules, stories):
     """A command imports what its flags name; nothing that is read does. Its nested form has its module and class."""
-    with pytest.raises(ValueError, match="compute must be one of everything, lock"):
+    with pytest.raises(ValueError, match="compute must be one of everything, lock") as refused:
         read_compute({"kind": "odd_rules:Odd"})
+    assert "known once a flag (--compute, --rules)" in str(refused.value)
     assert "odd_rules" not in sys.modules
     words = ["decode", "Once", "--compute", "lock+odd_rules:Odd,gap=2"]
     select = recommended({}, given_settings(_parser().parse_args(words))).compute.select

@@ -94,6 +94,11 @@ def test_a_cell_without_a_name_of_the_others_is_measured_and_said(tmp_path, caps
     told = capsys.readouterr().err.splitlines()
     assert told[1].startswith("surelock: cell 1 of 2 (rule by age) took ")
     assert told[2].startswith("surelock: cell 2 of 2 (skip lock) took ")
+    runner.run_cells([{"prompts": 9}], lambda cell: {}, tmp_path, {})
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("surelock: 1 cells are to be measured, 0 are finished"), (
+        "of this selection"
+    )
 
 
 def test_cells_are_selected_by_name(tmp_path, capsys):

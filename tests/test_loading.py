@@ -387,6 +387,8 @@ CONFIGURED: list[tuple[str, str, Any, str]] = [
     *(("llada", key, value, key) for key, value in LLADA.items()),
     *(("llada", key, value, repr(value)) for key, value in SENSELESS),
     *(("qwen3", key, value, key) for key, value in QWEN.items()),
+    ("qwen3", "num_attention_heads", 5, "must divide num_attention_heads"),
+    ("qwen3", "num_hidden_layers", 0, "num_hidden_layers"),
     ("dream", "use_mrope", True, "use_mrope"), ("dream", "block_size", 32, "block_size"),
     ("llada", "mask_token_id", None, "no mask token"),
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from surelock import (
 )
 from surelock.decoding.loop import decode
 from surelock.model.language_model import LanguageModel
+from surelock.places import ASSETS
 from surelock.quality.commit_error import Shadow, commit_error
 from surelock.trace import format as fmt
 from surelock.trace.figure import figure
@@ -338,3 +339,12 @@ def test_a_step_has_a_guess_for_each_computed_mask(document: dict[str, Any]) -> 
     document["records"][2]["guess"] = document["records"][2]["guess"][4:]
     with pytest.raises(fmt.TraceError, match="another number of guesses"):
         read_trace(document)
+
+
+def test_a_replay_is_made_of_a_file_as_of_its_document_and_of_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    file.write_bytes((ASSETS / "runs" / "stories.json").read_bytes())
+    assert replay_html(file) == replay_html(str(file)) == replay_html(json.loads(file.read_text()))
+    file.write_text("{}")
+    with pytest.raises(fmt.TraceError, match="not a SureLock trace"):
+        replay_html(file)

@@ -1,13 +1,12 @@
 """The command-line flags of the decoder, derived from the descriptions of the settings."""
 
 import argparse
-from collections.abc import Iterator
 from typing import Any
 
 from surelock.decoding.outside import import_rules
-from surelock.decoding.rules import COMPUTE, DECODER_PARTS, TABLES, class_of
-from surelock.decoding.settings import Flag, Group, Whole, described
-from surelock.decoding.spelling import FlatSetting, flat_settings, parts_of, unfolded
+from surelock.decoding.rules import COMPUTE, DECODER_PARTS, class_of
+from surelock.decoding.settings import Flag, Group, Whole
+from surelock.decoding.spelling import FlatSetting, flat_settings, names_behind, parts_of, unfolded
 from surelock.values import Fields, Json
 
 
@@ -29,17 +28,11 @@ def add_choice_flags(parser: Any) -> None:
         ("unmask", "POLICY", "threshold,p=0.8"),
     ):
         outside = f" Also package.module:Class; settings may follow, as in {example}."
-        named = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in _settings_of(name))
-        about = f"{DECODER_PARTS[name]}{outside} Names behind a kind are {named}."
+        behind = [
+            f"{kind}: {', '.join(names)}" for kind, names in names_behind(name).items() if names
+        ]
+        about = f"{DECODER_PARTS[name]}{outside} Names behind a kind are {'; '.join(behind)}."
         parser.add_argument(f"--{name}", metavar=metavar, default=argparse.SUPPRESS, help=about)
-
-
-def _settings_of(name: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the kinds of a table that have settings, with the names of these."""
-    for kind, choice in TABLES[name].items():
-        names = [setting for setting, _ in described(choice)]
-        if names:
-            yield kind, names
 
 
 def given_settings(arguments: argparse.Namespace) -> Json:

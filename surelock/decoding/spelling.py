@@ -13,7 +13,7 @@ from typing import Any
 
 from surelock.decoding.compute import Both
 from surelock.decoding.locking import LockRule
-from surelock.decoding.rules import COMPUTE, UNMASK, class_of
+from surelock.decoding.rules import COMPUTE, TABLES, UNMASK, class_of
 from surelock.decoding.settings import DecodeSettings, Group, Setting, described
 from surelock.decoding.unmasking import LowConfidence
 from surelock.errors import nearest, shown
@@ -54,6 +54,11 @@ def flat_settings() -> dict[str, FlatSetting]:
     for kind, choice in (COMPUTE | UNMASK).items():
         settings |= dict(flat_names(choice, kind))
     return settings
+
+
+def names_behind(choice: str) -> dict[str, list[str]]:
+    """Return, by kind, the names of the settings that may stand behind it. choice: "compute" or "unmask"."""
+    return {kind: [name for name, _ in described(made)] for kind, made in TABLES[choice].items()}
 
 
 def parts_of(text: str) -> list[tuple[str, list[str]]]:

@@ -9,7 +9,7 @@ from surelock.decoding.compute import Both
 from surelock.decoding.events import KINDS
 from surelock.decoding.rules import DECODER_PARTS, TABLES
 from surelock.decoding.settings import DecodeSettings, Group, Number, Setting, described
-from surelock.decoding.spelling import flat_settings
+from surelock.decoding.spelling import flat_settings, names_behind
 from surelock.errors import shown
 from surelock.ui.limits import MOST_CELLS
 from surelock.values import Json
@@ -101,9 +101,8 @@ def descriptions() -> dict[str, str]:
 def description() -> str:
     """Return the description of the endpoint: the answer, a line for each parameter, and one for each kind."""
     lines = [f"{name}: {line}" for name, line in descriptions().items()]
-    for choice, table in TABLES.items():
-        for kind, made in table.items():
-            names = [name for name, _ in described(made)]
+    for choice in TABLES:
+        for kind, names in names_behind(choice).items():
             lines.append(f"{choice} {kind}: {', '.join(names) or 'no settings'}")
     return "\n".join([f"{ABOUT} {ANSWER}", *lines])
 
