@@ -239,6 +239,21 @@ def test_what_a_person_writes_decides(stories: surelock.LanguageModel) -> None:
     assert not last.masked.any() and last.shares == ()
 
 
+def test_a_written_blank_has_no_shares_under_a_policy_that_doubts_it(
+    stories: surelock.LanguageModel,
+) -> None:
+    """`Correct` chooses anew at written positions: the words of a blank that is written do not compete again."""
+    prompt = settled(
+        stories, prompt_of(stories, "Tom had a __{red|blue} ball. He was __ happy."), 0
+    )
+    (blank,) = prompt.lists
+    policy = surelock.Correct(p=0.99, doubt=0.0)
+    steps = list(surelock.decode(stories, [prompt], DecodeSettings(gen_length=0), unmask=policy))
+    written = [step.index for step in steps if step.newly_unmasked[0, blank.start]]
+    assert written and written[0] < steps[-1].index
+    assert [step.index for step in steps if step.shares] == list(range(written[0] + 1))
+
+
 def test_a_trace_holds_the_lists_and_their_shares(stories: surelock.LanguageModel) -> None:
     lane = alone(Decoder(settings=DecodeSettings(gen_length=4)))
     document = json.loads(json.dumps(record_run(stories, TEXT, [lane])))
