@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 FILE = "tokenizer.json"
 DESCRIBED = "tokenizer_config.json"
 SLOW = ("vocab.json", "merges.txt")  # Dream and DiffuCoder publish only these, of Qwen2's tokenizer
+#: Least share of the rows of an embedding that the pieces of its tokenizer take. LLaDA, Dream and Qwen3 take .99.
+_FEWEST = 0.75
 # while transformers is imported, a second thread would get the unfinished module
 _IMPORTING = Lock()
 
@@ -46,14 +49,21 @@ def reading(what: str, *errors: type[Exception]) -> Iterator[None]:
 
 
 def check_pieces(tokenizer: PreTrainedTokenizerBase, rows: int, directory: Path) -> None:
-    """Raise CheckpointError for a piece that the network cannot embed.
+    """Raise CheckpointError for a piece that the network cannot embed; warn of a tokenizer that is much too small.
 
-    rows: of the embedding. It may have more rows than the tokenizer has pieces: many checkpoints pad theirs.
-    directory: of the tokenizer.
+    rows: number of rows of the embedding matrix. Many checkpoints pad it, so it may have more rows than the tokenizer
+    has pieces.
+    directory: the folder of the tokenizer.
     """
     pieces = tokenizer.get_vocab()
     largest = max(pieces.values(), default=-1)
     if largest < rows:
+        if len(pieces) < _FEWEST * rows:
+            warnings.warn(
+                f"the tokenizer in {directory} has {len(pieces):,} pieces, and the network embeds {rows:,}: "
+                "is it the model's? (--tokenizer names another)",
+                stacklevel=2,
+            )
         return
     sizes = f"{len(pieces):,} pieces with ids up to {largest}, and the network embeds the ids up to {rows - 1}"
     why = (

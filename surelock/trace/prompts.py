@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import field
 from pathlib import Path
 
 from surelock.decoding.rules import DECODER_PARTS
@@ -14,6 +15,7 @@ from surelock.values import Json, frozen
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ALONE = re.compile(r"(?<![\w\\])_(?!\w)")  # touched by no letter, digit, underscore or backslash
+_ENCODING = ("chat", "blanks")
 _LONGEST_LABEL = 60  # characters of an id, in a sentence
 
 
@@ -24,8 +26,10 @@ class Prompt:
     # unique; the number of the line or of the argument, from 1, unless the file has one
     id: int | str
     text: str
-    settings: Json  # of this prompt alone, a short spelling
-    where: str = ""  # its file and line, as a sentence begins with them; empty for an argument
+    settings: Json  # settings for this prompt alone, in their short spelling
+    where: str = ""  # file and line, as a sentence begins with them; empty for an argument
+    # arguments of `LanguageModel.encode` (`chat`, `blanks`) for this prompt alone
+    encoding: Json = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -37,8 +41,9 @@ class Prompt:
 def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
     """Return the prompts of the arguments, or of a file.
 
-    source: a file of texts, one a line (empty ones are left out), or of JSON objects with `prompt`, and optionally `id`
-    and settings by their short names (.jsonl); "-" is the standard input, in either form.
+    source: a file of texts, one a line (empty lines are left out), or a file of JSON objects (.jsonl). An object has a
+    `prompt`, and may have `id`, `chat`, `blanks` and settings by their short names. "-" is the standard input, in
+    either form.
 
     Raises ValueError, which names the line, and OSError.
     """
@@ -74,7 +79,11 @@ def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
 
 def say_underscores(prompts: Sequence[Prompt]) -> None:
     """Say on standard error which prompt has one underscore alone, which looks like a blank and is text."""
-    named = [prompt.name for prompt in prompts if _ALONE.search(prompt.text)]
+    named = [
+        prompt.name
+        for prompt in prompts
+        if prompt.encoding.get("blanks", True) and _ALONE.search(prompt.text)
+    ]
     if not named:
         return
     more = f" (and {len(named) - 1} more)" if len(named) > 1 else ""
@@ -111,7 +120,13 @@ def _read(where: str, number: int, line: str) -> Prompt:
         raise ValueError(
             f"{where}: id is no UTF-8 text: it holds half of a character (a lone surrogate)"
         )
+    encoding = {key: values.pop(key) for key in _ENCODING if key in values}
+    for key, value in encoding.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{where}: {key} must be true or false, not {shown(value)}")
     names = flat_settings().keys() | DECODER_PARTS.keys()
     if unknown := [key for key in values if key not in names]:
-        raise ValueError(f"{where}: {unknown[0]!r} is no setting{nearest(unknown[0], names)}")
-    return Prompt(name, text, values, where)
+        raise ValueError(
+            f"{where}: {unknown[0]!r} is no setting{nearest(unknown[0], {*names, *_ENCODING})}"
+        )
+    return Prompt(name, text, values, where, encoding)

@@ -46,10 +46,11 @@ def task_of(
 
     number: of the prompt, from 0, which is added to the seed.
     overrides: settings of all prompts, a short spelling.
-    how: arguments of `LanguageModel.encode`.
+    how: arguments of `LanguageModel.encode`, where the prompt names none.
 
     Raises ValueError, which names the prompt and its line, for what cannot be decoded.
     """
+    how = {**how, **prompt.encoding}
     seed = {"seed": overrides.get("seed", lm.generation.get("seed", 0)) + number}
     try:
         decoder = recommended(lm.generation, overrides | seed | prompt.settings)
