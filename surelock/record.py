@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from surelock.decoding.flags import add_decoder_flags, given_settings
+from surelock.decoding.locking import LockRule
 from surelock.decoding.presets import PRESETS, preset_of
 from surelock.decoding.recommended import recommended
 from surelock.decoding.rules import COMPUTE, DECODER_PARTS, UNMASK
@@ -61,9 +62,10 @@ def field_of(lm: LanguageModel, names: Sequence[str], overrides: Json) -> list[L
     Raises ValueError for an unknown name, and beside names for a rule, a policy and a setting that no lane has.
     """
     if not names:
-        return beside_every_position(
-            PRESETS["surelock"].name, recommended(lm.generation, overrides)
-        )
+        decoder = recommended(lm.generation, overrides)
+        is_surelock = decoder.compute.kind == LockRule.kind
+        name = PRESETS["surelock"].name if is_surelock else decoder.compute.label
+        return beside_every_position(name, decoder)
     presets = [preset_of(name) for name in names]
     if chosen := sorted(DECODER_PARTS.keys() & overrides.keys()):
         raise ValueError(f"{chosen[0]} is what --lane says: leave one of the two out")

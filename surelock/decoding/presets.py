@@ -1,4 +1,4 @@
-"""Presets: the named decoders that the page, the arena and `--lane` offer."""
+"""Presets: the named decoders that the page and `--lane` offer."""
 
 from surelock.decoding.compute import Everything
 from surelock.decoding.decoder import Decoder, read_decoder

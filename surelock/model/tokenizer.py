@@ -67,7 +67,8 @@ def check_pieces(tokenizer: PreTrainedTokenizerBase, rows: int, directory: Path)
         return
     sizes = f"{len(pieces):,} pieces with ids up to {largest}, and the network embeds the ids up to {rows - 1}"
     why = (
-        "they belong to two models: name the model's tokenizer (--tokenizer), or correct vocab_size"
+        "they belong to two models: name the model's tokenizer (--tokenizer), or correct vocab_size "
+        "(in LLaDA's config.json embedding_size)"
     )
     raise CheckpointError(f"the tokenizer in {directory} has {sizes}; {why}")
 

@@ -82,7 +82,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     add("--chat", action="store_true", help="put each prompt into the model's chat template")
     add("--no-blanks", action="store_true", help="underscores in a prompt are text")
     add_decoder_flags(parser)
-    add("--json", action="store_true", help="print a JSON object after each text")
+    add("--json", action="store_true", help="print a JSON object for every prompt, after its text")
     add(
         "--watch",
         action="store_true",
@@ -231,7 +231,7 @@ class _Run:
         self._size = arguments.batch or 1
         self._watches = arguments.watch
         self._beside = arguments.beside
-        self._as_lines = arguments.out is not None or arguments.json
+        self._as_lines = arguments.out == "-" or arguments.json
         self._as_text = arguments.out is None
         self._lines: list[Json] = []  # of the prompts that were decoded
 
@@ -298,9 +298,8 @@ class _Run:
         lines = [_line(self._lm, result) for result in decoded]
         if self._results:
             self._results.add(lines)
-        else:
-            for result, line in zip(decoded, lines, strict=True):
-                self._print(result.task, line)
+        for result, line in zip(decoded, lines, strict=True):
+            self._print(result.task, line)
         self._lines += lines
 
     def _print(self, task: Task, line: Json) -> None:
