@@ -124,7 +124,7 @@ class LanguageModel:
     def encoder(self) -> Encoder:
         """What encodes its texts. Raises ValueError for a model without a tokenizer."""
         if self.tokenizer is None:
-            ways = "name one (--tokenizer), put its tokenizer.json beside its weights, or give lists of token ids in Python"
+            ways = "name one (--tokenizer), put tokenizer.json beside its weights, or give lists of token ids in Python"
             raise ValueError(f"{self.name} has no tokenizer, which texts need: {ways}")
         return Encoder(
             self.name,
