@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { CellCurve } from "../../assets/js/curves/cellcurve.js";
+import { writtenMedians } from "../../assets/js/curves/curves.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { onPage } from "./page.js";
 import { small } from "./small.js";
@@ -45,5 +46,16 @@ test("a position's KL is drawn on one scale, with a diamond where it locks and a
   for (const power of [-9, -3.5, 1.5]) {
     const at = curve.place(10 ** power);
     assert.ok(Math.abs(curve.power(50 + 264 * at) - power) < 1e-9);
+  }
+});
+
+test("the medians of a lane that still runs grow with its steps, to those of the whole lane", () => {
+  const { records, ...header } = small();
+  const [whole] = Trace.parse(small()).lanes;
+  const live = new Trace({ ...header, records: [] });
+  for (const record of records) {
+    live.append(record);
+    const [lane] = live.lanes;
+    assert.deepEqual(writtenMedians(lane), writtenMedians(whole).slice(0, lane.count));
   }
 });
