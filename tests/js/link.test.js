@@ -58,6 +58,7 @@ test("a link is computed at once, under its prompt and masks until the first ste
   surelock.page.follow(["trace"], ({ trace }) => shown.push(trace));
   assert.ok(stage.trace.provisional);
   assert.equal(source.asked.length, 1, "nobody pressed anything");
+  assert.ok(surelock.page.now.wanted, "the link's view waits for its run");
   const { request } = source.asked[0];
   assert.deepEqual([request.prompt, request.gen_length, request.link], [PROMPT, 16, true]);
   assert.deepEqual(
@@ -72,6 +73,7 @@ test("a link is computed at once, under its prompt and masks until the first ste
     "the recorded run was on no frame",
   );
   assert.match(find(".sl-status").textContent, /^The sender’s run ended with other words/);
+  assert.equal(surelock.page.now.wanted, null, "the next run has a view of its own");
   const right = digitsOfTokens(stage.trace);
   const again = await open(link({ tokens: right }), { recorded: STORIES });
   finish(answer(again));

@@ -102,10 +102,14 @@ test("a link has the settings that are set, and the lanes as they were made", ()
   const told = new URLSearchParams(settingsOf({ header, reference: { decoder: own("a") } }));
   assert.deepEqual([...told.keys()], ["model", "prompt", "gen_length", "seed", "lanes"]);
   assert.deepEqual([told.get("prompt"), told.get("seed")], ["", "0"]);
-  const blank = new URLSearchParams(
-    settingsOf({ header: { ...header, prompt_tokens: [9, 1] }, reference: { decoder: own("a") } }),
-  );
-  assert.deepEqual([blank.get("steps"), blank.get("block_length")], ["2", "2"], "as the form showed them");
+  const ofBlank = (decoder) => {
+    const query = settingsOf({ header: { ...header, prompt_tokens: [9, 1] }, reference: { decoder } });
+    const link = new URLSearchParams(query);
+    return [link.get("steps"), link.get("block_length")];
+  };
+  assert.deepEqual(ofBlank(own("a")), ["2", "2"], "as the form showed them");
+  const chosen = own("a", { settings: { gen_length: 4, steps: 3, block_length: 2 } });
+  assert.deepEqual(ofBlank(chosen), ["3", "2"], "as the run had them");
   const made = (name) => ({ name, compute: by, unmask: { kind: "low_confidence" } });
   assert.deepEqual(JSON.parse(told.get("lanes")), ["A", "B", "D"].map(made));
   const form = settingsOfForm({
