@@ -52,9 +52,8 @@ class Results:
             if name == "id":
                 continue
             old = line.get(name)
-            is_decoder = name == "settings" and isinstance(old, dict)
-            if is_decoder and "compute" in old and "settings" not in old:
-                old = read_decoder(old).to_plain()  # versions before 5 wrote a short spelling
+            if name == "settings" and isinstance(old, dict) and _is_short(old):
+                old = read_decoder(old).to_plain()
             if old == new:
                 continue
             owner = ""
@@ -95,5 +94,11 @@ class Results:
         append(self._opened, text.encode())
 
     def close(self) -> None:
+        """Close the file."""
         if self._opened is not None:
             self._opened.close()
+
+
+def _is_short(settings: Json) -> bool:
+    """Return whether settings are a short spelling, as versions before 5 wrote them."""
+    return "compute" in settings and "settings" not in settings

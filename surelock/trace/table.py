@@ -52,7 +52,7 @@ class Cells:
 
     @property
     def states(self) -> NDArray[np.uint8]:
-        """The states of the cells, as indices of STATES. A position is active in the step that computes and locks it."""
+        """The cells as indices of STATES. A position is active in a step that computes and locks it."""
         masked, active, locked, resting, waiting = range(len(STATES))
         written = np.where(self.computed, active, np.where(self.locked, locked, resting))
         unwritten = np.where(self.computed, masked, waiting)
