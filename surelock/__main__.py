@@ -1,7 +1,6 @@
-"""The command line: `surelock COMMAND`, or `python -m surelock COMMAND` in a clone. Without a command it serves the
-page.
+"""The command line: `surelock COMMAND`, or `python -m surelock COMMAND` in a clone.
 
-Flags have the names of the arguments of the functions behind them.
+Without a command it serves the page. Flags have the names of the arguments of the functions that they call.
 """
 
 import argparse
@@ -17,7 +16,7 @@ import surelock
 from surelock.arguments import Parser, start
 from surelock.environment import check_environment
 
-#: By command: its help, and the function that adds its arguments and sets `run`. Only the module of the named command
+#: By command: its help, and the function that adds its arguments and sets `run`. Only the module of the command in use
 #: is imported.
 COMMANDS = {
     "page": (
@@ -62,17 +61,20 @@ COMMANDS = {
 }
 
 
-#: Flags that belong to no command. Any other first flag is one of the page.
+#: Flags that belong to no command. Any other first flag is a flag of the page.
 _OF_NO_COMMAND = ("-h", "--help", "--version")
 
 
 def _is_installed(home: str) -> bool:
-    """Whether the module of a command is there: an installed package has no research."""
+    """Return whether the module of a command exists. An installed package has no research."""
     return not home.startswith("research.") or find_spec("surelock.research") is not None
 
 
 class _Command(Parser):
-    """The parser of one command. Its arguments are added on first use."""
+    """The parser of one command. Its arguments are added when it first parses.
+
+    home: "module:function", the function that adds the arguments; None: there are none to add.
+    """
 
     def __init__(self, *args: Any, home: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -88,7 +90,7 @@ class _Command(Parser):
                 self.exit(
                     2, f"surelock: `{self.prog}` is research, which is not installed: {where}\n"
                 )
-            if module.startswith("ui."):  # before Gradio reads the environment
+            if module.startswith("ui."):  # checked before Gradio reads the environment
                 check_environment("network", "page")
             getattr(import_module(f"surelock.{module}"), function)(self)
         return super().parse_known_args(*args, **kwargs)
@@ -97,8 +99,10 @@ class _Command(Parser):
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit status.
 
-    An error that the user can correct is one sentence, with status 2; `--debug` puts its traceback before it. A command
-    returns its exit status, or what is printed last as JSON.
+    argv: the arguments; None: those of the process.
+
+    An error that the user can correct is printed as one sentence, and the status is 2. `--debug` also prints its
+    traceback. The function of a command returns its exit status, or a value that is printed last as JSON, or None.
     """
     arguments = argparse.Namespace(debug=False)
     try:
@@ -112,14 +116,14 @@ def main(argv: list[str] | None = None) -> int:
             words = ["page", *words]
         arguments = _parser().parse_args(words)
         result = arguments.run(arguments)
-    except BrokenPipeError:  # of `| head`: what is left of the output goes nowhere
+    except BrokenPipeError:  # for example in `| head`: the rest of the output is discarded
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, ArithmeticError, OSError) as error:
         if arguments.debug:
             traceback.print_exception(error)
         said: object = error
-        # without the number that Python puts first
+        # Python's message would begin with the number of the error.
         if isinstance(error, OSError) and error.filename:
             said = f"{error.strerror}: {error.filename!r}"
         print(f"surelock: {said}", file=sys.stderr)
@@ -135,7 +139,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """The parser of all commands. Its help leaves out those that are not installed; they still say what they are."""
+    """Return the parser of all commands.
+
+    Its help leaves out commands that are not installed. Such a command still prints how to run it.
+    """
     parser = _Command(
         prog="surelock",
         description="Decoding of masked diffusion language models, with and without locks.",
@@ -154,7 +161,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add(commands: Any, name: str, about: str, home: str) -> None:
-    """Add a command. Without a help it is not listed."""
+    """Add a command. Only installed commands get a help text, because argparse lists no command without one."""
     listed = {"help": about} if _is_installed(home) else {}
     command = commands.add_parser(name, home=home, **listed)
     command.add_argument(

@@ -1,4 +1,4 @@
-"""What a command line begins with: its standard streams, and a parser that suggests the nearest known word."""
+"""The start of a command line program: standard streams, environment, and a parser that suggests similar words."""
 
 import argparse
 import os
@@ -13,23 +13,26 @@ from surelock.errors import nearest
 
 
 def open_streams() -> None:
-    """Open every missing standard stream on the null device, and let the others write UTF-8, as files do.
+    """Open missing standard streams on the null device, and let the other streams write UTF-8, as files do.
 
-    Libraries ask a stream whether it is a terminal. A process is started without them by `>&-`, by pythonw and as a
-    service. A locale or PYTHONIOENCODING may name an encoding that has no letter of a text.
+    Libraries ask a stream whether it is a terminal, so a missing stream would raise an error. A process has no standard
+    streams after `>&-`, under pythonw, and as a service. Without UTF-8, a locale or PYTHONIOENCODING may name an
+    encoding that lacks letters of a text.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # as long as the process lives
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # open until the process ends
         elif mode == "w" and isinstance(stream, TextIOWrapper) and not is_utf8(stream.encoding):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def start(*readers: str) -> None:
-    """Begin a command: its streams, its module path, its environment. readers: further ones, see `check_environment`.
+    """Prepare a command: open streams, leave the current folder out of the module path, check the environment.
 
-    Raises ValueError for a variable that is wrong.
+    readers: arguments of `check_environment` in addition to "start".
+
+    Raises ValueError for a wrong variable.
     """
     open_streams()
     leave_current_folder()
@@ -37,7 +40,7 @@ def start(*readers: str) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors end with what was probably meant. An unknown flag is its own parser's error."""
+    """An ArgumentParser whose errors suggest a similar word. A subparser reports its unknown flags itself."""
 
     def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
         arguments, rest = super().parse_known_args(*args, **kwargs)

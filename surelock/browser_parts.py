@@ -1,5 +1,6 @@
-"""Writes browser.json, which the engine in the browser reads with a model's files: ``python -m surelock.browser_parts
-MODEL``.
+"""Writes browser.json for a model: ``python -m surelock.browser_parts MODEL``.
+
+The engine in the browser reads this file together with the model's files.
 """
 
 import argparse
@@ -27,19 +28,22 @@ FILE = "browser.json"
 RUNTIME = ASSETS / "scripts" / "ort.wasm.gz"
 INTERPRETER = ASSETS / "scripts" / "quickjs.wasm.gz"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
-CLASSES = ("L", "N")  # properties of Unicode
+CLASSES = ("L", "N")  # Unicode properties: letters and numbers
 _PROPERTY = re.compile(r"\\[pP]\{[^}]*\}|\\[wWdDbB]|\[:|\(\?i")
 
 
 def browser_parts(lm: LanguageModel, directory: Path) -> Json:
-    """Return the content of browser.json.
+    """Return the content of browser.json. directory: the folder of the model's files.
 
-    shape: the fields of `Shape`. graphs: {name: base64}. weights: file names. files: {name: {"bytes", "sha256"}} of the
-    weights and the tokenizer. runtime, interpreter: {"bytes", "sha256"} of ONNX Runtime Web and of QuickJS, which runs
-    typed rules.
+    shape: the fields of `Shape`.
+    graphs: {name: base64 of the ONNX graph}.
+    weights: names of the files with weights.
+    files: {name: {"bytes", "sha256"}} for the files of the weights and the tokenizer.
+    runtime, interpreter: {"bytes", "sha256"} of ONNX Runtime Web and of QuickJS, which runs typed rules.
+    classes: see `unicode_classes`.
 
-    Raises ValueError for a model that ONNX Runtime does not compute, for a block-causal one, and for one whose layers
-    are others than the embedded model's.
+    Raises ValueError for a model that ONNX Runtime does not compute, for a block-causal model, and for a model with
+    LayerNorms or convolutions.
     """
     if not isinstance(lm.engine, OnnxEngine):
         raise ValueError(f"{lm.name} is computed by {lm.engine.name}: a browser cannot decode it")
@@ -51,20 +55,17 @@ def browser_parts(lm: LanguageModel, directory: Path) -> Json:
         raise ValueError(
             f"{lm.name} has layers of another kind than the runs of a browser count and keep"
         )
-    made = graphs(lm.config, lm.engine.tensors)
-    entries = (
-        entry.value
-        for graph in made.values()
-        for tensor in graph.graph.initializer
-        for entry in tensor.external_data
-        if entry.key == "location"
-    )
-    weights = sorted(set(entries))
+    models = graphs(lm.config, lm.engine.tensors)
+    files = set()
+    for model in models.values():
+        for tensor in model.graph.initializer:
+            files |= {entry.value for entry in tensor.external_data if entry.key == "location"}
+    weights = sorted(files)
     check_tokenizer(lm.name, read_json(directory / TOKENIZER[0]))
     return {
         "shape": asdict(lm.shape) | {"ends": list(lm.ends)},
         "graphs": {
-            name: b64encode(graph.SerializeToString()).decode() for name, graph in made.items()
+            name: b64encode(model.SerializeToString()).decode() for name, model in models.items()
         },
         "weights": weights,
         "files": {name: _fingerprint(directory / name) for name in (*weights, *TOKENIZER)},
@@ -75,21 +76,25 @@ def browser_parts(lm: LanguageModel, directory: Path) -> Json:
 
 
 def unicode_classes() -> dict[str, list[int]]:
-    """Return the letters (L) and numbers (N) of the server's tokenizers as ranges: first, last, first, last, ...
+    """Return the letters ("L") and numbers ("N") of the tokenizers library as ranges [first, last, first, last, ...].
 
-    Their library and each browser know another edition of Unicode, so the browser's tokenizer is given these.
+    The library and a browser may have different versions of Unicode. So the browser's tokenizer uses these ranges.
     """
     every = "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
     edges = dict[str, list[int]]()
     for name in CLASSES:
         others = Split(Regex(rf"[^\p{{{name}}}]+"), "removed")
-        runs = [piece for piece, _ in others.pre_tokenize_str(every)]
-        edges[name] = [ord(end) for run in runs for end in (run[0], run[-1])]
+        edges[name] = []
+        for run, _ in others.pre_tokenize_str(every):
+            edges[name] += [ord(run[0]), ord(run[-1])]
     return edges
 
 
 def check_tokenizer(name: str, tokenizer: Json) -> None:
-    """Raise ValueError for a rule whose characters a browser would take from its edition of Unicode."""
+    """Raise ValueError for a tokenizer with rules for which a browser would use its version of Unicode.
+
+    name: the name of the model. tokenizer: the content of tokenizer.json.
+    """
     before = tokenizer.get("pre_tokenizer") or {}
     steps = before.get("pretokenizers", [before])
     patterns = [step.get("pattern", {}).get("Regex", "") for step in steps]
@@ -113,6 +118,7 @@ def _fingerprint(file: Path) -> Json:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Write browser.json into the folder of the model that the arguments name."""
     parser = argparse.ArgumentParser(prog="python -m surelock.browser_parts", description=__doc__)
     parser.add_argument("model", help="'stories', or the folder of a checkpoint")
     options = parser.parse_args(arguments)

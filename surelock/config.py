@@ -1,17 +1,19 @@
-"""The shape of a network, as the forward pass and the FLOPs formulas need it."""
+"""The shape of a network, for the forward pass and the FLOPs formulas."""
 
 from surelock.values import frozen
 
-MOST = 2**24  # a larger size is taken for damage
+MOST = 2**24  # a larger size is treated as damage
 
 
 @frozen
 class NetworkConfig:
     """The shape of a pre-norm Transformer with bidirectional or block-causal attention, such as LLaDA-8B.
 
-    In a shifted network, as Dream's, the hidden state of a position predicts the next one, and the first also itself.
-    In a block-causal one a position sees its block and all before it; blocks are counted from position 0. Raises
-    ValueError, which names the field.
+    In a shifted network, such as Dream's, the hidden state of a position predicts the next position. The first position
+    also predicts itself. In a block-causal network a position sees its block and all earlier blocks; blocks are counted
+    from position 0.
+
+    Raises ValueError, which names the field, for an impossible shape.
     """
 
     vocab_size: int  # the width of the logits and the number of rows of the embedding
@@ -28,13 +30,13 @@ class NetworkConfig:
     qkv_bias: bool = False
     qk_norm: bool = False
     shifted: bool = False
-    block_size: int | None = None  # positions of a block; None: every position sees every other
-    layer_norm: bool = False  # whether norms are LayerNorms with a bias, not RMS norms
-    gelu: bool = False  # whether the feed-forward is GELU(x W + b) W + b, not SwiGLU
+    block_size: int | None = None  # positions of a block; None: every position sees all positions
+    layer_norm: bool = False  # whether norms are LayerNorms with a bias instead of RMS norms
+    gelu: bool = False  # whether the feed-forward is GELU(x W + b) W + b instead of SwiGLU
     head_bias: bool = False  # whether the head has a bias
-    # layers that convolve a row with its two neighbours, and do not attend
+    # numbers of the layers that are convolutions over a position and its two neighbours instead of attention
     conv_layers: tuple[int, ...] = ()
-    # rows that the file of the embedding has behind the vocabulary, and that are not read
+    # number of rows of the stored embedding after the vocabulary, which are not read
     unused: int = 0
 
     def __post_init__(self) -> None:
@@ -71,7 +73,7 @@ class Shape:
     network: NetworkConfig
     mask_id: int
     pad_id: int
-    # the ids that end a text. The first is EOS, which fills the rest of a text
+    # ids that end a text. The first is EOS, which fills the rest of a text
     ends: tuple[int, ...] = ()
 
 

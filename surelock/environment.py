@@ -1,7 +1,7 @@
-"""What the environment may say: one table, read here alone, before the libraries that read it.
+"""The variables of the environment: a table of all that are read, and a check of their values.
 
-A library ends at a wrong value with a traceback, at its import or at the first request. `check_environment` ends with
-a sentence that names the variable and what would be right.
+A library stops at a wrong value with a traceback, at its import or at the first request. `check_environment` runs
+before these libraries, and raises an error whose sentence names the variable and the allowed values.
 """
 
 import argparse
@@ -25,11 +25,11 @@ _LAST_PORT = 65535
 _YES = ("1", "true")
 _NO = ("0", "false")
 
-#: Returns what a value must be; "" if it is that.
+#: A function from a value to "" if the value is right, otherwise to a requirement in words, such as "must be a folder".
 Check = Callable[[str], str]
 
 
-# --- what a value must be ---------------------------------------------------------------------------------------------
+# --- checks of values -------------------------------------------------------------------------------------------------
 
 
 def _any(text: str) -> str:
@@ -41,12 +41,14 @@ def _nothing(text: str) -> str:
 
 
 def _whole(low: int, high: int | None = None) -> Check:
-    """A whole number in a range, whose end may be open."""
+    """Return a check for a whole number from `low` to `high`; None: there is no upper limit."""
     where = f"of at least {low}" if high is None else f"from {low} to {high}"
 
     def check(text: str) -> str:
-        number = int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) else None
-        fits = number is not None and low <= number <= (number if high is None else high)
+        fits = False
+        if re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text):
+            number = int(text)
+            fits = number >= low and (high is None or number <= high)
         return "" if fits else f"must be a whole number {where}"
 
     return check
@@ -67,23 +69,20 @@ def _root(text: str) -> str:
 
 
 def _host(text: str) -> str:
-    """A name or an address, alone. Whether it is this machine's shows when the server listens there."""
+    """Check for a name or an address without a port. Listening shows later whether it belongs to this machine."""
     return "must be a name or an address alone, as 0.0.0.0 is" if re.search(r"[/\s@]", text) else ""
 
 
 def _folder(text: str) -> str:
-    """A folder that can be written, or made in one that can."""
+    """Check for a folder that can be written, or that can be made."""
     folder = Path(text).absolute()
     there = next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
-    return (
-        ""
-        if there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-        else "must be a folder that can be written"
-    )
+    fits = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    return "" if fits else "must be a folder that can be written"
 
 
 def _temporary(text: str) -> str:
-    """Python takes another folder where this one cannot be written, if there is any."""
+    """Check that Python has a folder for temporary files. It uses another folder if this one cannot be written."""
     try:
         gettempdir()
     except FileNotFoundError:
@@ -96,11 +95,11 @@ def _there(text: str) -> str:
 
 
 def _certificates(text: str) -> str:
-    import ssl  # takes a while
+    import ssl  # here, since the import is slow
 
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(text)
-    except OSError:  # ssl's errors are, too
+    except OSError:  # errors of ssl are OSErrors too
         return "must be a file of certificates (PEM)"
     return ""
 
@@ -131,13 +130,11 @@ def _proxy(text: str) -> str:
 
 
 def _direct(text: str) -> str:
-    """Names that are asked without a proxy. httpx reads no brackets and no range of IPv6."""
+    """Check for a list of names that are asked without a proxy. httpx cannot read brackets and ranges of IPv6."""
     wrong = [name for name in _names(text) if not _is_direct(name)]
-    return (
-        f"must be names and addresses with commas between, without brackets, unlike {wrong[0]}"
-        if wrong
-        else ""
-    )
+    if not wrong:
+        return ""
+    return f"must be names and addresses with commas between, without brackets, unlike {wrong[0]}"
 
 
 def _is_direct(name: str) -> bool:
@@ -163,11 +160,11 @@ def _names(text: str) -> list[str]:
 class Variable:
     """A variable of the environment.
 
-    says: what it says, for the documents.
+    says: its meaning, for the documents.
     check: see `Check`.
-    of: what reads it: "start" (every command), "network" (whoever asks the hub, and Gradio), "page", or "platform",
-    which sets it itself.
-    otherwise: the value that is checked where it is not set.
+    of: the reader of the variable: "start" (every command), "network" (requests to the hub, and Gradio), "page", or
+    "platform", which sets the variable itself.
+    otherwise: a function that returns the value to check if the variable is not set.
     """
 
     name: str
@@ -177,7 +174,7 @@ class Variable:
     otherwise: Callable[[], str] = str
 
 
-#: Variables of others. The flags of the page have variables, too: see `read_environment`.
+#: Variables of libraries, the system and platforms. Flags of the page have variables too, see `read_environment`.
 VARIABLES = (
     Variable("GRADIO_SERVER_NAME", "the address to listen on; `--host` overrides it", _host),
     Variable(
@@ -252,7 +249,8 @@ VARIABLES = (
     Variable("SPACES_ZERO_GPU", "whether a Space runs on ZeroGPU", of="platform"),
 )
 _NAMES = frozenset(variable.name for variable in VARIABLES)
-#: What a child process that tries a checkpoint gets: no token of a service, no proxy, nothing of Python's.
+#: Variables that a child process for trying a checkpoint receives. Tokens of services, proxies and Python's variables
+#: are not among them.
 _PASSED = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "HOME", "USERPROFILE"),
     *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
@@ -261,21 +259,21 @@ _PASSED = (
 
 
 def value_of(name: str) -> str:
-    """Return the value of a variable of the table, "" if it is not set."""
+    """Return the value of a variable in VARIABLES, or "" if it is not set."""
     assert name in _NAMES, name
     return os.environ.get(name, "").strip()
 
 
 def check_environment(*readers: str) -> None:
-    """Check the variables that some read (`Variable.of`), and that paths can be read.
+    """Check the variables of some readers (`Variable.of`), and that paths are readable.
 
-    Raises ValueError, one sentence that names the variable and what would be right.
+    Raises ValueError, one sentence that names the variable and the allowed values.
     """
     for variable in VARIABLES:
-        for name in (
-            variable.name,
-            *([variable.name.lower()] if variable.name.endswith("_PROXY") else []),
-        ):
+        names = [variable.name]
+        if variable.name.endswith("_PROXY"):
+            names.append(variable.name.lower())
+        for name in names:
             text = os.environ.get(name, "").strip() or variable.otherwise()
             if text and variable.of in readers and (right := variable.check(text)):
                 raise ValueError(f"{name} {right}, not {shown(text)}")
@@ -283,7 +281,10 @@ def check_environment(*readers: str) -> None:
 
 
 def _check_paths() -> None:
-    """Raise ValueError for a path or a text that the locale cannot read: libraries in Rust take UTF-8 alone."""
+    """Raise ValueError for a path or an argument that is not ASCII, if the locale's encoding is not UTF-8.
+
+    Libraries in Rust accept only UTF-8.
+    """
     encoding = sys.getfilesystemencoding()
     if is_utf8(encoding):
         return
@@ -306,15 +307,17 @@ def _check_paths() -> None:
 
 
 def is_utf8(encoding: str) -> bool:
+    """Return whether the name of an encoding means UTF-8."""
     return encoding.lower().replace("-", "") == "utf8"
 
 
 def spare_loopback(*hosts: str) -> None:
-    """Let no request to this machine go through a proxy. hosts: further names of it.
+    """Set the environment so that requests to this machine use no proxy. hosts: further names of this machine.
 
-    The proxies of Windows and macOS are written into the environment, since they count only where it has none.
+    The system proxies of Windows and macOS are also written into the environment, because they would be ignored if the
+    environment has only no_proxy.
     """
-    from urllib.request import getproxies  # takes a while
+    from urllib.request import getproxies  # here, since the import is slow
 
     proxies = getproxies()
     set_proxies = {
@@ -331,7 +334,7 @@ def spare_loopback(*hosts: str) -> None:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment of a process that tries what a stranger has made: what it needs to start, no more."""
+    """Return the environment for a process that tries files of a stranger: the variables that it needs to start."""
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
     quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     return {**passed, **quiet, "CUDA_VISIBLE_DEVICES": ""}
@@ -343,8 +346,9 @@ def child_environment() -> dict[str, str]:
 def read_environment(parser: argparse.ArgumentParser, flags: list[argparse.Action]) -> None:
     """Set the defaults of a parser's flags from their variables, and add the variables to its help.
 
-    For a Space without a command line: `--keep-mb` is SURELOCK_KEEP_MB. Items of a list are separated by spaces or
-    commas; a flag without a value is 1 or true. A wrong value ends the process with a sentence that names the variable.
+    A Space has no command line, so its flags are variables: `--keep-mb` is SURELOCK_KEEP_MB. Items of a list are
+    separated by spaces or commas. The variable of a flag without a value is 1 or true, or 0 or false. A wrong value
+    ends the process with a sentence that names the variable.
     """
     for action in flags:
         variable = f"SURELOCK{action.option_strings[-1].upper().replace('-', '_')[1:]}"
@@ -357,18 +361,18 @@ def read_environment(parser: argparse.ArgumentParser, flags: list[argparse.Actio
 
 
 def _value(action: argparse.Action, text: str) -> Any:
+    """Return the value of a flag that a variable's text spells. Raises ValueError."""
     if action.nargs == 0:
         if text.lower() not in (*_YES, *_NO):
             raise ValueError("must be 1 or 0")
         return text.lower() in _YES
-    return (
-        [_one(action, word) for word in re.split(r"[\s,]+", text) if word]
-        if action.nargs
-        else _one(action, text)
-    )
+    if not action.nargs:
+        return _one(action, text)
+    return [_one(action, word) for word in re.split(r"[\s,]+", text) if word]
 
 
 def _one(action: argparse.Action, word: str) -> Any:
+    """Return one item of a flag's value. Raises ValueError."""
     if action.choices is not None and word not in action.choices:
         raise ValueError(f"must be one of {', '.join(action.choices)}")
     if not callable(action.type):
@@ -376,6 +380,5 @@ def _one(action: argparse.Action, word: str) -> Any:
     try:
         return action.type(word)
     except ValueError:
-        raise ValueError(
-            "must be a whole number" if action.type is int else "must be a number"
-        ) from None
+        kind = "a whole number" if action.type is int else "a number"
+        raise ValueError(f"must be {kind}") from None

@@ -1,4 +1,4 @@
-"""Error messages for people."""
+"""Error messages in plain sentences."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _PATH = re.compile(r"(?:/[\w.@+-]+){2,}")
 
 
 class CheckpointError(ValueError):
-    """A checkpoint is missing, damaged or not supported. The message names the file, key or tensor."""
+    """Raised for a checkpoint that is missing, damaged or not supported. The message names the file, key or tensor."""
 
 
 def first_line(error: BaseException) -> str:
@@ -21,8 +21,9 @@ def first_line(error: BaseException) -> str:
 
 
 def panics() -> tuple[type[BaseException], ...]:
-    """Return the classes of panics of Rust libraries. Every library makes one at its first panic: call this in
-    `except`.
+    """Return the classes of panics of Rust libraries.
+
+    A library makes its class at its first panic, so call this in `except`.
     """
     return tuple(
         kind for kind in BaseException.__subclasses__() if kind.__name__ == "PanicException"
@@ -37,7 +38,7 @@ def cut(text: Any, most: int = 3 * _LONGEST) -> str:
 
 def shown(value: Any) -> str:
     """Return the repr of a value for a message, cut to 60 characters."""
-    # Python does not write the longest
+    # Python raises an error instead of writing a very long number.
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return "a number beyond 2^53"
     try:
@@ -47,18 +48,18 @@ def shown(value: Any) -> str:
 
 
 def nearest(name: Any, names: Iterable[str]) -> str:
-    """Return ": did you mean 'stories'?" for the known name that a name nearly is, else an empty text."""
+    """Return ": did you mean 'stories'?" with the most similar known name, or "" if no name is similar."""
     close = get_close_matches(name, list(names), 1, 0.7) if isinstance(name, str) else []
     return f": did you mean {close[0]!r}?" if close else ""
 
 
 def without_paths(error: BaseException) -> str:
-    """Return `first_line` with the paths of this machine cut to their last part."""
+    """Return `first_line` with every path cut to its last part, since paths of the server are not shown."""
     return _PATH.sub(lambda path: path[0].rsplit("/", 1)[1], first_line(error))
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what went wrong as the end of a sentence."""
+    """Return the reason of an error, as the end of a sentence."""
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
         return "the device ran out of memory; try a shorter run"
     return first_line(error)

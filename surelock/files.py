@@ -1,4 +1,4 @@
-"""Files that are whole or not there: they are written beside their place, synced, then renamed."""
+"""Writing files so that they are complete or absent: they are written beside their place, synced, then renamed."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -9,16 +9,16 @@ from shutil import copymode
 from stat import S_ISREG
 from tempfile import TemporaryDirectory
 
-PART = ".surelock-"  # how the name begins under which something is written; a process that is killed leaves it
+PART = ".surelock-"  # prefix of the names of unfinished files, which a killed process may leave
 
 
 def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Write files into a folder. All are written before the first has its name, and the last has its name last.
+    """Write files into a folder. All files are written before they are renamed, in order, to their names.
 
-    directory: it and the folders of the files are made where they are missing.
-    files: contents by name, which may hold folders.
+    directory: the folder. It and the folders of the files are made if they are missing.
+    files: by name, which may contain folders, the content of a file.
 
-    Raises OSError, which names the file. The former files are then unchanged.
+    Raises OSError, which names the file, if a file cannot be written. Existing files are then unchanged.
     """
     name = ""
     try:
@@ -37,8 +37,11 @@ def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Write a file, or what a link leads to. Raises OSError, which names it; the former file is then unchanged."""
-    if file.exists() and not file.is_file():  # a device, a pipe
+    """Write a file, or the file to which a link leads.
+
+    Raises OSError, which names the file. An existing file is then unchanged.
+    """
+    if file.exists() and not file.is_file():  # a device or a pipe
         file.write_bytes(content)
     else:
         target = file.resolve()
@@ -46,17 +49,18 @@ def write_bytes(file: Path, content: bytes) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
+    """Write a file as UTF-8, see `write_bytes`."""
     write_bytes(file, text.encode())
 
 
 @contextmanager
 def replaced(file: Path) -> Iterator[Path]:
-    """Yield a path to write to. What is written there takes the place of the file, or of what a link leads to.
+    """A context manager that yields a path to write to. Afterwards that path replaces the file, or a link's target.
 
-    One process at a time may write the file: the path is the same each time, so that what a killed process has left
-    there goes with the next writing.
+    Only one process at a time may write the file, because the yielded path is always the same. So an unfinished file of
+    a killed process is replaced by the next one.
 
-    Raises OSError, which names the file. The former file is then unchanged.
+    Raises OSError, which names the file. An existing file is then unchanged.
     """
     target = file.resolve()
     part = part_of(file)
@@ -76,26 +80,28 @@ def replaced(file: Path) -> Iterator[Path]:
 
 
 def append(file: FileIO, content: bytes) -> None:
-    """Append to an open file, and return when the disk has it. A process that is killed may leave a part of it.
+    """Append to an open file. The content is on the disk when the function returns.
 
-    Raises OSError, which names the file.
+    A killed process may leave a part of the content. Raises OSError, which names the file.
     """
     left = memoryview(content)
     try:
         while left:
             left = left[file.write(left) :]
-        if S_ISREG(os.fstat(file.fileno()).st_mode):  # no pipe, no device
+        if S_ISREG(os.fstat(file.fileno()).st_mode):  # pipes and devices cannot be synced
             os.fsync(file.fileno())
     except OSError as error:
         raise _not_written(error, Path(file.name)) from error
 
 
 def sync(path: Path) -> None:
-    """Return when the disk has what was written to a file, or the names that a folder holds."""
-    if path.is_dir() and os.name == "nt":  # which opens no folder
+    """Wait until the disk has the content of a file, or the names in a folder."""
+    if path.is_dir() and os.name == "nt":  # Windows cannot open a folder
         return
-    # Windows syncs what it may write
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    flags = (
+        os.O_RDONLY if path.is_dir() else os.O_RDWR
+    )  # Windows syncs only files opened for writing
+    descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
     finally:
@@ -109,8 +115,8 @@ def part_of(file: Path) -> Path:
 
 
 def check_place(file: Path) -> None:
-    """Raise OSError, which names the file, if it cannot be made or added to. Nothing is changed."""
-    target = file.resolve()  # of a link that leads nowhere yet
+    """Raise OSError, which names the file, if the file cannot be made or appended to. Changes nothing."""
+    target = file.resolve()  # a link may lead to a file that does not exist yet
     try:
         if target.exists():
             target.open("ab").close()
@@ -122,7 +128,7 @@ def check_place(file: Path) -> None:
 
 
 def check_replaced(file: Path) -> None:
-    """Raise OSError, which names the file, if `replaced` cannot write it. What a killed process left of it goes."""
+    """Raise OSError, which names the file, if `replaced` cannot write it. Removes an unfinished file of it."""
     try:
         part = part_of(file)
         part.touch()
@@ -132,5 +138,5 @@ def check_replaced(file: Path) -> None:
 
 
 def _not_written(error: OSError, file: Path) -> OSError:
-    """Return the error with the name of the file, and without that of a part."""
+    """Return the error with the name of the file instead of the name of its unfinished file."""
     return OSError(error.errno, f"{error.strerror or error}: {file} was not written")

@@ -1,4 +1,4 @@
-"""`load`: from a name to a LanguageModel on one device or several."""
+"""`load`: load a LanguageModel by its name, onto one device or several devices."""
 
 from __future__ import annotations
 
@@ -85,20 +85,23 @@ def load(
 ) -> LanguageModel:
     """Load a masked diffusion language model.
 
-    name: "stories" (the embedded checkpoint), a directory, or a hub id, of one of `surelock.model.families`.
-    device: a device of torch. None is CUDA if there is one, else the CPU.
-    dtype: of torch, or its name, such as "bfloat16". None is float32 on the CPU, the checkpoint's dtype elsewhere.
-    device_map: "auto" spreads the blocks over all devices that accelerate finds. A mapping places modules ("embed",
+    name: "stories" (the embedded checkpoint), a directory, or a hub id. The checkpoint must be of one of
+    `surelock.model.families`.
+    device: a device of torch. None: CUDA if there is one, otherwise the CPU.
+    dtype: a dtype of torch, or its name, such as "bfloat16". None: float32 on the CPU, otherwise the checkpoint's.
+    device_map: "auto" spreads the layers over all devices that accelerate finds. A mapping places modules ("embed",
     "blocks.0", ..., "norm", "head") on devices.
-    engine: "onnx" computes in float32 on one CPU, "torch" everywhere. "auto" is "onnx" if it can compute the model
-    there, else "torch".
-    weights: "int8" keeps those of the layers' products in int8 (torchao), at half the memory of bfloat16, computed by
-    torch in `dtype`. None keeps them in `dtype`.
-    tokenizer: a directory or a hub id that holds a tokenizer.json. None is the checkpoint's; where it has none,
-    that of its family from the hub. "" is none.
+    engine: "onnx" computes in float32 on one CPU, "torch" everywhere. "auto": "onnx" if it can compute the model on the
+    device, otherwise "torch".
+    weights: "int8" keeps the weights of the layers' products in int8 (torchao). They take half the memory of bfloat16,
+    and torch computes them in `dtype`. None: all weights are in `dtype`.
+    tokenizer: a directory or a hub id with a tokenizer.json. None: the checkpoint's tokenizer, or its family's from the
+    hub if the checkpoint has none. "": no tokenizer.
 
-    Only safetensors are read, and no code of a checkpoint is run. Raises CheckpointError (a ValueError) for an unknown
-    name and for damaged files, ValueError for the other arguments.
+    Only safetensors are read, and no code of a checkpoint is run.
+
+    Raises CheckpointError (a ValueError) for an unknown name and for damaged files, and ValueError for other wrong
+    arguments.
     """
     dtype = read_dtype(dtype)
     if device is not None and device_map is not None:
@@ -132,25 +135,25 @@ def load(
 
 
 def load_by(arguments: argparse.Namespace) -> LanguageModel:
-    """Load the model that the flags of a command name, which are called as the arguments of `load`."""
-    names = [*signature(load).parameters][1:]  # its first is the model
-    return load(
-        arguments.model, **{name: value for name, value in vars(arguments).items() if name in names}
-    )
+    """Return the model that the flags of a command name. The flags have the names of arguments of `load`."""
+    names = [*signature(load).parameters][1:]  # without `name`, whose flag is --model
+    options = {name: value for name, value in vars(arguments).items() if name in names}
+    return load(arguments.model, **options)
 
 
 def _tokenizer(
     name_or_path: str | Path | None, family: Family, directory: Path, rows: int
 ) -> PreTrainedTokenizerBase | None:
-    """The tokenizer of `load`, with the chat template of the family. Warns if that of the family cannot be fetched.
+    """Return the tokenizer for `load`, with the chat template of the family; None if there is none.
 
-    rows: of the network's embedding.
+    rows: number of rows of the stored embedding.
+
+    Warns if the family's tokenizer cannot be downloaded. Raises CheckpointError for a wrong or damaged tokenizer.
     """
-    if name_or_path == "" or (
-        name_or_path is None and not family.tokenizer and not has_tokenizer(directory)
-    ):
+    is_elsewhere = name_or_path is not None or not has_tokenizer(directory)
+    if name_or_path == "" or (is_elsewhere and not (name_or_path or family.tokenizer)):
         return None
-    if name_or_path is not None or not has_tokenizer(directory):
+    if is_elsewhere:
         name = str(name_or_path or family.tokenizer)
         try:
             directory = find_directory(name, files=_TOKENIZER_FILES)
@@ -172,7 +175,7 @@ def _tokenizer(
 
 
 def read_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
-    """Return a dtype or the dtype of a name. Raises ValueError for one that no engine computes in."""
+    """Return the dtype for a dtype, its name or None. Raises ValueError for a dtype in which no engine computes."""
     name = str(dtype).removeprefix("torch.")
     if dtype is not None and name not in DTYPES:
         raise ValueError(
@@ -188,7 +191,10 @@ def _chosen(
     device_map: str | Fields | None,
     weights: str | None,
 ) -> str:
-    """The engine to use: "auto" is resolved where it must be torch. Raises ValueError for one that is not possible."""
+    """Return the engine to use: "onnx", "torch", or "auto" if the tensors must still be checked for "onnx".
+
+    Raises ValueError for an engine that cannot compute with these arguments.
+    """
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {shown(engine)}")
     if engine == "onnx" and weights is not None:
@@ -220,7 +226,7 @@ def _onnx_engine(
     directory: Path,
     network: Callable[[], Network],
 ) -> Engine | None:
-    """The ONNX engine; None if the engine is "auto" and no graph can read the checkpoint."""
+    """Return the ONNX engine; None if `engine` is "auto" and ONNX Runtime cannot read the checkpoint's files."""
     from surelock.engines.onnx import OnnxEngine
 
     tensors = find_tensors(empty_network(shape), family, directory)
@@ -244,7 +250,7 @@ def check_name(name: str) -> None:
 
 
 def find_device(device: str | int | torch.device | None) -> torch.device:
-    """Return the device of a name; None is CUDA if there is one. Raises ValueError for a device that is not there."""
+    """Return a torch device. None: CUDA if there is one, otherwise the CPU. Raises ValueError for a missing device."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -265,12 +271,20 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
 def find_directory(
     name: str, check: Callable[[Sizes], None] | None = None, files: Sequence[str] = _FILES
 ) -> Path:
-    """Return the directory of a model, fetched from the hub if it is no other. check: of the sizes before that."""
+    """Return the directory of a model. If `name` is a hub id, the model is downloaded.
+
+    check: a function that is called with the sizes of the tensors before a download.
+    files: patterns of the files to download.
+
+    Raises CheckpointError if there is no such model, and if it cannot be downloaded.
+    """
     if name == "stories":
         return STORIES
     check_name(name)
-    if os.path.isdir(name):  # of a name too long for a file Path's own would raise OSError
-        return Path(name).absolute()  # the network may be read after a change of directory
+    if os.path.isdir(name):  # Path(name).is_dir() raises OSError for a name that is too long
+        return Path(
+            name
+        ).absolute()  # absolute, since the network may be read after a change of directory
     if os.path.isfile(name):
         kind = (
             "a GGUF file: only safetensors are read"
@@ -319,10 +333,11 @@ def _load_network(
     device_map: str | Fields | None,
     weights: str | None,
 ) -> Network:
+    """Return the torch network with its weights."""
     network = empty_network(shape)
-    placement = (
-        {"": device} if device_map is None else _placement(network, device_map, dtype, weights)
-    )
+    placement = {"": device}
+    if device_map is not None:
+        placement = _placement(network, device_map, dtype, weights)
     if dtype is None and all(place.type == "cpu" for place in placement.values()):
         dtype = torch.float32
     places = partial(_device_of, placement=placement)
@@ -333,6 +348,7 @@ def _load_network(
 def _placement(
     network: Network, device_map: str | Fields, dtype: torch.dtype | None, weights: str | None
 ) -> dict[str, torch.device]:
+    """Return, by module of the network, its device. Raises ValueError for a wrong device_map."""
     if isinstance(device_map, str):
         if device_map != "auto":
             raise ValueError(f"device_map must be 'auto' or a mapping, not {device_map!r}")
@@ -368,6 +384,7 @@ def _placement(
 
 
 def _device_of(parameter: str, placement: Mapping[str, torch.device]) -> torch.device:
+    """Return the device of a parameter: that of the longest module name in `placement` that contains it."""
     prefixes = [name for name in placement if not name or f"{parameter}.".startswith(f"{name}.")]
     if not prefixes:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The folder of the assets: inside an installed package, next to it in a clone."""
+"""The folder of the assets, which is inside an installed package and next to the package in a clone."""
 
 from os.path import abspath
 from pathlib import Path
@@ -8,6 +8,7 @@ ASSETS = _PACKAGE / "assets" if (_PACKAGE / "assets").is_dir() else _PACKAGE.par
 
 
 def is_hub_id(model: str) -> bool:
+    """Return whether a model's name has the form of a hub id, "owner/model"."""
     return model.count("/") == 1 and not model.startswith((".", "/", "~"))
 
 

@@ -1,4 +1,4 @@
-"""`surelock record`: a race of decoders, as a trace or a page that replays it."""
+"""`surelock record`: records a race of decoders, as a trace or as a page that replays the race."""
 
 import argparse
 from collections.abc import Sequence
@@ -37,8 +37,8 @@ def record_run(
 ) -> Json:
     """Run all lanes to the end and return the trace document, with commit errors.
 
-    name: the model's name in the trace. None is the model's own.
-    exact: True keeps KLs and confidences in full precision, False in one byte each.
+    name: the model's name in the trace; None: `lm.name`.
+    exact: True keeps KLs and confidences in full precision, False as bytes.
 
     Raises what `race` raises.
     """
@@ -55,11 +55,12 @@ FORMS = {".json": compact_json, ".html": replay_html}
 def field_of(lm: LanguageModel, names: Sequence[str], overrides: Json) -> list[Lane]:
     """Return the lanes of a race.
 
-    names: of presets, rules and policies, as `preset_of` reads them. Empty is the decoder of the settings beside the
-    baseline.
+    names: names of presets, rules and policies, see `preset_of`. If there are none, the lanes are the decoder of the
+    overrides and the baseline.
     overrides: settings, a short spelling.
 
-    Raises ValueError for an unknown name, and beside names for a rule, a policy and a setting that no lane has.
+    Raises ValueError for an unknown name. If there are names, also for a rule or a policy in `overrides`, and for a
+    setting that no lane has.
     """
     if not names:
         decoder = recommended(lm.generation, overrides)
@@ -78,6 +79,7 @@ def field_of(lm: LanguageModel, names: Sequence[str], overrides: Json) -> list[L
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `surelock record`."""
     add = parser.add_argument
     add_model_flags(parser)
     add("--prompt", required=True)
@@ -92,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Record, and write the trace (.json) or the replay (.html)."""
+    """Record a race, and write its trace (.json) or its replay (.html)."""
     out = target_file("--out", options.out, tuple(FORMS))
     say_underscores([Prompt(1, options.prompt, {})])
     lm = load_by(options)

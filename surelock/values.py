@@ -1,4 +1,4 @@
-"""Names that all rooms share: frozen records, objects of JSON, and arrays of numpy."""
+"""Names of types that all packages share: frozen dataclasses, JSON objects, and numpy arrays."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from typing import Any, TypeVar, dataclass_transform, overload
 import numpy as np
 from numpy.typing import NDArray
 
-Json = dict[str, Any]  # an object of JSON: anything by its name
-Fields = Mapping[str, Any]  # one that is only read
+Json = dict[str, Any]  # a JSON object
+Fields = Mapping[str, Any]  # a JSON object that is only read
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -23,6 +23,6 @@ def frozen(kind: type[T], /) -> type[T]: ...
 def frozen(*, eq: bool = True, kw_only: bool = False) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(kind: Any = None, /, **more: Any) -> Any:
-    """Make a class a frozen dataclass with slots, with these arguments of `dataclass`."""
+    """A decorator: make a class a frozen dataclass with slots. more: further arguments of `dataclass`."""
     decorate = dataclass(frozen=True, slots=True, **more)
     return decorate if kind is None else decorate(kind)

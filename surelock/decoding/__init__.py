@@ -1,1 +1,4 @@
-"""Settings, unmasking, locking, the decode loop and its FLOPs. Knows text only through lm.encode and lm.decode."""
+"""Settings, unmasking, locking, the decode loop and its FLOPs.
+
+This package sees text only through `lm.encode` and `lm.decode`.
+"""

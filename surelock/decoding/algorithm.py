@@ -1,17 +1,20 @@
-"""Algorithm 1 of the paper for a batch, from top to bottom. "Line 6" in a comment is the paper's numbering.
+"""Algorithm 1 of the paper for a batch, from top to bottom. "Line 6" in a comment is line 6 of Algorithm 1.
 
     run = Run(shape, prompts, decoder)
     while (plan := run.plan()) is not None:        # line 5: one denoising step
         step = run.take(engine.read(memory, plan))
 
-`Run.plan` is lines 6 to 8. An engine computes the plan, lines 9 to 15, and what lines 18 and 19 store: in torch by
-`Network.run` and `Block.forward` (`surelock/model/network.py`), where line 11 writes keys and values into the cache.
-`Run.take` is lines 16 to 25, of which the rule decides lines 20 to 23: `lock_candidates` and `converged` below are
-`LockRule`'s. A run uses no network, device or clock.
+- `Run.plan` is lines 6 to 8.
+- An engine does lines 9 to 15, and computes the numbers that lines 18 and 19 store. In torch this is `Network.run` and
+  `Block.forward` (`surelock/model/network.py`); line 11 there writes keys and values into the cache.
+- `Run.take` is lines 16 to 25. The compute rule decides lines 20 to 23. `LockRule` decides them with `lock_candidates`
+  and `converged`, at the end of this file.
 
-What is not of the paper is called by name, and lies elsewhere: events and what a policy takes back (`interventions`),
-banned tokens (`bans`), block-causal networks (`block_causal`), texts that are over (`stopping`), blanks from
-lists (`word_lists`), blocks, blanks and early ends (`state`).
+A run uses no network, device or clock.
+
+Additions to the paper are calls of functions from other files: events and commits that a policy takes back
+(`interventions`), banned tokens (`bans`), block-causal networks (`block_causal`), sequences that end early
+(`stopping`), blanks whose words come from a list (`word_lists`), blocks of positions (`state`).
 """
 
 from __future__ import annotations
@@ -43,18 +46,20 @@ if TYPE_CHECKING:
 
 
 class NonFiniteLogits(ArithmeticError):
-    """A logit of the network is NaN or infinite. The message names the step."""
+    """Raised for a logit of the network that is NaN or infinite. The message names the step."""
 
 
 class Run:
-    """One run of a batch.
+    """One run: a batch that one decoder decodes from the first step to the last.
 
-    prompts: [B] lists of token ids, already checked. Masks in them are written like those behind them; a `Listed` one
-    has blanks from lists, which are settled.
+    shape: sizes and special token ids of the model.
+    prompts: [B] lists of token ids, already checked. Masks inside a prompt are decoded like the masks after it. Blanks
+    with lists of words (`Listed` prompts) have a known number of masks, see `surelock.settled`.
     decoder: settings, compute rule, unmask policy and events.
-    top_k: report this many most likely tokens of a computed row. Above 0 it implies `observe`.
+    observe: report confidence and step-wise KL of every computed row.
+    top_k: number of most likely tokens to report of a computed row. A value above 0 implies `observe`.
 
-    Raises ValueError, one sentence, for an event that the run cannot have, and for what `Canvas` and `Schedule` refuse.
+    Raises ValueError, one sentence, for an impossible event and for prompts that `Canvas` or `Schedule` refuses.
     """
 
     def __init__(
@@ -75,46 +80,49 @@ class Run:
         self.policy = policy
         self.observe = observe or top_k > 0
         self.top_k = top_k
-        # Lines 1 to 3: nothing is locked or cached, no posterior is known, the prompt stands and the rest is masked.
+        # Lines 1 to 3: no position is locked or cached, no posterior is known, all positions but the prompt are masked.
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
         self.schedule = Schedule(
             self.canvas, settings, policy.early, policy.quotas, network.block_size
         )
         self.state = State(self.canvas, self.schedule)
         self.lists = slot_lists(shape, prompts, self.canvas.starts)
-        self.blocks = (
-            None if network.block_size is None else BlockCausal(self.state, network.block_size)
-        )
+        self.blocks: BlockCausal | None = None
+        if network.block_size is not None:
+            self.blocks = BlockCausal(self.state, network.block_size)
         steps = int(self.schedule.steps.max())
-        events = decoder.events
-        self.events = (
-            in_order(events, self.canvas, steps, network.vocab_size, policy) if events else []
-        )
-        # slots whose kept posteriors are worthless from the next step on
+        self.events = in_order(decoder.events, self.canvas, steps, network.vocab_size, policy)
+        # slots whose kept posteriors the engine drops before the next step
         self.forgotten: list[Slots] = []
         if settings.no_repeat_ngram_size:
             check_vocabulary(self)
-        self.layout = Layout(
-            tuple(self.canvas.lengths.tolist()), 2 if settings.cfg_scale > 0 else 1
-        )
+        passes = 2 if settings.cfg_scale > 0 else 1
+        self.layout = Layout(tuple(self.canvas.lengths.tolist()), passes)
+        # tokens whose candidates are committed after all other candidates
         self._late = list(shape.ends) if settings.suppress_eos_confidence else []
         self._bars = settings.no_repeat_ngram_size > 0 or self.canvas.has_blanks
-        self._banned = [shape.mask_id, *(shape.ends[:1] if settings.suppress_eos else ())]
+        self._banned = [shape.mask_id]
+        if settings.suppress_eos:
+            self._banned += shape.ends[:1]
         rows = network, self.canvas.lengths[self.canvas.sequence], self.canvas.position
-        self.row_flops = self.layout.passes * row_flops(*rows)  # [total] float64, of each row
-        self.probe_flops = self.layout.passes * row_flops(*rows, probed=True)
+        self.row_flops = passes * row_flops(*rows)  # [total] float64, FLOPs of a computed row
+        self.probe_flops = passes * row_flops(*rows, probed=True)
         self.interventions = NOTHING
         self.takes_back = type(policy).takes_back is not UnmaskPolicy.takes_back
-        self._intervenes = bool(events) or self.takes_back
+        self._intervenes = bool(self.events) or self.takes_back
         self._next = 0
         self._plan: Plan | None = None
 
     @property
     def next_step(self) -> int:
+        """The number of the step that the next `take` finishes, 0-based."""
         return self._next
 
     def go_on_from(self, other: Run) -> None:
-        """Take over a run of the same prompt between two steps. Its events up to there must be the same."""
+        """Go on from a copy of another run's state between two steps.
+
+        Both runs must have the same prompts, and the same events before that step.
+        """
         taken = deepcopy(other)
         self.canvas = taken.canvas
         self.schedule = taken.schedule
@@ -127,7 +135,7 @@ class Run:
     # --- lines 5 to 8: which rows? ------------------------------------------------------------------------------------
 
     def plan(self) -> Plan | None:
-        """Return the plan of the next step, the same one until `take`; None when the run is over.
+        """Return the plan of the next step, or None when the run is over. Until `take`, further calls return that plan.
 
         Raises ValueError for an event that does not fit the state of the run.
         """
@@ -147,18 +155,21 @@ class Run:
         if self.blocks is not None:
             self.blocks.begin_step()
         present = state.alive & ~state.rests
-        active = np.flatnonzero(~state.locked & present)  # line 6: A_t. Locked slots are L_t
+        active = np.flatnonzero(~state.locked & present)  # line 6: A_t. The locked slots are L_t
         uncached = np.flatnonzero(state.settles | (present & (state.computed_at < 0)))
-        # SureLock computes A_t, others choose among it
+        # SureLock computes all of A_t. Other rules may choose a part of A_t.
         slots = ask(state.step, self.compute.rows, state, active)
         if len(uncached) or len(due):
             slots = np.union1d(slots, np.concatenate((uncached, due)))
-        # line 7: X_t. A locked row needs none: its keys and values are cached
+        # line 7: X_t. A locked row needs no input token: its keys and values are cached.
         tokens = canvas.tokens[slots]
         watches, compares = self._watched(slots)
         choice = self._choice(slots)
         forgotten = np.concatenate((NONE, *self.forgotten))
         self.forgotten.clear()
+        blind = None
+        if settings.cfg_scale > 0:
+            blind = np.where(canvas.is_prompt[slots], canvas.mask_id, tokens)
         self._plan = Plan(  # line 8: compute these rows
             step=state.step,
             slots=slots,
@@ -169,9 +180,7 @@ class Run:
             watches=watches,
             compares=compares,
             choice=choice,
-            blind=np.where(canvas.is_prompt[slots], canvas.mask_id, tokens)
-            if settings.cfg_scale > 0
-            else None,
+            blind=blind,
             observe=self.observe,
             forgotten=forgotten,
             cfg_scale=settings.cfg_scale,
@@ -181,8 +190,11 @@ class Run:
         return self._plan
 
     def _watched(self, slots: Slots) -> tuple[Flags, Flags]:
-        """Which rows [R] keep their posterior p_t, and which of these have a KL from the one before."""
-        # one may open any row: the rule then goes by the row's last posterior
+        """Return two flags per row, [R] bool: the engine keeps its posterior p_t; the engine computes its KL, D_t.
+
+        D_t compares p_t with the posterior that was kept when the row was last computed.
+        """
+        # An event may unlock or mask any row, and the rule needs that row's last posterior.
         if self.events and not self.observe:
             every = np.ones(len(slots), dtype=bool)
             return every, every
@@ -192,38 +204,44 @@ class Run:
         return by_rule | by_policy, compared_by_rule | compared_by_policy
 
     def _choice(self, slots: Slots) -> Choice:
-        """Which rows may be committed, and how the engine chooses their tokens."""
+        """Return which rows may be committed, and how the engine chooses their tokens."""
         settings = self.settings
         policy = self.policy
         schedule = self.schedule
         rows = ask(self.state.step, policy.chooses, self.state, slots)
         candidates = slots[rows]
         scored = policy.scores == "noise"
-        drawn = settings.temperature > 0 or scored
-        best_alone = drawn and policy.by_posterior and not self._late
+        random_numbers = None
+        quotas = None
+        if settings.temperature > 0 or scored:
+            random_numbers = draws(
+                self.canvas, schedule, settings, self.state.step, candidates, scored
+            )
+            # The posteriors alone decide which candidates are committed: only these need a drawn token.
+            if policy.by_posterior and not self._late:
+                quotas = np.where(schedule.closing, self.canvas.total, schedule.quota).tolist()
+        barred_tokens = NO_PAIRS
+        if self._bars:
+            barred_tokens = barred(self, candidates)
         return Choice(
             rows=rows,
             scores=policy.scores,
             measures=tuple(sorted({*policy.measures, *self.compute.measures})),
-            quotas=np.where(schedule.closing, self.canvas.total, schedule.quota).tolist()
-            if best_alone
-            else None,
+            quotas=quotas,
             banned=self._banned,
-            barred=barred(self, candidates) if self._bars else NO_PAIRS,
+            barred=barred_tokens,
             temperature=settings.temperature,
-            draws=draws(self.canvas, schedule, settings, self.state.step, candidates, scored)
-            if drawn
-            else None,
+            draws=random_numbers,
         )
 
-    # --- lines 9 to 15 are the engine's: layers, keys and values, posteriors ------------------------------------------
+    # --- lines 9 to 15, layers, keys and values, posteriors: the engine computes them ---------------------------------
 
-    # --- lines 16 to 25: what is written, what locks? -----------------------------------------------------------------
+    # --- lines 16 to 25: which tokens are committed, which positions lock? --------------------------------------------
 
     def take(self, reading: Reading) -> Step:
-        """Finish the planned step with the engine's reading.
+        """Finish the planned step with the engine's reading, and return the step's report.
 
-        Raises NonFiniteLogits, and ValueError if there is no plan.
+        Raises NonFiniteLogits for a reading that is not finite, and ValueError if there is no plan.
         """
         plan = self._plan
         state = self.state
@@ -243,10 +261,10 @@ class Run:
         state.kl[active] = reading.kl[computed]  # line 19: D_t
         state.computed_at[active] = state.step
         state.probed_at[plan.slots[plan.probed]] = state.step
-        # lines 20 to 23: F_t, after the commit
+        # lines 20 to 23: F_t, from the canvas after the commit
         changes = ask(state.step, self.compute.after, state, reading)
-        locked = changes.locked[~state.locked[changes.locked]]  # a rule may name any
-        state.lock(locked)  # lines 22, 24 and 25: what the row has in the cache stays there
+        locked = changes.locked[~state.locked[changes.locked]]  # a rule may name locked slots too
+        state.lock(locked)  # lines 22, 24 and 25: the row's keys and values stay in the cache
         if len(changes.unlocked):  # the paper's appendix
             state.unlock(changes.unlocked)
             self.forgotten.append(changes.unlocked)
@@ -257,48 +275,53 @@ class Run:
         return replace(step, shares=shares) if shares else step
 
     def _update_mask(self, plan: Plan, reading: Reading) -> Slots:
-        """UpdateMASK: commit the tokens that the policy takes, and advance every schedule. Returns their slots."""
+        """UpdateMASK: commit the policy's tokens, advance the schedules, and return the committed slots."""
         state = self.state
         schedule = self.schedule
         policy = self.policy
-        choosers = plan.slots[plan.choice.rows]
+        candidate_slots = plan.slots[plan.choice.rows]
         draws = plan.choice.draws
         score = draws.scores() if draws is not None and draws.scored else reading.score
         tell(state.step, policy.prepare, state, reading)
         state.measures = {name: np.full(self.canvas.total, np.nan) for name in reading.measures}
         for name, values in reading.measures.items():
-            state.measures[name][choosers] = values
+            state.measures[name][candidate_slots] = values
         late = np.isin(reading.tokens, self._late)
         unmasked = []
-        for b, part in enumerate(self.canvas.split(choosers)):
+        for b, part in enumerate(self.canvas.split(candidate_slots)):
             if not schedule.running[b]:
                 continue
+            slots = candidate_slots[part]
+            # best score first, but late tokens after all others
             ranked = np.lexsort((-score[part], late[part]))
-            ranked = ranked[state.open[choosers[part]][ranked]]
+            ranked = ranked[state.open[slots][ranked]]
             quota = int(schedule.quota[b])
-            of_candidates = choosers[part], reading.tokens[part], score[part], late[part]
-            candidates = Candidates(state, b, *of_candidates, ranked, quota)
-            slots, tokens = ask(state.step, policy.commits, candidates)
-            scores = score[np.searchsorted(choosers, slots)] if policy.scores else np.nan
-            state.commit(slots, tokens, scores)
-            schedule.advance(b, len(slots), goes_on=policy.after(state, b))
-            unmasked.append(slots)
+            candidates = Candidates(
+                state, b, slots, reading.tokens[part], score[part], late[part], ranked, quota
+            )
+            committed, tokens = ask(state.step, policy.commits, candidates)
+            scores = np.nan
+            if policy.scores:
+                scores = score[np.searchsorted(candidate_slots, committed)]
+            state.commit(committed, tokens, scores)
+            schedule.advance(b, len(committed), goes_on=policy.after(state, b))
+            unmasked.append(committed)
         unmasked = np.concatenate(unmasked)
         for values in state.measures.values():
-            values[np.setdiff1d(choosers, unmasked)] = np.nan
+            values[np.setdiff1d(candidate_slots, unmasked)] = np.nan
         return unmasked
 
 
-# --- lines 20 to 23: `LockRule` and other rules that lock call these --------------------------------------------------
+# --- lines 20 to 23, for `LockRule` and other rules that lock ---------------------------------------------------------
 
 
 def lock_candidates(state: State, reading: Reading, visible_steps: int) -> list[Slots]:
-    """Return Z_t of each sequence, as row numbers of the reading, int64: active rows that are unmasked (line 20).
+    """Return Z_t (line 20) by sequence, as row numbers of the reading, int64.
 
-    visible_steps: a candidate was computed with its token by so many forward passes. By the paper (0) a position may
-    lock in the step that unmasks it, before any other position has seen its token.
+    Z_t contains the active rows that are unmasked. Computed rows of locked slots (probes, settling rows) are excluded.
 
-    Rows of locked slots may be computed, for a probe or where they settle; they are no candidates.
+    visible_steps: number of forward passes that must have had a candidate's token as input. At 0, as in the paper, a
+    position may lock in the step that unmasks it, before any other position has seen its token.
     """
     slots = reading.slots
     active = ~state.locked[slots]
@@ -308,11 +331,12 @@ def lock_candidates(state: State, reading: Reading, visible_steps: int) -> list[
 
 
 def converged(kl: NDArray, confidence: NDArray, epsilon: float, m: float | None) -> Flags:
-    """Return F_t among the candidates Z_t of a sequence, bool in their shape (lines 21 and 23).
+    """Return which candidates Z_t of one sequence are in F_t (lines 21 and 23): [len(Z_t)] bool.
 
-    kl: float64, nats, D_t of each candidate. confidence: float64, its largest probability.
-    epsilon: the largest KL that locks, in nats.
-    m: the percentile of the confidence gate, 0 to 100; None is no gate.
+    kl: [len(Z_t)] float64, D_t in nats.
+    confidence: [len(Z_t)] float64, the largest probability of the candidate's posterior.
+    epsilon: the largest KL, in nats, at which a position locks.
+    m: the percentile of the confidence gate, 0 to 100; None turns the gate off.
     """
     passes = kl <= epsilon  # line 23: D <= epsilon
     if m is not None:
@@ -322,6 +346,9 @@ def converged(kl: NDArray, confidence: NDArray, epsilon: float, m: float | None)
 
 
 def percentile(values: NDArray, m: float) -> float:
-    """The m-th percentile as the lower order statistic: as a gate it admits what linear interpolation does."""
+    """Return the m-th percentile of `values`, as the lower of the two neighbouring order statistics.
+
+    A gate at this value admits the same rows as a gate at the linearly interpolated percentile.
+    """
     k = int(m * (len(values) - 1) / 100)
     return float(np.partition(values, k)[k])

@@ -1,4 +1,7 @@
-"""The decoder of the arguments of `decode` and `generate`: what is passed, over what the model recommends."""
+"""The decoder that the arguments of `decode` and `generate` ask for.
+
+Arguments take precedence over the model's recommendations.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,12 @@ def decoder_of(
 ) -> Decoder:
     """Return the decoder of the arguments of `decode`.
 
-    generation: what the model recommends, a short spelling. It stands for what is None, under `overrides` as the
-    command line has it.
-    settings, compute, unmask: what is passed means exactly itself.
-    overrides: settings by their short names, which override single ones of either.
+    generation: the model's recommendations, a short spelling. They replace arguments that are None, and `overrides`
+    take precedence over them, as on the command line.
+    settings, compute, unmask: used unchanged unless None, except for `overrides`.
+    overrides: single settings by their short names. They change passed arguments and recommendations alike.
 
-    Raises ValueError for what is no rule or no policy, for an unknown name, and for a setting of a rule or a policy
+    Raises ValueError for an argument of a wrong class, for an unknown name, and for a setting of a rule or a policy
     that is not chosen.
     """
     passed = {"settings": settings, "compute": compute, "unmask": unmask}
@@ -52,12 +55,10 @@ def decoder_of(
             raise ValueError(
                 f"{name} must be a {_PARTS[name].__name__} or None, not {shown(value)}"
             )
-    part_settings = {
-        short: setting
-        for value in passed.values()
-        for part in _parts(value)
-        for short, setting in _names(type(part))
-    }
+    part_settings = {}
+    for value in passed.values():
+        for part in _parts(value):
+            part_settings |= _names(type(part))
     read = _read(overrides, part_settings)
     others = {name: value for name, value in read.items() if name not in part_settings}
     changed = {name: _changed(value, read) for name, value in passed.items()}
@@ -67,8 +68,9 @@ def decoder_of(
 
 
 def _read(overrides: Fields, part_settings: dict[str, Setting]) -> Json:
-    """Settings as they are kept. part_settings: of the rules and the policy that are passed, which may be outside the
-    package.
+    """Return the checked values of settings by short name.
+
+    part_settings: settings of the passed rules and policy, which may be classes from outside the package.
     """
     known = {short: flat.setting for short, flat in flat_settings().items()} | part_settings
     read = {}
@@ -80,12 +82,12 @@ def _read(overrides: Fields, part_settings: dict[str, Setting]) -> Json:
 
 
 def _parts(part: Any) -> tuple[Any, ...]:
-    """Two rules that are together, else the part itself."""
+    """Return the two rules of a `Both`, otherwise the part alone."""
     return (part.lock, part.select) if isinstance(part, Both) else (part,)
 
 
 def _names(kind: type) -> Iterator[tuple[str, Setting]]:
-    """Yield (short name, setting) of the settings of a class, also of its groups."""
+    """Yield (short name, setting) for the settings of a class and of its groups."""
     for name, setting in described(kind):
         yield setting.flat or name, setting
         if isinstance(setting, Group):
@@ -93,13 +95,14 @@ def _names(kind: type) -> Iterator[tuple[str, Setting]]:
 
 
 def _changed(part: Any, overrides: Fields) -> Any:
-    """Settings, a rule or a policy with some of its settings changed."""
+    """Return settings, a rule or a policy with the overrides of its settings applied."""
     if isinstance(part, Both):
         return Both(_changed(part.lock, overrides), _changed(part.select, overrides))
     kind = type(part)
     if not overrides.keys() & dict(_names(kind)).keys():
         return part
     groups = {name for name, setting in described(kind) if isinstance(setting, Group)}
+    # A group that is None is left out: its single settings would have no place in it.
     plain = {
         name: value
         for name, value in to_plain(part).items()

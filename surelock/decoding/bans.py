@@ -1,4 +1,4 @@
-"""What single candidates must not become: an end of the text before words of the prompt, and what repeats an n-gram."""
+"""Tokens that a candidate must not become: an end of the text before words of the prompt, and repeated n-grams."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def check_vocabulary(run: Run) -> None:
-    """Raise ValueError where `no_repeat_ngram_size` could leave a candidate without a token.
+    """Raise ValueError if `no_repeat_ngram_size` could leave a candidate without an allowed token.
 
-    What repeats an n-gram stands in the sequence, so a sequence shorter than the vocabulary always leaves one.
+    A token that repeats an n-gram already occurs in the sequence. So a vocabulary larger than the sequence always has
+    an allowed token.
     """
     shape = run.shape
     words = shape.network.vocab_size - len({shape.mask_id, *shape.ends})
@@ -29,7 +30,7 @@ def check_vocabulary(run: Run) -> None:
 
 
 def barred(run: Run, candidates: Slots) -> Whole:
-    """Return `Choice.barred` for candidates [C] of a step, ascending slots."""
+    """Return `Choice.barred`, [2, K] int64, for candidates [C] of a step, ascending slots."""
     canvas = run.canvas
     inner = candidates < canvas.given_until[canvas.sequence[candidates]]
     ends = barred_ends(inner, run.shape.ends)
@@ -39,17 +40,19 @@ def barred(run: Run, candidates: Slots) -> Whole:
 
 
 def barred_ends(inner: Flags, ends: Sequence[int]) -> Whole:
-    """Return `Choice.barred` for candidates that must not become an end. inner: [C] bool, which of them."""
+    """Return `Choice.barred`, [2, K] int64, for candidates that must not become an end of the text.
+
+    inner: [C] bool, whether the candidate is such a candidate. ends: the token ids that end a text.
+    """
     rows = np.flatnonzero(inner)
     if not len(rows):
         return NO_PAIRS
-    return np.stack(
-        (np.repeat(rows, len(ends)), np.tile(np.array(ends, dtype=np.int64), len(rows)))
-    )
+    tokens = np.tile(np.array(ends, dtype=np.int64), len(rows))
+    return np.stack((np.repeat(rows, len(ends)), tokens))
 
 
 def _repeats(run: Run, candidates: Slots) -> Whole:
-    """What `no_repeat_ngram_size` forbids. An end may always be chosen."""
+    """Return the pairs that `no_repeat_ngram_size` forbids, [2, K] int64. An end of the text is never forbidden."""
     canvas = run.canvas
     pairs = []
     for part in canvas.parts:

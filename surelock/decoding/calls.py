@@ -1,4 +1,4 @@
-"""Calls of rules and policies: what one from outside the package raises is said with its name and the step."""
+"""Calls of rules and policies. An error of a rule from outside the package is reported with its name and the step."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ T = TypeVar("T")
 
 
 class RuleFailed(ValueError):
-    """A rule or a policy from outside the package raised something, which is the `__cause__`, or returned nothing."""
+    """Raised when a rule or a policy from outside the package raises an exception, its `__cause__`, or returns None."""
 
 
 def ask(step: int, method: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
-    """Call a method of a rule or a policy, and return its answer. step: 0-based.
+    """Call a method of a rule or a policy, and return its answer. step: number of the present step, 0-based.
 
-    Raises RuleFailed for whatever one from outside raises: its author has to know which one it was, and when.
+    Raises RuleFailed for any exception of a rule or a policy from outside the package. The message has its name and the
+    step, because its author needs both.
     """
     answer = tell(step, method, *arguments, **more)
     if answer is None:
@@ -28,14 +29,14 @@ def ask(step: int, method: Callable[P, T], *arguments: P.args, **more: P.kwargs)
 
 
 def tell(step: int, method: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
-    """Call a method that has no answer, see `ask`."""
+    """Call a method of a rule or a policy whose answer may be None. Raises RuleFailed as `ask` does."""
     if _choice_of(method).__module__.startswith("surelock."):
         return method(*arguments, **more)
     try:
         return method(*arguments, **more)
     except RuleFailed:
         raise
-    except Exception as error:  # it may raise anything
+    except Exception as error:  # code from outside may raise any exception
         raise _failed(step, method, f"{type(error).__name__}: {first_line(error)}") from error
 
 

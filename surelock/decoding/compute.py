@@ -1,19 +1,23 @@
 """Compute rules: which rows does a step compute? Every rule runs on the same packed forward and the same cache.
 
-A rule is a small frozen dataclass with three methods. `rows(state, active)` is called before the forward pass. It
-chooses from the active slots: those that are neither locked nor resting, in sequences that have not ended.
-`watches(state, slots)` names the computed rows whose posterior the rule needs. `after(state, reading)` is called once
-the step has committed its tokens. It names the slots that lock or unlock. The rules that lock are in `locking.py`.
+A rule is a small frozen dataclass with three methods:
+- `rows(state, active)` is called before the forward pass. It chooses from the active slots: slots that are neither
+  locked nor resting, in sequences that have not ended.
+- `watches(state, slots)` names the computed rows whose posterior the rule needs.
+- `after(state, reading)` is called after the step has committed its tokens. It names the slots that lock or unlock.
+
+The rules that lock are in `locking.py`.
 
 The run overrides a rule twice. The first step computes every row, since nothing is cached yet. The last step of a block
 also computes the positions of the block that are still masked, since it must commit them.
 
-In a block-causal network the run decides alone about finished and later blocks, under every rule. When a block begins,
-all its rows are computed. When it is finished (it and all blocks before it are written), the next step computes all its
-rows once more, locked ones too: keys and values are then exact, no later token changes them, and the rows rest.
+In a block-causal network the run decides about finished and later blocks, whatever the rule. When a block begins, all
+its rows are computed. A block is finished when the block and all blocks before it are written. The next step then
+computes all rows of the block a last time, locked rows too. Their keys and values are then exact, because no later
+token changes them, and the rows rest.
 
-Not here: the adaptive update of dLLM-Cache. It compares the values of all rows in every layer with the cached values,
-so it cannot choose rows before the forward pass.
+The adaptive update of dLLM-Cache is not among the rules. It compares the values of all rows in every layer with the
+cached values, so it cannot choose rows before the forward pass.
 """
 
 from __future__ import annotations
@@ -30,17 +34,17 @@ from surelock.decoding.state import NONE, Slots, State
 from surelock.decoding.step import Flags, Reading
 from surelock.values import frozen
 
-#: nats. A smaller KL is rounding error, which depends on the batch: rows below it count as equally converged.
+#: In nats. A smaller KL is rounding error, which depends on the batch: rows with a smaller KL count as equal.
 ZERO_KL = 1e-9
-#: The weight of a row far from all candidates, where a candidate has 1 + FLOOR: at 0 far rows would never be computed.
+#: The weight of a row far from all candidates; a candidate has the weight 1 + FLOOR. At 0, far rows would never be
+#: computed.
 FLOOR = 0.1
-#: The masked rows that count as the next commits: so many of the most confident. Half as many and twice as many were
-#: measured to be no better.
+#: Number of most confident masked rows that count as the next commits. Measurements with 2 and 8 were no better.
 CANDIDATES = 4
 
 
 class Changes(NamedTuple):
-    """The decision of a rule after a step: the slots that lock or unlock from the next step on."""
+    """The decision of a rule after a step: the slots that are locked or unlocked from the next step on, int64."""
 
     locked: Slots = NONE
     unlocked: Slots = NONE
@@ -51,11 +55,11 @@ class ComputeRule(Described):
 
     kind: the name of the rule in flags, links and traces.
     label: its name on the page.
-    sentence: what it does, in one sentence.
-    locks: whether positions lock under it. A rule that locks combines with one that does not: `LockRule() &
+    sentence: what the rule does, in one sentence.
+    locks: whether the rule locks positions. `&` combines a rule that locks with one that does not: `LockRule() &
     SelectRule(0.8)`.
-    measures: numbers that it needs of the candidates, see `Choice.measures`; `state.measures` holds those of the step
-    before.
+    measures: names of the numbers that the rule needs of the candidates, see `Choice.measures`. `state.measures`
+    contains these numbers of the previous step.
     """
 
     __slots__ = ()
@@ -68,28 +72,33 @@ class ComputeRule(Described):
     def rows(self, state: State, active: Slots) -> Slots:
         """Return the slots that the step computes, ascending int64. Default: all active slots.
 
-        active: slots that may be computed, ascending int64.
+        active: the active slots, ascending int64.
 
         A locked slot in the result is probed: its row is computed, and the cache keeps its old keys and values.
         """
         return active
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
-        """Return which of the computed slots [R] the rule watches, and which of these need a KL now: twice [R] bool.
+        """Return two flags per computed slot, [R] bool: it is watched; it is watched and needs a KL now.
 
-        The engine keeps the posteriors of watched rows until their next computation, and reports their confidence.
-        Other rows have a confidence only where a candidate token is chosen. Default: none.
+        slots: the computed slots [R], ascending int64.
+
+        The engine keeps the posterior of a watched row until the row is computed again, and reports its confidence.
+        Rows that are not watched have a confidence only if a candidate token is chosen there. Default: no row.
         """
         none = np.zeros(len(slots), dtype=bool)
         return none, none
 
     def after(self, state: State, reading: Reading) -> Changes:
-        """Return the slots that lock and unlock after the step. `state.canvas` is the canvas after the commit."""
+        """Return the slots that lock and unlock after the step. `state.canvas` is the canvas after the commit.
+
+        Default: no slots.
+        """
         return Changes()
 
     @property
     def kinds(self) -> str:
-        """The kinds of the rules that it combines, such as "lock+select"."""
+        """The kind of the rule, or the kinds of two combined rules, such as "lock+select"."""
         return self.kind
 
     def __and__(self, other: ComputeRule) -> ComputeRule:
@@ -107,12 +116,13 @@ class Everything(ComputeRule):
 
 @frozen
 class SelectRule(ComputeRule):
-    """Compute a share of the active rows: those that were left out the longest (the paper's Experiment 5).
+    """Compute a share of the active rows: rows that were left out for the longest time (the paper's Experiment 5).
 
-    fraction: a step computes ceil(fraction * M) of the M active rows of a sequence, 0 < fraction <= 1.
+    fraction: share of the active rows. A step computes ceil(fraction * M) of the M active rows of a sequence. 0 <
+    fraction <= 1.
 
-    The paper does not say which rows. Here rows are ordered by the step that computed them last, the earliest first;
-    ties go to the larger last KL, then to the lower position.
+    The paper does not say which rows are chosen. This rule orders rows by the step that last computed them, the
+    earliest first. Ties go to the larger last KL, then to the lower position.
     """
 
     kind = "select"
@@ -152,7 +162,7 @@ class SelectRule(ComputeRule):
 
 
 class _Debts:
-    """What `BudgetRule` remembers: the debts of the slots [total], and tokens and number of its last step."""
+    """The memory of `BudgetRule` between steps: debts [total], tokens [total], and the number of its last step."""
 
     def __init__(self, total: int) -> None:
         self.of = np.zeros(total)
@@ -162,21 +172,24 @@ class _Debts:
 
 @frozen
 class BudgetRule(ComputeRule):
-    """Compute the same number of rows in every step but the first: those with most changes around them, near the next
-    commits. Ours.
+    """Compute the same number of rows in every step but the first. This rule is ours.
 
-    share: a step computes ceil(share * N) rows of a sequence of N positions that do not rest, 0 < share <= 1.
+    It prefers rows near the next commits, and rows around which many tokens have changed.
+
+    share: share of the positions that do not rest. A step computes ceil(share * N) of N such rows of a sequence. 0 <
+    share <= 1.
     near: the distance, in positions, over which the weight of a row falls by a factor e.
 
-    The budget goes to three groups in turn:
+    The budget is spent on three groups, in this order:
     1. rows that were never computed with their present token;
     2. the most confident masked rows of the block, at most a third of the budget, so that the step can commit;
     3. rows by debt times weight, the largest first; ties go to the lower position.
 
-    A token that changes adds 1 / distance to the debt of every row of its sequence, and 1 to that of its row. Computing
-    a row clears its debt. The weight is FLOOR + exp(-d / near), where d is the distance to the nearest candidate: the
-    CANDIDATES most confident masked rows of the block. KLs play no part. The first step under the rule computes every
-    row, also when an event has set the rule in the middle of a run.
+    A token that changes adds 1 / distance to the debt of every other row of its sequence, and 1 to the debt of its row.
+    Computing a row sets its debt to 0. The weight of a row is FLOOR + exp(-d / near), where d is the distance to the
+    nearest candidate. Candidates are the CANDIDATES most confident masked rows of the block. KLs play no part.
+
+    The first step under the rule computes every row, also when an event sets the rule in the middle of a run.
     """
 
     kind = "budget"
@@ -209,8 +222,9 @@ class BudgetRule(ComputeRule):
         debts.of[state.computed_at == state.step - 1] = 0
         changed = np.flatnonzero(debts.tokens != state.tokens)
         begins = debts.step != state.step - 1
-        debts.tokens[:], debts.step = state.tokens, state.step
-        if begins:  # the run, or this rule after another one: every debt is zero
+        debts.tokens[:] = state.tokens
+        debts.step = state.step
+        if begins:  # first step of the run, or of this rule after another rule
             debts.of[:] = 0
             return active
         for slot in changed.tolist():
@@ -223,12 +237,12 @@ class BudgetRule(ComputeRule):
         return np.concatenate(parts)
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
-        """The masks of later blocks: their confidence is needed when their block begins. KLs play no part."""
+        """Watch the masks of later blocks: the rule needs their confidence when their block begins. It needs no KL."""
         later = state.masked[slots] & ~state.open[slots]
         return later, np.zeros(len(slots), dtype=bool)
 
     def _chosen(self, state: State, b: int, slots: Slots, debt: NDArray) -> Slots:
-        """The slots of sequence `b` that the budget pays for, ascending, of its active slots."""
+        """Return the slots of sequence `b` that the step computes, ascending. slots: its active slots."""
         count = math.ceil(self.share * int((~state.rests[state.canvas.parts[b]]).sum()) - 1e-9)
         masks = np.flatnonzero(state.open[slots])
         confidence = np.nan_to_num(state.confidence[slots])
@@ -245,9 +259,9 @@ class BudgetRule(ComputeRule):
 
 @frozen
 class BlockCache(ComputeRule):
-    """Compute every row when a block begins, then the block alone (Fast-dLLM).
+    """Compute every row in the first step of a block, and only the block in its other steps (Fast-dLLM).
 
-    dual: True computes the block (`generate_with_dual_cache`), False the block and all that follows it
+    dual: True computes only the block (`generate_with_dual_cache`). False also computes all positions after the block
     (`generate_with_prefix_cache`).
     """
 
@@ -265,21 +279,25 @@ class BlockCache(ComputeRule):
     def rows(self, state: State, active: Slots) -> Slots:
         kept = np.zeros(state.canvas.total, dtype=bool)
         for b, step in enumerate(state.schedule.steps_in_block.tolist()):
-            start = state.schedule.starts[b]
-            stop = state.schedule.stops[b]
             part = state.canvas.parts[b]
-            kept[part if step == 0 else slice(start, stop if self.dual else part.stop)] = True
+            start = state.schedule.starts[b]
+            stop = part.stop
+            if step == 0:
+                start = part.start
+            elif self.dual:
+                stop = state.schedule.stops[b]
+            kept[start:stop] = True
         return active[kept[active]]
 
 
 @frozen
 class DelayedCache(ComputeRule):
-    """Compute masked positions and those committed in the step before, and now and then every row (dKV-Cache-Decode).
+    """Compute masked positions and positions that the previous step committed (dKV-Cache-Decode).
 
-    refresh: every so many steps of a block, a step computes every row.
+    Every row is computed in the first two steps of a block and in every `refresh`-th step. Steps are counted within a
+    block, as in dKV-Cache's `llada_dkv_cache_decode.py`.
 
-    As in dKV-Cache's `llada_dkv_cache_decode.py`, steps are counted within a block, and the first two steps of a block
-    compute every row.
+    refresh: number of steps from one step that computes every row to the next.
     """
 
     kind = "delayed_cache"
@@ -292,7 +310,7 @@ class DelayedCache(ComputeRule):
         "whole",
         8,
         "Refresh every",
-        "Every so many steps, all positions are computed.",
+        "Number of steps from one step that computes all positions to the next.",
         low=1,
         offered=(1, 64, 1),
     )
@@ -308,12 +326,13 @@ class DelayedCache(ComputeRule):
 class EntropyCache(ComputeRule):
     """Compute masked positions and the latest commits, and every row after an uncertain commit (arXiv 2603.18489).
 
-    recent: so many of the latest commits of a sequence are computed.
-    threshold: nats. If the entropy of a posterior from which the step before committed is above it, a step computes
-    every row of the sequence.
+    recent: number of latest commits of a sequence that are computed.
+    threshold: entropy in nats. A step computes every row of a sequence if the previous step committed a token there
+    from a posterior whose entropy is above the threshold.
 
-    Ours: of the commits of one step the lower positions count as later. What an event writes is a commit without
-    entropy. The first step under the rule computes every row. The paper's code is not public.
+    The paper's code is not public. These details are our choice: among the commits of one step, lower positions count
+    as later; a token that an event writes is a commit without entropy; the first step under the rule computes every
+    row.
     """
 
     kind = "entropy_cache"
@@ -325,7 +344,7 @@ class EntropyCache(ComputeRule):
         "whole",
         16,
         "Latest computed",
-        "So many of the tokens written last are computed.",
+        "Number of latest written tokens whose positions are computed.",
         low=0,
         offered=(0, 64, 1),
     )
@@ -340,20 +359,23 @@ class EntropyCache(ComputeRule):
         kept = state.masked.copy()
         uncertain = -state.measures["entropy"] > self.threshold
         for part in state.canvas.parts:
-            latest = (
-                np.argsort(-state.committed_at[part], kind="stable")[: self.recent] + part.start
-            )
-            kept[part if uncertain[part].any() else latest[state.committed_at[latest] >= 0]] = True
+            if uncertain[part].any():
+                kept[part] = True
+                continue
+            by_recency = np.argsort(-state.committed_at[part], kind="stable") + part.start
+            latest = by_recency[: self.recent]
+            kept[latest[state.committed_at[latest] >= 0]] = True
         return active[kept[active]]
 
 
 @frozen
 class Both(ComputeRule):
-    """Two rules together: one locks positions, the other one selects from those that are not locked.
+    """Two rules together: one rule locks positions, the other rule selects from the positions that are not locked.
 
-    lock: the rule that locks. select: the rule that does not; the two may stand in either order.
+    lock: the rule that locks.
+    select: the rule that does not lock. The two arguments may be swapped.
 
-    The paper's hybrid is `LockRule() & SelectRule(0.8)`. Raises ValueError unless exactly one of the two locks.
+    The paper's hybrid is `LockRule() & SelectRule(0.8)`. Raises ValueError unless exactly one of the two rules locks.
     """
 
     kind = "both"
@@ -398,9 +420,9 @@ class Both(ComputeRule):
         return ask(state.step, self.lock.rows, state, selected)
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
-        watched, compared = ask(state.step, self.lock.watches, state, slots)
-        more, too = ask(state.step, self.select.watches, state, slots)
-        return watched | more, compared | too
+        by_lock, compared_by_lock = ask(state.step, self.lock.watches, state, slots)
+        by_select, compared_by_select = ask(state.step, self.select.watches, state, slots)
+        return by_lock | by_select, compared_by_lock | compared_by_select
 
     def after(self, state: State, reading: Reading) -> Changes:
         return ask(state.step, self.lock.after, state, reading)

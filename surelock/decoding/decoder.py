@@ -1,8 +1,8 @@
-"""A decoder is two choices, a compute rule and an unmask policy: its one written form, and the one reader of it.
+"""`Decoder`: a compute rule, an unmask policy, settings and events. Its one written form, and the reader of that form.
 
 The form is nested: `{"compute": {"kind": "lock", "epsilon": 5e-4}, "unmask": {"kind": "low_confidence"}, "settings":
 {...}, "events": [...]}`; two rules together are `{"kind": "both", "lock": ..., "select": ...}`. Traces, links, results
-and the page's lanes hold it. A missing setting has its default. `read_decoder` nests short spellings first.
+and the page's lanes use this form. A missing setting has its default. `read_decoder` also reads short spellings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from surelock.values import Fields, Json, frozen
 class Decoder:
     """Everything that a run depends on besides its model and its prompt.
 
-    The fields are arguments of `surelock.decode`.
+    The fields have the names and meanings of the arguments of `surelock.decode`.
     """
 
     settings: DecodeSettings = DecodeSettings()
@@ -35,7 +35,7 @@ class Decoder:
     events: tuple[Event, ...] = ()
 
     def steps_of(self, blanks: int = 0) -> int:
-        """The most steps of a run whose prompt has so many masks."""
+        """Return the largest number of steps of a run. blanks: number of masks in its prompt."""
         steps = self.settings.steps or self.settings.gen_length + blanks
         return len(self.unmask.quotas(steps, steps))
 
@@ -44,6 +44,7 @@ class Decoder:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def to_plain(self) -> Json:
+        """Return the nested form."""
         return {
             "compute": plain_choice(self.compute),
             "unmask": plain_choice(self.unmask),
@@ -55,8 +56,9 @@ class Decoder:
     def from_plain(cls, plain: Fields) -> Decoder:
         """Return the decoder of a nested form.
 
-        A missing field has its default, except `compute`: a trace or a link without it means `Everything()`. Raises
-        ValueError, which names the field.
+        A missing field has its default, except `compute`: a trace or a link without `compute` means `Everything()`.
+
+        Raises ValueError for an unknown field or a wrong value. The message names the field.
         """
         if unknown := plain.keys() - {"compute", "unmask", "settings", "events"}:
             has = "it has compute, unmask, settings and events"
@@ -73,6 +75,7 @@ class Decoder:
 
 
 def plain_choice(choice: ComputeRule | UnmaskPolicy) -> Json:
+    """Return the nested form of a rule or a policy."""
     if isinstance(choice, Both):
         return {
             "kind": Both.kind,
@@ -84,21 +87,19 @@ def plain_choice(choice: ComputeRule | UnmaskPolicy) -> Json:
 
 def read_compute(plain: Any) -> ComputeRule:
     """Return the rule of a nested form or of a short spelling ("lock+select"). Raises ValueError otherwise."""
-    plain = (
-        nested({"compute": plain})["compute"]
-        if isinstance(plain, str) and plain
-        else _mapping("compute", plain)
-    )
+    if isinstance(plain, str) and plain:
+        plain = nested({"compute": plain})["compute"]
+    plain = _mapping("compute", plain)
     if plain.get("kind") == Both.kind:
         return Both(_read("compute", plain.get("lock")), _read("compute", plain.get("select")))
     return _read("compute", plain)
 
 
 def read_unmask(plain: Any) -> UnmaskPolicy:
-    """Return the policy of a nested form or of a short spelling. Raises ValueError."""
-    return _read(
-        "unmask", nested({"unmask": plain})["unmask"] if isinstance(plain, str) and plain else plain
-    )
+    """Return the policy of a nested form or of a short spelling ("threshold"). Raises ValueError otherwise."""
+    if isinstance(plain, str) and plain:
+        plain = nested({"unmask": plain})["unmask"]
+    return _read("unmask", plain)
 
 
 def _read(name: str, plain: Any) -> Any:
@@ -113,6 +114,7 @@ def _mapping(name: str, value: Any) -> Fields:
 
 
 def plain_event(event: Event) -> Json:
+    """Return the plain form of an event, without the fields that are None."""
     plain: Json = {"step": event.step, "kind": event.kind}
     plain |= {
         name: getattr(event, name)
@@ -134,8 +136,9 @@ def read_event(plain: Any) -> Event:
 
 
 def read_decoder(values: Fields) -> Decoder:
-    """Return the decoder of a short spelling. Without `compute` it is LockRule, without `unmask` LowConfidence.
+    """Return the decoder of a short spelling. `compute` defaults to LockRule, `unmask` to LowConfidence.
 
-    Unknown names, and settings of kinds that are not chosen, are ignored. Raises ValueError, which names the setting.
+    Unknown names, and settings of kinds that are not chosen, are ignored. Raises ValueError for a wrong value. The
+    message names the setting.
     """
     return Decoder.from_plain(nested(values))

@@ -1,4 +1,4 @@
-"""All settings, rules, policies and presets as JSON, for the page, the replay and agents."""
+"""Descriptions of all settings, rules, policies and presets as JSON, for the page, the replay and agents."""
 
 import math
 from typing import Any
@@ -16,11 +16,11 @@ def describe() -> Json:
     """Return the descriptions of all settings.
 
     {"settings": {name: setting}, "compute": {kind: {"label", "sentence", "locks", "settings"}}, "unmask": {kind:
-    {"label", "sentence", "settings"}}}. A setting holds the fields of `Setting` and its default; a group also holds
-    "settings". A choice from outside the package has "was", its kind in traces of version 4. What no browser has, as
-    these, has "server".
+    {"label", "sentence", "settings"}}}. A setting has the fields of `Setting` and its "default"; a group also has
+    "settings". A rule or policy from outside the package also has "was", its kind in traces of version 4. A rule or
+    policy that the decoder in the browser does not have, such as one from outside, has "server": true.
     """
-    # the default first, wherever it stands in the table
+    # The page shows the default first.
     policies = {LowConfidence.kind: LowConfidence} | UNMASK
     return {
         "settings": _settings(DecodeSettings),
@@ -32,7 +32,7 @@ def describe() -> Json:
 
 
 def presets_for(generation: Fields) -> list[Json]:
-    """Return the presets for a model. generation: what it recommends, a short spelling."""
+    """Return the presets for a model. generation: the model's recommendations, a short spelling."""
     presets = []
     outside = [kind for kind in COMPUTE | UNMASK if ":" in kind]
     for preset in (*PRESETS.values(), *map(preset_of, outside)):

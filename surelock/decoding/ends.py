@@ -1,4 +1,4 @@
-"""Where a text ends: at its first EOS, at the end of its turn, before a stop; and the texts that come of a prompt."""
+"""The end of a text (first EOS, end of its turn, or before a stop string), and the texts that a run has written."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ def first_end(ids: Sequence[int], ends: Collection[int]) -> int:
 
 
 def cut_at_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:
+    """Return the ids before the first one that is among `ends`."""
     return list(ids[: first_end(ids, ends)])
 
 
 def shared_length(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """Return how many elements two sequences begin with alike."""
+    """Return the length of the longest common beginning of two sequences."""
     shortest = min(len(one), len(other))
     return next((i for i in range(shortest) if one[i] != other[i]), shortest)
 
 
 def before_stops(text: str, stops: Iterable[str]) -> str:
-    """Return what stands before the first of these stops in a text. "" stops nothing."""
+    """Return the part of a text before the first of the stop strings. An empty stop string has no effect."""
     for stop in stops:
         if stop:
             text = text.partition(stop)[0]
@@ -36,28 +37,30 @@ def before_stops(text: str, stops: Iterable[str]) -> str:
 
 
 def text_of(lm: LanguageModel, ids: Sequence[int], prompt: Sequence[int] = ()) -> str:
-    """Return the text of generated token ids, as it stands behind those of a prompt, up to its end."""
+    """Return the text of generated token ids up to its end, as the tokenizer writes it after the prompt's ids."""
     _, text = up_to_end([*prompt, *ids], len(prompt), lm.ends, lm.stop, _reader(lm))
     return text
 
 
 def written(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> str:
-    """Return the text that comes of a prompt: what follows a plain one, and the whole of one with masks.
+    """Return the text that a run has written: the continuation of a plain prompt, or the whole text of one with masks.
 
-    prompt, tokens: token ids of the prompt, and [N] those at the end of its run, without pads.
+    prompt: token ids of the prompt.
+    tokens: [N] token ids of the sequence at the end of the run, without pads.
 
-    What follows the last token of the prompt is cut at its end, see `text_of`.
+    The part after the last token of the prompt is cut at its end, see `text_of`.
     """
     before, after = up_to_end(tokens, _prompt_length(lm, prompt), lm.ends, lm.stop, _reader(lm))
     return before + after if lm.mask_id in prompt else after
 
 
 def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> list[str]:
-    """Return the texts of the blanks of a prompt, in order, and last of what follows its last token, up to an end.
+    """Return the texts of the blanks of a prompt, in order, and then the text after its last token, up to an end.
 
-    prompt, tokens: see `written`, of which these texts are parts.
+    prompt, tokens: see `written`.
 
-    Raises ValueError for tokens that do not hold what the prompt gives, and for a prompt that is not settled.
+    Raises ValueError for tokens that differ from the prompt at its written positions, and for a prompt that is not
+    settled.
     """
     if not is_settled(prompt):
         raise ValueError(
@@ -65,7 +68,7 @@ def filled(lm: LanguageModel, prompt: Sequence[int], tokens: Sequence[int]) -> l
         )
     canvas = [*prompt, *[lm.mask_id] * (len(tokens) - len(prompt))]
     if len(canvas) > len(tokens) or any(
-        a not in (b, lm.mask_id) for a, b in zip(canvas, tokens, strict=True)
+        before not in (after, lm.mask_id) for before, after in zip(canvas, tokens, strict=True)
     ):
         raise ValueError(
             "tokens must be all that came of this prompt, from its first token on and without pads"
@@ -90,10 +93,10 @@ def up_to_end(
     stop: str,
     read: Callable[[Sequence[int]], str],
 ) -> tuple[str, str]:
-    """Return the text of the first `prompt_length` tokens, and what follows it up to its end.
+    """Return the text of the first `prompt_length` tokens, and the text after it up to its end.
 
-    ends, stop: the ids and the text that end it, see `LanguageModel`. The prompt ends nothing.
-    read: returns the text of token ids.
+    ends, stop: the ids and the text that end a text, see `LanguageModel`. They have no effect within the prompt.
+    read: a function that returns the text of token ids.
     """
     kept = [*tokens[:prompt_length], *cut_at_end(tokens[prompt_length:], ends)]
     before, after = _texts(kept, [prompt_length], read)
@@ -101,22 +104,23 @@ def up_to_end(
 
 
 def _prompt_length(lm: LanguageModel, prompt: Sequence[int]) -> int:
-    """The number of positions up to the last one that is no mask."""
+    """Return the number of positions up to the last one that is no mask."""
     return max((i for i, token in enumerate(prompt, 1) if token != lm.mask_id), default=0)
 
 
 def _reader(lm: LanguageModel) -> Callable[[Sequence[int]], str]:
-    """What reads token ids. An end in the prompt says nothing, though a tokenizer may not call it special."""
+    """Return a function from token ids to text. It drops ends, which a tokenizer might show as text."""
     return lambda ids: lm.decode([token for token in ids if token not in lm.ends])
 
 
 def _texts(
     ids: Sequence[int], edges: Sequence[int], read: Callable[[Sequence[int]], str]
 ) -> list[str]:
-    """The texts between edges of token ids. Together they are the text of all.
+    """Return the text of all ids, cut at `edges`, which are numbers of ids.
 
-    The text of a token depends on what stands before it: in some tokenizers it has a space in front unless it begins
-    the text, and the bytes of several tokens may form a character.
+    The text of a token depends on the tokens before it. In some tokenizers a token has a space in front unless it
+    begins the text, and the bytes of several tokens may form one character. So the text is decoded as a whole, and then
+    cut.
     """
     whole = read(ids)
     places = [0]

@@ -1,7 +1,7 @@
-"""Events: what a person does to a run before a step, as data that can be recorded and replayed.
+"""Events: interventions of a person before a step, as data that can be recorded and replayed.
 
-A running generator takes no messages. To intervene at step t, start a run with the same decoder and one event more. Its
-first t steps equal those of the first run, bit for bit on one kind of machine.
+A running generator takes no messages. To intervene at step t, start a run with the same decoder and one more event. Its
+first t steps equal the first t steps of the earlier run, bit for bit on the same kind of machine.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ _OPPOSED = ({"lock", "unlock"}, {"write", "mask"}, {"lock", "mask"})
 class Event:
     """One intervention.
 
-    step: the step before which it is applied, 0-based.
-    kind: "lock" or "unlock" a position; "write" a token there, which also unlocks it; "mask" it again; or set a new
-    compute "rule" from this step on.
-    position: in the sequence, prompt included, 0-based; None for a rule. Prompt positions can be locked and unlocked,
-    not written or masked.
-    token: the token to write; None for the other kinds.
-    compute: the new rule; None for the other kinds.
-    sequence: in the batch, 0-based. A rule holds for the whole batch.
+    step: the event is applied before this step, 0-based.
+    kind: "lock" or "unlock" a position; "write" a token at a position, which also unlocks it; "mask" a position again;
+    or "rule": use another compute rule from this step on.
+    position: number of the position in the sequence, prompt included, 0-based; None for "rule". Prompt positions can be
+    locked and unlocked, but not written or masked.
+    token: the token of a "write"; None for the other kinds.
+    compute: the new rule of a "rule"; None for the other kinds.
+    sequence: number of the sequence in the batch, 0-based. A rule applies to the whole batch.
 
     Raises ValueError, one sentence, for a field that is missing, out of range, or belongs to another kind.
     """
@@ -52,8 +52,11 @@ class Event:
             raise ValueError(
                 f"event kind must be one of {', '.join(KINDS)}, not {shown(self.kind)}"
             )
-        needed = {"step", "sequence"} | ({"position"} if self.kind != "rule" else set())
-        needed |= {"token"} if self.kind == "write" else set()
+        needed = {"step", "sequence"}
+        if self.kind != "rule":
+            needed.add("position")
+        if self.kind == "write":
+            needed.add("token")
         for name in ("step", "sequence", "position", "token"):
             value = getattr(self, name)
             if name in needed:
@@ -68,15 +71,18 @@ class Event:
 
     @property
     def where(self) -> str:
-        return f"event at step {self.step}" + (
-            "" if self.position is None else f", position {self.position}"
-        )
+        """Step and position of the event, in words."""
+        place = f"event at step {self.step}"
+        return place if self.position is None else f"{place}, position {self.position}"
 
 
 def in_order(
     events: Sequence[Event], canvas: Canvas, steps: int, vocab_size: int, policy: UnmaskPolicy
 ) -> list[Event]:
-    """Check the events of a run, and sort them by step and by `_ORDER`. Raises ValueError, one sentence."""
+    """Return the events of a run, checked and sorted by step and by `_ORDER`. steps: the largest number of steps.
+
+    Raises ValueError, one sentence, for an event that the run cannot have, and for two events that exclude each other.
+    """
     kinds: dict[Any, set[str]] = {}
     for event in events:
         if not isinstance(event, Event):
@@ -99,7 +105,7 @@ def in_order(
 
 
 def refuse_later(events: Sequence[Event], step: int) -> None:
-    """Raise ValueError for an event of a run that has ended before a step."""
+    """Raise ValueError for an event at or after `step`, before which the run has ended."""
     for event in events:
         if event.step >= step:
             raise ValueError(

@@ -23,6 +23,7 @@ def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_choice_flags(parser: Any) -> None:
+    """Add the flags `--compute` and `--unmask`."""
     for name, metavar, example in (
         ("compute", "RULE", "age,steps=12"),
         ("unmask", "POLICY", "threshold,p=0.8"),
@@ -36,15 +37,15 @@ def add_choice_flags(parser: Any) -> None:
 
 
 def given_settings(arguments: argparse.Namespace) -> Json:
-    """Return the flags of the decoder that the command line has, an unfolded short spelling.
+    """Return the decoder's flags on the command line, an unfolded short spelling.
 
-    Rules that they name are imported. Raises ValueError for a wrong choice or value.
+    Rules that the flags name are imported. Raises ValueError for a wrong choice or value.
     """
     values = vars(arguments)
     known = flat_settings()
     behind = read_choices(values)
     for name in DECODER_PARTS.keys() & values.keys():
-        class_of(name, parts_of(values[name])[0][0])  # an empty text is no kind here
+        class_of(name, parts_of(values[name])[0][0])  # raises ValueError for an empty text too
     chosen = {name: value for name, value in values.items() if name in known}
     if twice := chosen.keys() & behind.keys():
         raise ValueError(f"{min(twice)} is given twice, as a flag and behind its kind")
@@ -55,7 +56,10 @@ def given_settings(arguments: argparse.Namespace) -> Json:
 
 
 def read_choices(values: Fields) -> Json:
-    """Return the choices among some flags, unfolded. Rules that they name are imported. Raises ValueError."""
+    """Return the flags `compute` and `unmask`, an unfolded short spelling. Rules that they name are imported.
+
+    Raises ValueError for a class that cannot be imported, and for a wrong choice.
+    """
     named = {name: values[name] for name in DECODER_PARTS if isinstance(values.get(name), str)}
     for text in named.values():
         import_rules(text)

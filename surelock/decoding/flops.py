@@ -21,13 +21,17 @@ def row_flops(
 ) -> Any:
     """Return the FLOPs of one row of a sequence of `length` positions, in all layers: float64 in the shape of `length`.
 
-    positions: where the rows lie, in the shape of `length`. In a block-causal network a row attends to the positions up
-    to the end of its block; without positions to all.
-    probed: whether the row's keys and values are not computed.
+    positions: positions of the rows in their sequences, in the shape of `length`. In a block-causal network a row
+    attends to the positions up to the end of its block. If `positions` is None, it attends to all.
+    probed: whether the rows are probed, which saves the products of keys and values.
 
-    With N attended positions and H heads, H_kv key/value heads of size d_h: attention 4 N H d_h, Q and Out 2 d H d_h
-    each, K and V 4 d H_kv d_h, feed-forward 6 d d_ff (4 d d_ff without a gate); the paper's H d_h is d. A layer that is
-    a convolution has products of the width d: B and X 4 d^2, C and Out 4 d^2.
+    Sec. 2.4 of the paper, where H d_h is d. With N attended positions, H heads and H_kv key/value heads of size d_h:
+    - attention: 4 N H d_h;
+    - Q and Out: 4 d H d_h;
+    - K and V: 4 d H_kv d_h;
+    - feed-forward: 6 d d_ff, or 4 d d_ff without a gate.
+
+    A layer that is a convolution has products of the width d: B and X 4 d^2, C and Out 4 d^2.
     """
     if positions is not None and config.block_size is not None:
         length = np.minimum(length, (positions // config.block_size + 1) * config.block_size)
@@ -36,8 +40,10 @@ def row_flops(
     convs = len(config.conv_layers)
     keys_values = 0 if probed else 4 * d * config.n_kv_heads * config.head_size
     attention = (config.n_layers - convs) * (4 * length * width + 4 * d * width + keys_values)
-    feed_forward = config.n_layers * (4 if config.gelu else 6) * d * config.d_ff
-    return 1.0 * (attention + feed_forward + convs * (4 if probed else 8) * d * d)
+    per_weight = 4 if config.gelu else 6
+    feed_forward = config.n_layers * per_weight * d * config.d_ff
+    conv_products = 4 if probed else 8
+    return 1.0 * (attention + feed_forward + convs * conv_products * d * d)
 
 
 def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:
@@ -46,6 +52,7 @@ def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:
 
 
 def add_flops_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `surelock flops`."""
     flags = {
         "--d-model": "width",
         "--layers": "blocks",

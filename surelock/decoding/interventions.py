@@ -1,4 +1,4 @@
-"""What happens to a run between two steps: events of a person, and commits that the policy takes back."""
+"""Changes of a run between two steps: events of a person, and commits that the policy takes back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Interventions(NamedTuple):
-    """The slots that the events before a step wrote, masked, locked and unlocked, and what the policy took back."""
+    """The slots, int64, that events before a step wrote, masked, locked and unlocked, and that the policy took back."""
 
     written: Slots = NONE
     masked: Slots = NONE
@@ -28,7 +28,7 @@ NOTHING = Interventions()
 
 
 def intervene(run: Run) -> Interventions:
-    """Apply the events of the coming step, then mask again what the policy takes back.
+    """Apply the events of the coming step, then mask the slots that the policy takes back. Returns the changed slots.
 
     Raises ValueError for an event that does not fit the state of the run.
     """
@@ -40,7 +40,7 @@ def intervene(run: Run) -> Interventions:
     )
     if not len(slots):
         return done
-    run.state.mask(slots)  # each starts anew
+    run.state.mask(slots)
     run.state.kl[slots] = np.inf
     run.state.confidence[slots] = np.nan
     _forget(run, slots, changed=slots)
@@ -58,13 +58,13 @@ def _apply(run: Run, due: list[Event]) -> Interventions:
     written, masked, unlocked = (_slots(run, due, kind) for kind in ("write", "mask", "unlock"))
     changed = np.concatenate((written, masked))
     opened = np.concatenate((changed, unlocked))
-    _forget(run, opened[before[opened]], changed)  # also where the same step locks it again
+    _forget(run, opened[before[opened]], changed)  # includes slots that the same step locks again
     locked = np.flatnonzero(state.locked & ~before)
     return Interventions(written, masked, locked, np.flatnonzero(before & ~state.locked))
 
 
 def _forget(run: Run, slots: Slots, changed: Slots) -> None:
-    """Forget the kept posteriors of slots. changed: slots with another token."""
+    """Forget the kept posteriors of slots. changed: slots whose token has changed."""
     run.forgotten.append(slots)
     if run.blocks is not None:
         run.blocks.change(changed)

@@ -1,4 +1,4 @@
-"""The most positions that a model reads."""
+"""A check that a canvas is not longer than the model can read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 def check_length(lm: LanguageModel, number: int, tokens: int, gen_length: int) -> None:
     """Raise ValueError for a canvas that is longer than the model can read.
 
-    number: of the prompt in its batch, from 1. tokens: how many it has. gen_length: positions behind it.
+    number: number of the prompt in its batch, from 1. tokens: number of its tokens. gen_length: number of positions
+    after it.
     """
     most = lm.engine.config.max_length
     if tokens + gen_length > most:

@@ -1,6 +1,6 @@
-"""When does a position lock? Algorithm 1, lines 20 to 23, the appendix' optional unlocking, and a control.
+"""Rules that lock positions: Algorithm 1, lines 20 to 23, optional unlocking from the paper's appendix, and a control.
 
-Decisions are made in numpy, from the KL and the uncertainty of the rows, for every sequence by itself.
+The rules decide in numpy, from the KL and the uncertainty of the rows. Sequences of a batch do not affect each other.
 """
 
 import warnings
@@ -17,10 +17,12 @@ from surelock.values import frozen
 
 @frozen(kw_only=True)
 class UnlockRule(Described):
-    """Optional unlocking (the paper's appendix of that name).
+    """Optional unlocking (the appendix "Optional unlocking" of the paper).
 
-    A probed row unlocks when its KL is above `epsilon_unlock`, its uncertainty is above the percentile m of
-    those of the active rows (without m this is no condition), and its lock is more than `min_interval` steps old.
+    A probed row unlocks if three conditions are met:
+    - its KL is above `epsilon_unlock`;
+    - its uncertainty is above the m-th percentile of the active rows' uncertainties (left out if there is no m);
+    - its lock is more than `min_interval` steps old.
     """
 
     period: int = setting(
@@ -33,7 +35,7 @@ class UnlockRule(Described):
         "number",
         5e-2,
         "ε to unlock",
-        "KL (nats) by which a posterior may move after the lock; beyond it the position unlocks.",
+        "A locked position whose posterior has moved by more than this KL (nats) unlocks.",
         low=0,
     )
     min_interval: int = setting(
@@ -64,21 +66,26 @@ class UnlockRule(Described):
 
 
 class LockingRule(ComputeRule):
-    """A rule that computes every row that is not locked, and locks some of the candidates in every step."""
+    """Base class of rules that lock: they compute every active row, and may lock lock candidates after a step."""
 
     __slots__ = ()
     locks = True
 
     def locked(self, state: State, reading: Reading, wait: int) -> Slots:
-        """Return the slots that lock: those of the `lock_candidates` that have converged, by sequence."""
-        of_sequences = lock_candidates(state, reading, wait)
-        rows = [z[self.converged(state, reading, z)] for z in of_sequences if len(z)]
+        """Return the slots that lock, int64: the `lock_candidates` that have converged.
+
+        wait: number of forward passes that must have had a candidate's token as input.
+        """
+        rows = []
+        for z in lock_candidates(state, reading, wait):
+            if len(z):
+                rows.append(z[self.converged(state, reading, z)])
         return reading.slots[np.concatenate(rows)] if rows else NONE
 
     def converged(self, state: State, reading: Reading, z: Slots) -> Flags:
-        """Return which candidates of one sequence lock, bool in the shape of `z`.
+        """Return which candidates of one sequence lock, [len(z)] bool.
 
-        z: the candidates, as row numbers of the reading.
+        z: row numbers of the candidates in the reading, int64.
         """
         raise NotImplementedError
 
@@ -90,12 +97,14 @@ class LockRule(LockingRule):
     epsilon: the largest step-wise KL, in nats, at which a position locks; below 0 nothing locks.
     percentile: m of the confidence gate, 0 to 100: only the m % of the candidates with the least uncertainty may lock
     in a step. None turns the gate off.
-    visible_steps: forward passes that must have had the position's real token as input; 0 is Algorithm 1 to the letter.
-    unlock: an `UnlockRule`; None is the paper's permanent locks.
-    future: True computes the masks of later blocks only in the first step of each block; the paper computes them in
-    every step.
+    visible_steps: number of forward passes that must have had the position's real token as input before it may lock. 0
+    is Algorithm 1 to the letter.
+    unlock: an `UnlockRule`; with None a lock is permanent, as in Algorithm 1.
+    future: True computes the masks of later blocks only in the first step of a block; False, as in the paper, computes
+    them in every step.
 
-    Prompt positions lock like all others: without that the active ratios of the paper cannot be reached.
+    Prompt positions may lock like generated positions. The paper's active ratios cannot be reached without locking
+    them.
     """
 
     kind = "lock"
@@ -154,11 +163,13 @@ class LockRule(LockingRule):
             )
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
-        """Rows that may lock in this step or at their next computation: written rows, once they have been visible for
-        long enough, and masks of the open block. Only written rows are compared: a masked one cannot lock
-        before its next computation.
+        """Watch rows that may lock in this step or when they are computed next.
 
-        All rows, if `visible_steps` is 0 (a row may lock in the step that writes it), or if locked rows are probed.
+        These are written rows that have been visible for long enough, and masks of the open block. Only written rows
+        are compared, because a masked row cannot lock in this step.
+
+        If `visible_steps` is 0, a row may lock in the step that writes it, so all rows are watched and compared. All
+        rows are also watched and compared if locked rows are probed.
         """
         if not self.visible_steps or self.unlock is not None:
             every = np.ones(len(slots), dtype=bool)
@@ -169,7 +180,11 @@ class LockRule(LockingRule):
         return watched, watched & ~masked
 
     def rows(self, state: State, active: Slots) -> Slots:
-        """The active rows (line 6), without the masks of later blocks if `future`, and the probed rows if `unlock`."""
+        """Return the active rows (line 6).
+
+        With `future`, masks of later blocks are left out. With `unlock`, probed rows are added in every `period`-th
+        step.
+        """
         if self.future:
             begins = state.schedule.steps_in_block[state.canvas.sequence[active]] == 0
             active = active[begins | state.open[active] | ~state.masked[active]]
@@ -182,9 +197,10 @@ class LockRule(LockingRule):
         return Changes(self.locked(state, reading, self.visible_steps), unlocked)
 
     def converged(self, state: State, reading: Reading, z: Slots) -> Flags:
-        """Return [len(z)] bool: a candidate locks if it has `converged`.
+        """Return which candidates lock, [len(z)] bool: those that have `converged` (lines 21 and 23).
 
-        One that was unlocked also waits for its cooldown, and its KL must be at most rho times epsilon.
+        A candidate that was unlocked earlier must also have waited for its cooldown, and its KL must be at most rho
+        times epsilon.
         """
         kl = reading.kl[z]
         passes = converged(kl, reading.confidence[z], self.epsilon, self.percentile)
@@ -196,7 +212,10 @@ class LockRule(LockingRule):
         return passes
 
     def _probes(self, state: State, budget: int) -> Slots:
-        """The locked slots to probe: the least recently probed first; ties go to the lower position."""
+        """Return the locked slots to probe, at most `budget` of a sequence, ascending.
+
+        Slots that were probed least recently are taken first; ties go to the lower position.
+        """
         locked = np.flatnonzero(state.locked & state.alive & ~state.rests)
         chosen = []
         for part in state.split(locked):
@@ -206,7 +225,7 @@ class LockRule(LockingRule):
         return np.concatenate(chosen)
 
     def _drifted(self, state: State, reading: Reading, unlock: UnlockRule) -> Slots:
-        """The probed slots that meet the three conditions of the appendix, see `UnlockRule`."""
+        """Return the probed slots that unlock: those that meet the three conditions of `UnlockRule`."""
         if not reading.probed.any():
             return NONE
         rows = np.flatnonzero(reading.probed)
@@ -224,9 +243,11 @@ class LockRule(LockingRule):
 
 @frozen
 class LockByAge(LockingRule):
-    """Lock a position a fixed number of steps after its token was written: a control for rules that look at posteriors.
+    """Lock a position a fixed number of steps after its token was written.
 
-    It is not of the paper. steps: forward passes that must have had the position's real token as input.
+    This rule is not from the paper. It is a control for rules that look at posteriors.
+
+    steps: number of forward passes that must have had the position's real token as input.
     """
 
     kind = "age"
@@ -237,7 +258,7 @@ class LockByAge(LockingRule):
         "whole",
         12,
         "Age",
-        "A position locks once so many steps have seen its token.",
+        "Number of steps that must have seen a position's token before the position locks.",
         low=0,
         offered=(0, 64, 1),
         flat="age",

@@ -1,4 +1,4 @@
-"""`decode` and `generate`: a run and an engine, step by step."""
+"""`decode` and `generate`: they drive a run and an engine step by step."""
 
 from __future__ import annotations
 
@@ -47,26 +47,29 @@ def decode(
     """Decode a batch of prompts (Algorithm 1). Yields one `Step` per denoising step.
 
     lm: the model, from `surelock.load`.
-    prompts: a text, or texts or lists of token ids. `lm.mask_id` may stand anywhere in them: every masked position
-    gets a token. Blanks from lists, which `lm.encode` reads, are settled first, see `surelock.settled`.
+    prompts: a text, a list of texts, or a list of lists of token ids. A prompt may contain `lm.mask_id` anywhere: every
+    masked position gets a token. For blanks with lists of words, which `lm.encode` reads, the number of tokens is
+    chosen first, see `surelock.settled`.
     settings: lengths, steps, temperature, seed.
-    compute: which rows a step computes. `Everything()` is LLaDA's sampler.
-    unmask: which masked positions a step commits.
-    events: interventions; one is applied before the step that it names.
-    observe: report confidence and step-wise KL of every computed row. This changes no decision. Without it a step reads
-    only the rows that a rule watches or whose token may be committed. For the other rows the last layer computes only
-    keys and values, except in a shifted network.
-    top_k: report the `top_k` most likely tokens of a computed row. Above 0 it implies `observe`.
+    compute: the rule that chooses which rows a step computes. `Everything()` is LLaDA's sampler.
+    unmask: the policy that chooses which masked positions a step commits.
+    events: interventions; an event is applied before the step that it names.
+    observe: report confidence and step-wise KL of every computed row. This changes no decision. If it is False, a step
+    reads only the rows that a rule watches or whose token may be committed. For all other rows the last layer computes
+    only keys and values, except in a shifted network.
+    top_k: number of most likely tokens to report of a computed row. A value above 0 implies `observe`.
     keep_logits: report the logits of committed positions, which `surelock.commit_error` needs.
-    blanks: two or more underscores in a text are as many masks, see `LanguageModel.encode`.
-    overrides: single settings by the names of flags, such as gen_length=64 and epsilon=1e-3.
+    blanks: whether n underscores in a text, n at least 2, become n masks, see `LanguageModel.encode`.
+    overrides: single settings by the names of their flags, such as gen_length=64 and epsilon=1e-3.
 
-    `lm.recommended` stands for what is not passed, as on the command line. Settings, a rule or a policy that is
-    passed is used unchanged, except for what `overrides` sets.
+    A setting, rule or policy that is not passed comes from `lm.recommended`, as on the command line. Settings, a rule
+    or a policy that is passed is used unchanged, except for the values in `overrides`.
 
     The run of a sequence does not depend on its batch, except by rounding: a matrix product of more rows may round
-    differently. Raises ValueError at the call for what the model cannot decode. The iterator raises ValueError for an
-    event that does not fit the state of the run. It raises NonFiniteLogits for logits that are NaN or infinite.
+    differently.
+
+    The call raises ValueError for arguments that the model cannot decode. The iterator raises ValueError for an event
+    that does not fit the state of the run, and NonFiniteLogits for logits that are NaN or infinite.
     """
     vocab_size = lm.engine.config.vocab_size
     if not isinstance(top_k, int) or not 0 <= top_k <= vocab_size:
@@ -86,9 +89,14 @@ def decode(
 
 
 class Steps(Iterator[Step]):
-    """The steps of a run. The engine lends it a memory, which the run gives back at its end.
+    """An iterator over the steps of a run.
 
-    plan: of the last step, None before the first.
+    It borrows a memory from the engine for the run, and returns that memory when the run is over.
+
+    run: the run.
+    plan: the `Plan` of the last step; None before the first step.
+
+    Raises what `Run.plan` and `Run.take` raise.
     """
 
     def __init__(self, run: Run, engine: Engine, keep_logits: bool) -> None:
@@ -101,7 +109,7 @@ class Steps(Iterator[Step]):
 
     @property
     def memory(self) -> Any:
-        """The engine's memory of the run, lent when it is first needed. Raises ValueError when the run is over."""
+        """The engine's memory for this run, borrowed at the first access. Raises ValueError when the run is over."""
         if self._is_over:
             raise ValueError("the run is over, and its memory given back")
         if self._memory is None:
@@ -125,11 +133,9 @@ class Steps(Iterator[Step]):
             read_lists(self._engine, memory, plan, reading)
             taken = self.run.take(reading)
             seconds = planned + reading.seconds + time.perf_counter() - begun
-            logits = (
-                self._engine.logits(memory, _committed(self.run, plan, taken))
-                if self._keep_logits
-                else None
-            )
+            logits = None
+            if self._keep_logits:
+                logits = self._engine.logits(memory, _committed(self.run, plan, taken))
             step = replace(taken, seconds=seconds, commit_logits=logits)
             return step
         finally:
@@ -137,7 +143,7 @@ class Steps(Iterator[Step]):
                 self.close()
 
     def close(self) -> None:
-        """Give the memory back. The run goes on no further."""
+        """Return the memory to the engine. The iterator yields no further steps."""
         memory = self._memory
         self._is_over = True
         self._memory = None
@@ -151,9 +157,9 @@ class Steps(Iterator[Step]):
 def encode_prompts(
     lm: LanguageModel, prompts: Prompts, settings: DecodeSettings, blanks: bool = True
 ) -> list[list[int]]:
-    """Return the token ids of every prompt.
+    """Return the token ids of every prompt, [B] lists.
 
-    Raises ValueError for a prompt that the model cannot continue, which it names by its number from 1.
+    Raises ValueError for a prompt that the model cannot decode. The message has the prompt's number, from 1.
     """
     if isinstance(prompts, str):
         prompts = [prompts]
@@ -163,9 +169,9 @@ def encode_prompts(
         )
     encoded = []
     for b, prompt in enumerate(prompts):
-        encoded.append(
-            lm.encode(prompt, blanks=blanks) if isinstance(prompt, str) else _ids(lm, b, prompt)
-        )
+        is_text = isinstance(prompt, str)
+        ids = lm.encode(prompt, blanks=blanks) if is_text else _ids(lm, b, prompt)
+        encoded.append(ids)
     config = lm.engine.config
     for b, ids in enumerate(encoded):
         if not ids:
@@ -182,7 +188,7 @@ def encode_prompts(
 
 def _ids(lm: LanguageModel, b: int, prompt: Sequence[int]) -> list[int]:
     try:
-        if not isinstance(prompt, bytes | bytearray):  # which hold numbers that are no tokens
+        if not isinstance(prompt, bytes | bytearray):  # the numbers in bytes are no token ids
             return like(prompt, [index(i) for i in prompt], lm.mask_id)
     except TypeError:
         pass
@@ -213,17 +219,20 @@ def generate(
 ) -> str | list[str]:
     """Decode to the end and return the generated texts, cut at their first end token.
 
-    For a prompt with masks it returns the whole text, filled in. A single text gives a single text, a list a list.
-    The other arguments are `decode`'s.
+    For a prompt with masks the returned text is the whole text, prompt included. If `prompts` is a single text, the
+    result is a single text, otherwise a list of texts. Arguments that are not described here are those of `decode`.
 
-    batch: prompts decoded together; None is all. It does not change the seeds: prompt b (from 0) has seed + b.
+    batch: number of prompts that are decoded together; None decodes all together. The batch does not change the seeds:
+    prompt b (from 0) has seed + b.
 
-    What takes more than two seconds shows its progress in a terminal. Raises what `decode` raises before the first
-    step, and ValueError for a model without a tokenizer, for a wrong batch, and for events with more than one batch.
+    A call that takes more than two seconds shows its progress in a terminal.
+
+    Raises what `decode` and its iterator raise. Raises ValueError for a model without a tokenizer, for a wrong batch,
+    and for events with more than one batch.
     """
     decoder = decoder_of(lm.recommended, settings, compute, unmask, events, overrides)
     settings = decoder.settings
-    lm.decode([])  # a model without a tokenizer is refused before the work, not after
+    lm.decode([])  # raises ValueError for a model without a tokenizer, before work begins
     encoded = encode_prompts(lm, prompts, settings, blanks)
     size = len(encoded) if batch is None else batch
     if not isinstance(size, int) or size < 1:
@@ -231,26 +240,26 @@ def generate(
     if decoder.events and size < len(encoded):
         raise ValueError("events need all prompts in one batch: leave out batch, or events")
     texts = []
-    parts = [encoded[at : at + size] for at in range(0, len(encoded), size)]
-    most = sum(decoder.steps_of(max(ids.count(lm.mask_id) for ids in part)) for part in parts)
-    with tqdm(total=most, unit="step", delay=2, leave=False, disable=None) as progress:
-        for part in parts:
+    batches = [encoded[start : start + size] for start in range(0, len(encoded), size)]
+    most_steps = 0
+    for part in batches:
+        masks = max(ids.count(lm.mask_id) for ids in part)
+        most_steps += decoder.steps_of(masks)
+    with tqdm(total=most_steps, unit="step", delay=2, leave=False, disable=None) as progress:
+        for part in batches:
             seeds = tuple(settings.seed_of(b) for b in range(len(texts), len(texts) + len(part)))
+            seeded = replace(decoder, settings=replace(settings, seed=seeds))
             tokens = np.empty((0, 0), dtype=np.int64)
-            for step in decode(
-                lm, part, **replace(decoder, settings=replace(settings, seed=seeds)).keywords()
-            ):
+            for step in decode(lm, part, **seeded.keywords()):
                 progress.update()
                 tokens = step.tokens
-            decoded = zip(part, tokens.tolist(), strict=True)
-            texts += [
-                written(lm, prompt, ids[-len(prompt) - settings.gen_length :])
-                for prompt, ids in decoded
-            ]
+            for prompt, ids in zip(part, tokens.tolist(), strict=True):
+                length = len(prompt) + settings.gen_length
+                texts.append(written(lm, prompt, ids[-length:]))  # without the pads on the left
     return texts[0] if isinstance(prompts, str) else texts
 
 
 def _committed(run: Run, plan: Plan, step: Step) -> np.ndarray:
-    """Row numbers [K] of the committed positions; len(plan.slots) where one was not computed."""
+    """Return the row numbers [K] of the committed positions in the plan; len(plan.slots) if one was not computed."""
     slots = run.canvas.flat(step.newly_unmasked)
     return np.where(np.isin(slots, plan.slots), np.searchsorted(plan.slots, slots), len(plan.slots))

@@ -1,4 +1,4 @@
-"""No n-gram twice (`no_repeat_ngram_size`, as transformers calls it), for tokens that come in any order."""
+"""Forbid repeated n-grams (`no_repeat_ngram_size`, as in transformers), for tokens that are written in any order."""
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -7,12 +7,13 @@ from surelock.values import Flags, Whole
 
 
 def repeating_tokens(tokens: Whole, masked: Flags, size: int) -> Whole:
-    """Return the (position, token) pairs that would complete an n-gram a second time: [2, K] int64, by position.
+    """Return (position, token) pairs that would complete an n-gram a second time: [2, K] int64, sorted by position.
 
     tokens: [N] int64, one sequence, prompt included.
     masked: [N] bool.
     size: the length of an n-gram, in tokens.
     """
+    # The code compares windows of `size` tokens: `ours` with one mask, the hole, `others` with at most one mask.
     if len(tokens) < size:
         return np.empty((2, 0), dtype=np.int64)
     windows = sliding_window_view(tokens, size)
@@ -21,7 +22,7 @@ def repeating_tokens(tokens: Whole, masked: Flags, size: int) -> Whole:
     ours = np.flatnonzero(left == 1)
     others = np.flatnonzero(left <= 1)
     hole = ours + masks[ours].argmax(axis=1)
-    # The other one is whole already, or the same token completes both ("so so _ so so").
+    # Two windows repeat an n-gram if the other window has no mask, or if the same hole completes both: "so so _ so so".
     whole = left[others] == 0
     shared = others + masks[others].argmax(axis=1) == hole[:, None]
     alike = (whole | shared) & (ours[:, None] != others)

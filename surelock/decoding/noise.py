@@ -1,9 +1,9 @@
-"""Random numbers of the sampler: one stream per (seed of the sequence, step), over every position of the block.
+"""Random numbers of the sampler: one stream per (seed of the sequence, step), over all positions of the present block.
 
-A number depends on seed, step, position in the block and its place in the position's row alone, so neither locks nor
-the rest of the batch change it. Positions before the block, which only an event can mask again, have a second stream,
-(seed, step, 1). The generator is numpy's PCG64 on every device. It can skip numbers, so that only those of candidates
-are drawn.
+A number depends only on seed, step, position in the block, and index in the numbers of that position. So locks and
+other sequences of the batch do not change it. Positions before the present block can only be masked by an event; they
+have a second stream, (seed, step, 1). The generator is numpy's PCG64 on every device. PCG64 can skip numbers, so only
+the numbers of candidates are drawn.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ from surelock.values import Whole, frozen
 class Draws:
     """The random numbers of C candidates."""
 
-    keys: list[tuple[int, ...]]  # the keys of the streams, (seed, step) or (seed, step, 1)
-    lengths: list[int]  # the numbers of positions of the streams
-    stream: Whole  # [C] int64, ascending, the stream of a candidate
+    keys: list[tuple[int, ...]]  # by stream, its key: (seed, step) or (seed, step, 1)
+    lengths: list[int]  # by stream, the number of its positions
+    stream: Whole  # [C] int64, ascending, the number of the candidate's stream
     row: Whole  # [C] int64, the candidate's position in its stream
     scored: bool  # whether a stream begins with one number per position, the scores of the policy `Random`
 
@@ -35,22 +35,27 @@ class Draws:
         )
 
     def gumbel(self, candidates: Whole, width: int) -> NDArray:
-        """Return `width` uniform numbers in [0, 1) for some candidates, ascending: [K, width] float64."""
+        """Return `width` uniform numbers in [0, 1) per candidate, [K, width] float64.
+
+        candidates: [K] int64, numbers of candidates, ascending.
+        """
         out = np.empty((len(candidates), width))
         streams = self.stream[candidates]
         rows = self.row[candidates]
         for stream in np.unique(streams).tolist():
             where = np.flatnonzero(streams == stream)
-            at = 0
+            next_row = 0
             bits = np.random.PCG64(np.random.SeedSequence(self.keys[stream]))
-            bits.advance(self.lengths[stream] if self.scored else 0)
+            if self.scored:
+                bits.advance(self.lengths[stream])
             generator = np.random.Generator(bits)
-            # without gaps
-            for near in np.split(where, np.flatnonzero(np.diff(rows[where]) != 1) + 1):
-                first, last = rows[near[[0, -1]]].tolist()
-                bits.advance((first - at) * width)
-                generator.random(out=out[near[0] : near[-1] + 1])
-                at = last + 1
+            # Neighbouring positions are drawn together. The numbers between such groups are skipped.
+            gaps = np.flatnonzero(np.diff(rows[where]) != 1)
+            for group in np.split(where, gaps + 1):
+                first, last = rows[group[[0, -1]]].tolist()
+                bits.advance((first - next_row) * width)
+                generator.random(out=out[group[0] : group[-1] + 1])
+                next_row = last + 1
         return out
 
 
@@ -62,7 +67,10 @@ def draws(
     slots: Whole,
     scored: bool,
 ) -> Draws:
-    """Return the random numbers of slots [C], ascending, in or before the present blocks."""
+    """Return the random numbers of candidates. slots: [C] int64, ascending, in or before the present blocks.
+
+    scored: whether a stream begins with one number per position, the scores of the policy `Random`.
+    """
     keys = []
     lengths = []
     streams = [slots[:0]]

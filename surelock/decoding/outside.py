@@ -1,4 +1,4 @@
-"""Rules and policies from outside the package, which flags name as `package.module:Class`."""
+"""Rules and policies from outside the package. A flag names such a class as `package.module:Class`."""
 
 import os
 import re
@@ -17,10 +17,10 @@ from surelock.errors import nearest
 
 
 def import_rules(text: str) -> None:
-    """Import the classes that a flag names and add them to the tables.
+    """Import the classes that a flag names, and add them to `COMPUTE` and `UNMASK`.
 
-    The form of the page, `/decode`, replays and files of prompts then know them. Raises ValueError, which names the
-    class and what it lacks.
+    The page's form, `/decode`, replays and files of prompts then know these classes. Raises ValueError for a class that
+    cannot be imported or is no complete rule or policy. The message names the class.
     """
     for name, attribute in re.findall(r"([\w.]+):(\w+)", text):
         module = _imported(name)
@@ -28,14 +28,15 @@ def import_rules(text: str) -> None:
             raise ValueError(
                 f"the module {name} has no {attribute!r}{nearest(attribute, vars(module))}"
             )
-        made = getattr(module, attribute)
-        _check(attribute, made)
-        TABLES["compute" if issubclass(made, ComputeRule) else "unmask"][kind_of(made)] = made
+        choice = getattr(module, attribute)
+        _check(attribute, choice)
+        table = TABLES["compute" if issubclass(choice, ComputeRule) else "unmask"]
+        table[kind_of(choice)] = choice
         flat_settings.cache_clear()
 
 
 def _check(name: str, made: Any) -> None:
-    """Raise ValueError, which says what a rule or a policy lacks."""
+    """Raise ValueError unless `made` is a complete rule or policy. The message says what is missing."""
     if not (
         isinstance(made, type)
         and issubclass(made, ComputeRule | UnmaskPolicy)
@@ -56,14 +57,11 @@ def _check(name: str, made: Any) -> None:
         raise ValueError(
             f"{name} cannot be made without arguments: each setting needs a default ({error})"
         ) from error
-    own_kind = kind_of(made)
-    others = (
-        DecodeSettings,
-        *(choice for kind, choice in (COMPUTE | UNMASK).items() if kind != own_kind),
-    )
-    if twice := sorted(
-        names.keys() & {short for choice in others for short, _ in flat_names(choice)}
-    ):
+    others = dict(flat_names(DecodeSettings))
+    for kind, choice in (COMPUTE | UNMASK).items():
+        if kind != kind_of(made):
+            others |= flat_names(choice)
+    if twice := sorted(names.keys() & others.keys()):
         flat = f'flat="{made.kind}_{twice[0]}"'
         raise ValueError(
             f"{name} has a setting {twice[0]!r} as another kind has: add {flat} to its setting(...)"
@@ -71,7 +69,7 @@ def _check(name: str, made: Any) -> None:
 
 
 def _imported(name: str) -> ModuleType:
-    """The module of a name, which may lie in the current folder. No other module is taken from there."""
+    """Return the imported module of a name. It may lie in the current folder, where no other import is looked up."""
     if name.endswith(".py"):
         module = name.removesuffix(".py")
         raise ValueError(
@@ -84,7 +82,7 @@ def _imported(name: str) -> ModuleType:
     try:
         return import_module(name)
     except (ImportError, SyntaxError, ValueError) as error:
-        # ValueError: an empty name, a setting of no kind
+        # ValueError: the name is empty, or a setting of the module has an unknown kind
         raise ValueError(f"the module {name!r} cannot be imported: {error}") from error
     finally:
         if added:

@@ -1,4 +1,4 @@
-"""A typed rule: two functions in JavaScript that a visitor has written. The browser runs them in an interpreter."""
+"""A rule that a visitor types: two functions in JavaScript. The browser runs them in an interpreter."""
 
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.settings import setting
@@ -6,7 +6,7 @@ from surelock.decoding.state import Slots, State
 from surelock.values import frozen
 
 MOST_CODE = 4000  # characters
-#: The first text of the page's editor.
+#: The text that the page's editor has at first.
 EXAMPLE = """\
 // Which positions does the next step compute? Those that were left out the longest.
 function rows({ active, length, computed_at }) {
@@ -23,9 +23,9 @@ function after() {
 
 @frozen
 class OwnRule(ComputeRule):
-    """A rule in JavaScript, which Python reads and writes in traces but does not run: `rows` raises ValueError.
+    """A rule in JavaScript. Python reads and writes it in traces but cannot run it: `rows` raises ValueError.
 
-    code: the text, with the functions `rows` and `after`; docs/page.md describes their argument.
+    code: JavaScript text with the functions `rows` and `after`; docs/page.md describes their argument.
     """
 
     kind = "own"

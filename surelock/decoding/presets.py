@@ -12,28 +12,32 @@ from surelock.values import Fields, frozen
 
 @frozen
 class Preset:
-    """A named decoder."""
+    """A named decoder.
+
+    id: its name in flags and links. name: its name on the page. sentence: what it does, in one sentence.
+    choices: a short spelling of its rule and its policy. Other settings come from the model's generation_config.json,
+    or are the defaults.
+    """
 
     id: str
     name: str
     sentence: str
-    # a short spelling; the model's generation_config.json sets the rest, else the defaults
     choices: dict[str, str]
 
     def decoder(self, generation: Fields, shared: Fields | None = None) -> Decoder:
         """Return the decoder for a model.
 
         generation: the model's generation_config.json, a short spelling.
-        shared: one that overrides it; settings of rules that the decoder does not use are ignored.
+        shared: a short spelling that overrides it. Settings of rules that the decoder does not use are ignored.
         """
         values = {name: value for name, value in generation.items() if name != "compute"}
         return read_decoder(over_recommended(values, {**(shared or {}), **unfolded(self.choices)}))
 
 
 def preset_of(name: str, flag: str = "--lane") -> Preset:
-    """Return the preset of a name: one of PRESETS, or one made for a rule or a policy, as `--compute` spells them.
+    """Return the preset of a name: one of PRESETS, or a new one for a rule or a policy in the spelling of `--compute`.
 
-    A policy's computes every position. Raises ValueError, which names the flag, for any other name.
+    The preset of a policy computes every position. Raises ValueError, which names the flag, for any other name.
     """
     if name in PRESETS:
         return PRESETS[name]
@@ -49,12 +53,10 @@ def preset_of(name: str, flag: str = "--lane") -> Preset:
 
 
 def _preset(id: str, name: str, sentence: str = "", **choices: str) -> Preset:
-    """Without a name it has the labels of its rules and its policy, without a sentence theirs."""
-    parts = [
-        (class_of(choice, kind), pairs)
-        for choice in choices
-        for kind, pairs in parts_of(choices[choice])
-    ]
+    """Return a preset. An empty name or sentence is made from the labels or sentences of its rules and its policy."""
+    parts = []
+    for choice, text in choices.items():
+        parts += [(class_of(choice, kind), pairs) for kind, pairs in parts_of(text)]
     parts = [part for part in parts if part[0] is not Everything] or parts
     label = " and ".join(kind.label for kind, _ in parts)
     if values := ", ".join(pair for _, pairs in parts for pair in pairs):

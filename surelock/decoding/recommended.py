@@ -12,8 +12,8 @@ def recommended(generation: Fields, overrides: Fields) -> Decoder:
     generation: the model's generation_config.json, a short spelling.
     overrides: settings that override it, a short spelling.
 
-    Raises ValueError, which begins with the setting's name, also for an override of a kind that is not chosen,
-    whatever its value.
+    Raises ValueError for a wrong value, and for an override of a kind that is not chosen. The message begins with the
+    setting's name.
     """
     overrides = unfolded(overrides)
     values = over_recommended(generation, overrides)
@@ -22,10 +22,10 @@ def recommended(generation: Fields, overrides: Fields) -> Decoder:
 
 
 def over_recommended(generation: Fields, overrides: Fields) -> Json:
-    """Return the settings of a model with the overrides in their place. Both are short spellings.
+    """Return the settings of a model, changed by the overrides. Arguments and result are short spellings.
 
-    An override of a group's setting asks for the group. One of gen_length or steps drops the model's steps, and changes
-    its block_length to `nearest_block`.
+    An override of a setting in a group switches the group on. An override of gen_length or steps drops the model's
+    steps, and changes its block_length to `nearest_block`.
     """
     values = {**unfolded(generation), **overrides}
     known = flat_settings()
@@ -43,16 +43,16 @@ def over_recommended(generation: Fields, overrides: Fields) -> Json:
 
 
 def nearest_block(gen_length: int, steps: int, most: int) -> int | None:
-    """Return the largest possible block length from half of `most` to `most`; None, which is one block, without one."""
-    return max(
-        (block for block in block_choices(gen_length, steps, most) if 2 * block >= most),
-        default=None,
-    )
+    """Return the largest possible block length from half of `most` to `most`, or None (one block) if there is none."""
+    blocks = [block for block in block_choices(gen_length, steps, most) if 2 * block >= most]
+    return max(blocks, default=None)
 
 
 def block_choices(gen_length: int, steps: int, most: int | None = None) -> list[int]:
     """Return the block lengths up to `most` that divide `gen_length` into a number of blocks that divides `steps`."""
-    blocks = range(1, gen_length + 1 if most is None else min(most, gen_length) + 1)
+    longest = gen_length if most is None else min(most, gen_length)
     return [
-        block for block in blocks if gen_length % block == 0 and steps % (gen_length // block) == 0
+        block
+        for block in range(1, longest + 1)
+        if gen_length % block == 0 and steps % (gen_length // block) == 0
     ]

@@ -1,8 +1,8 @@
-"""The tables of compute rules and unmask policies by their kinds, and the classes of kinds.
+"""The tables of compute rules and unmask policies by kind.
 
-A rule from outside the package is `package.module:Class`. A command imports what its flags name. Nothing in a
-checkpoint, a trace, a link or a request makes a module be imported: there such a kind is known once a program has
-imported its module.
+The kind of a rule from outside the package is `package.module:Class`. Only flags of a command import such a module. A
+checkpoint, a trace, a link or a request never imports a module: it may name a kind from outside only if the program has
+already imported its module.
 """
 
 import sys
@@ -23,7 +23,7 @@ Tables = dict[str, Json]
 
 
 def _by_kind(module: ModuleType) -> Json:
-    """The rules or policies that a module defines, in its order. A new one is a class there."""
+    """Return the rules or policies that a module defines, in its order: its classes that have a `kind`."""
     classes = [
         value
         for value in vars(module).values()
@@ -38,11 +38,11 @@ COMPUTE: dict[str, type[ComputeRule]] = (
 del COMPUTE[Both.kind]
 UNMASK: dict[str, type[UnmaskPolicy]] = _by_kind(unmasking)
 del UNMASK[Replay.kind]
-#: Further rules of nested forms, which only a browser runs.
+#: Rules of nested forms that only a browser runs.
 TYPED: dict[str, type[ComputeRule]] = {OwnRule.kind: OwnRule}
 TABLES: Tables = {"compute": COMPUTE, "unmask": UNMASK}
 BASES: dict[str, type] = {"compute": ComputeRule, "unmask": UnmaskPolicy}
-#: The two choices of a decoder: what flags, `/decode` and agents say of them.
+#: The two choices of a decoder, and their descriptions for flags, `/decode` and agents.
 DECODER_PARTS: dict[str, str] = {
     "compute": f"Which rows a step computes: {', '.join(COMPUTE)}, or a locking and a selecting rule together as in "
     f"lock+select (default: {LockRule.kind}).",
@@ -51,20 +51,26 @@ DECODER_PARTS: dict[str, str] = {
 
 
 def kind_of(choice: ComputeRule | UnmaskPolicy | type) -> str:
-    """Return the kind of a rule, a policy or a class in nested forms: of one from outside its module and class."""
-    of = choice if isinstance(choice, type) else type(choice)
-    return (
-        of.kind if of.__module__.startswith("surelock.") else f"{of.__module__}:{of.__qualname__}"
-    )
+    """Return the kind of a rule, a policy or their class, as nested forms have it.
+
+    The kind of a class from outside the package is "module:class".
+    """
+    kind_class = choice if isinstance(choice, type) else type(choice)
+    if kind_class.__module__.startswith("surelock."):
+        return kind_class.kind
+    return f"{kind_class.__module__}:{kind_class.__qualname__}"
 
 
 def held(choice: str) -> Json:
-    """Return the rules or policies of nested forms by kind: also those that only a browser runs."""
+    """Return the rules or policies of nested forms by kind, including rules that only a browser runs.
+
+    choice: "compute" or "unmask".
+    """
     return COMPUTE | TYPED if choice == "compute" else UNMASK
 
 
 def outside(base: type) -> Iterator[Any]:
-    """Yield the dataclasses under a class that imported modules outside the package hold under their names."""
+    """Yield the dataclasses that inherit from `base` and that imported modules outside the package define."""
     for subclass in base.__subclasses__():
         home = sys.modules.get(subclass.__module__)
         is_held = home is not None and vars(home).get(subclass.__qualname__) is subclass
@@ -74,10 +80,10 @@ def outside(base: type) -> Iterator[Any]:
 
 
 def find_class(choice: str, kind: Any, *, typed: bool = False) -> Any:
-    """Return the class of a kind, None if there is none.
+    """Return the class of a kind, or None if there is none.
 
     choice: "compute" or "unmask".
-    typed: whether it may be one that only a browser runs.
+    typed: whether rules that only a browser runs count.
     """
     if not isinstance(kind, str):
         return None
@@ -88,12 +94,12 @@ def find_class(choice: str, kind: Any, *, typed: bool = False) -> Any:
         (kind_class, (kind_of(kind_class), vars(kind_class).get("kind")))
         for kind_class in outside(BASES[choice])
     )
-    # the attribute: in traces of version 4
+    # Traces of version 4 have the attribute `kind` instead.
     return next((kind_class for kind_class, kinds in names if kind in kinds), None)
 
 
 def class_of(choice: str, kind: Any, *, typed: bool = False) -> Any:
-    """Return what `find_class` does. Raises ValueError, which names the known kinds, if there is none."""
+    """Return the class of a kind, see `find_class`. Raises ValueError with the known kinds if there is none."""
     if choice == "unmask" and kind == Replay.kind:
         raise ValueError(
             "unmask 'replay' needs the tokens themselves: it is for `surelock.decode` only"

@@ -1,8 +1,7 @@
-"""Settings, described once: the dataclass field of a setting holds its label, help, range and default.
+"""Settings. The dataclass field of a setting is the only place for its label, help, range and default.
 
-A description is an object of one of the types below. It checks a value, reads JSON and text, and says its range in
-words. The flags of the command line, the form of the page, the parameters of `/decode`, links, and the check of traces
-are derived from these descriptions.
+A description (`Setting`) checks a value, reads JSON and text, and states the allowed values in words. Command-line
+flags, the page's form, the parameters of `/decode`, links, and the check of traces are derived from descriptions.
 """
 
 import math
@@ -28,17 +27,19 @@ class Setting:
     kind: ClassVar[str]  # the name of the type in JSON
     label: str
     help: str  # one sentence for the page, the command line and `/decode`
-    none: str | None = None  # the meaning of None, in words; None where the setting cannot be None
-    # its name where the settings of all kinds share one namespace; "" is the field's name
+    none: str | None = (
+        None  # the meaning of the value None, in words; None if the value cannot be None
+    )
+    # short name, unique among the settings of all kinds; "" means the field's name
     flat: str = ""
     # low, high and step of the slider on the page
     offered: tuple[float, float, float] | None = None
-    # whether the slider is logarithmic; its lowest place then stands for -1, "never"
+    # whether the slider is logarithmic; its lowest place is then the value -1, "never"
     log: bool = False
-    advanced: bool = False  # whether the page folds it away at first
+    advanced: bool = False  # whether the page hides the setting in a fold at first
 
     def checked(self, name: str, value: Any) -> Any:
-        """Return the value in the setting's type. Raises ValueError, which begins with `name`, for any other value."""
+        """Return the value in the setting's type. Raises ValueError, which begins with `name`, for a wrong value."""
         if value is None and self.none is not None:
             return None
         try:
@@ -47,11 +48,14 @@ class Setting:
             raise ValueError(f"{name} must be {self.range}, not {shown(value)}") from None
 
     def read(self, name: str, value: Any) -> Any:
-        """Return the value of a JSON value. Raises what `checked` raises."""
+        """Return the checked value of a JSON value. Raises what `checked` raises."""
         return self.checked(name, self.from_json(value))
 
     def from_text(self, name: str, text: str) -> Any:
-        """Return what a text spells, be it in the range or not. Raises ValueError, which begins with `name`."""
+        """Return the value that a text spells, without checking its range.
+
+        Raises ValueError, which begins with `name`, for a text that spells no value of the type.
+        """
         if self.spells_none(text):
             return None
         try:
@@ -60,28 +64,29 @@ class Setting:
             raise ValueError(f"{name} must be {self.range}, not {shown(text)}") from None
 
     def spells_none(self, value: Any) -> bool:
+        """Return whether a value is the text "none" and the setting can be None."""
         return self.none is not None and isinstance(value, str) and value.lower() == "none"
 
     def converted(self, value: Any) -> Any:
-        """Return a value in the setting's type. Raises TypeError, ValueError or OverflowError for any other value."""
+        """Return a value in the setting's type. Raises TypeError, ValueError or OverflowError for a wrong value."""
         raise NotImplementedError
 
     def from_json(self, value: Any) -> Any:
-        """Return a value that JSON has no type for, and any other value unchanged."""
+        """Return the value that a JSON value encodes: values without a type in JSON are converted, others unchanged."""
         return value
 
     def parsed(self, text: str) -> Any:
-        """Return what a text spells. Raises KeyError or ValueError."""
+        """Return the value that a text spells. Raises KeyError or ValueError for other texts."""
         return text
 
     @property
     def words(self) -> str:
-        """The allowed values but None, such as "a whole number of at least 1"."""
+        """The allowed values in words, except None, such as "a whole number of at least 1"."""
         return "True or False"
 
     @property
     def range(self) -> str:
-        """The allowed values in words."""
+        """The allowed values in words, including None."""
         return self.words if self.none is None else f"{self.words}, or None for {self.none}"
 
 
@@ -171,7 +176,7 @@ class Flag(Setting):
 
 @dataclass(frozen=True, kw_only=True)
 class Code(Setting):
-    """A text. high: its most characters."""
+    """A text. high: the largest number of characters."""
 
     kind = "code"
     high: int
@@ -188,7 +193,7 @@ class Code(Setting):
 
 @dataclass(frozen=True, kw_only=True)
 class Group(Setting):
-    """A group of settings, or None. of: their class."""
+    """A group of settings, or None. of: the class of the group."""
 
     kind = "group"
     of: type
@@ -214,7 +219,9 @@ TYPES |= {"flag": Flag, "code": Code, "group": Group}
 
 
 def setting(kind: str, default: Any, label: str, help: str, **more: Any) -> Any:
-    """Return a dataclass field with its description. kind: of TYPES. more: further arguments of the type.
+    """Return a dataclass field with the description of a setting.
+
+    kind: name of a type in TYPES. default: the field's default. label, help, more: arguments of the type.
 
     Raises ValueError for another kind.
     """
@@ -238,14 +245,14 @@ def check(settings: Any) -> None:
 
 
 class Described:
-    """A class of settings that are checked when it is made."""
+    """Base class of settings: a new object checks its settings, see `check`."""
 
     __slots__ = ()
     __post_init__ = check
 
 
 def to_plain(settings: Any) -> Json:
-    """Return the described fields as JSON values: infinities as text, a nested group as a mapping."""
+    """Return the described fields as JSON values by name. Infinities are texts, a nested group is a mapping."""
     return {name: _plain(getattr(settings, name)) for name, _ in described(type(settings))}
 
 
@@ -254,13 +261,13 @@ def _plain(value: Any) -> Any:
         return "inf" if value > 0 else "-inf"
     if isinstance(value, tuple):
         return list(value)
-    return (
-        value if value is None or isinstance(value, bool | int | float | str) else to_plain(value)
-    )
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return to_plain(value)
 
 
 def from_plain(kind: type, plain: Fields) -> Any:
-    """Return the settings object of a mapping that `to_plain` has made; whole numbers may be floats.
+    """Return the settings object of class `kind` for a mapping such as `to_plain` returns. Whole numbers may be floats.
 
     A missing field has its default. Raises ValueError, which names the field, for an unknown name and for a value out
     of range.
@@ -274,23 +281,24 @@ def from_plain(kind: type, plain: Fields) -> Any:
 
 @frozen(kw_only=True)
 class DecodeSettings(Described):
-    """The settings of every decoder, whatever its rule and its policy.
+    """The settings that every decoder has, whatever its rule and its policy.
 
-    gen_length: positions to generate behind the prompt. 0 needs a prompt with masks.
-    steps: denoising steps. None is one per mask.
-    block_length: length of the semi-autoregressive blocks, decoded from left to right. None is one block.
-    temperature: of the Gumbel-max choice of candidate tokens. 0 takes the most likely token.
-    cfg_scale: scale of classifier-free guidance. 0 is off.
-    seed: a whole number (sequence b of a batch has seed + b), or one per sequence.
+    gen_length: number of positions to generate after the prompt. 0 needs a prompt with masks.
+    steps: number of denoising steps. None is one step per mask.
+    block_length: length of the semi-autoregressive blocks, which are decoded from left to right. None is one block.
+    temperature: temperature of the Gumbel-max choice of candidate tokens. 0 takes the most likely token.
+    cfg_scale: scale of classifier-free guidance. 0 turns guidance off.
+    seed: a whole number (sequence b of a batch has the seed `seed + b`), or one whole number per sequence.
     suppress_eos: never choose EOS.
     suppress_eos_confidence: commit positions that would become EOS or end-of-turn last.
     no_repeat_ngram_size: never choose a token that completes an n-gram of this size a second time, prompt included. 0
-    is off. EOS and end-of-turn may always be chosen, and tokens of the same step are not compared with each other.
-    stop_at_end: end a sequence once its text is over: an end stands behind the whole prompt, and nothing before it is
-    masked. Its rows are computed no further, and what is masked behind the end is filled with it. Under a policy that
-    takes back, the block of the end must be over, too.
+    allows repetition. EOS and end-of-turn may always be chosen. Tokens of the same step are not compared with each
+    other.
+    stop_at_end: end a sequence when its text is complete: there is an end after the whole prompt, and no position
+    before the end is masked. Its rows are then not computed, and masked positions after the end become that end. Under
+    a policy that takes back, the block of the end must be finished too.
 
-    Raises ValueError, which begins with the field's name.
+    Raises ValueError, which begins with the field's name, for a wrong value.
     """
 
     gen_length: int = setting(
@@ -370,8 +378,9 @@ class DecodeSettings(Described):
 
     @property
     def total_steps(self) -> int:
-        """The most steps behind a plain prompt."""
+        """The largest number of steps for a plain prompt, one without masks."""
         return self.steps or self.gen_length
 
     def seed_of(self, sequence: int) -> int:
+        """Return the seed of a sequence of the batch, numbered from 0."""
         return self.seed + sequence if isinstance(self.seed, int) else self.seed[sequence]

@@ -1,8 +1,9 @@
-"""Snapshots of a run: another run with the same past starts from one of them, not from its first step.
+"""Snapshots of a run. A run with the same past can go on from a snapshot instead of from the first step.
 
-A snapshot is the run's decisions so far, and what the engine keeps of it. A step that computed every row needs no copy
-of the engine's tables: the step, computed again, makes them. After other steps the rows computed since the snapshot
-before are copied. Such a snapshot needs those before it, back to a step that computed every row.
+A snapshot contains the run's decisions so far, and enough to restore the engine's memory. After a step that computed
+every row, the snapshot has that step's plan: computing the step again restores the memory. After other steps, the
+snapshot has a copy of the rows computed since the previous snapshot. To restore it, all snapshots since the last step
+that computed every row are needed.
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ from surelock.values import Flags, frozen
 if TYPE_CHECKING:
     from surelock.decoding.loop import Steps
 
-MOST_BYTES = 2**26  # of the copied rows of all lanes of a race
-EVERY = 7  # steps between two snapshots: with a step that is computed again, a run is at most eight from its first
+MOST_BYTES = 2**26  # limit for the copied rows of all lanes of a race
+# Steps between two snapshots. A run from a snapshot then computes at most eight steps before its first new one: seven,
+# and the step that restores the memory.
+EVERY = 7
 
 
 class Allowance:
-    """The bytes that the snapshots of several lanes may still take."""
+    """A limit in bytes that the snapshots of several lanes share."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self.most = most
         self.used = 0
 
     def take(self, size: int) -> bool:
-        """Take so many bytes, if there are as many left."""
+        """Take `size` bytes if that many are left. Returns whether they were."""
         fits = self.used + size <= self.most
         if fits:
             self.used += size
@@ -43,9 +46,11 @@ class Allowance:
 @frozen(eq=False)
 class _Snapshot:
     run: Run
-    beside: Any  # what the caller keeps with it
-    again: Plan | None  # the step before, if it computed every row
-    rows: Any  # those computed since the snapshot before, as the engine copies them; None with `again`
+    beside: Any  # the caller's data
+    again: Plan | None  # the plan of the step before the snapshot, if that step computed every row
+    rows: (
+        Any  # the engine's copy of the rows computed since the previous snapshot; None with `again`
+    )
 
     @property
     def step(self) -> int:
@@ -54,9 +59,9 @@ class _Snapshot:
 
 
 class Snapshots:
-    """The snapshots of one lane, of a run that is observed.
+    """The snapshots of one lane, whose run observes (`observe=True`).
 
-    decoder: of the run.
+    decoder: the run's decoder. engine: the engine that computes the run. allowance: the limit for copied rows.
     """
 
     def __init__(self, decoder: Decoder, engine: Engine, allowance: Allowance) -> None:
@@ -68,9 +73,9 @@ class Snapshots:
         self._whole = False  # whether the snapshots reach back to a step that computed every row
 
     def add(self, steps: Steps, beside: Any = None) -> None:
-        """Look at a run between two steps, and take a snapshot of it if one is due.
+        """Take a snapshot of a run between two steps, if one is due. Must be called after every step.
 
-        beside: what to keep with it, which nothing changes any more.
+        beside: the caller's data for the snapshot, which must not change later.
         """
         run = steps.run
         plan = steps.plan
@@ -93,21 +98,21 @@ class Snapshots:
             self._changed[:] = False
 
     def before(self, decoder: Decoder, most: int) -> int:
-        """The step from which a run of that decoder can go on: at most `most`, 0 if there is none."""
+        """Return the step from which a run of `decoder` can go on: at most `most`, 0 if there is no snapshot for it."""
         if replace(decoder, events=()) != replace(self._decoder, events=()):
             return 0
         events = set(self._decoder.events)
         other = set(decoder.events)
-        first = min([most, *(event.step for event in events ^ other)])
+        first = min([most, *(event.step for event in events ^ other)])  # first step that may differ
         return max((snapshot.step for snapshot in self._taken if snapshot.step <= first), default=0)
 
     def begin(self, steps: Steps, step: int) -> Any:
-        """Set a run that has not begun to that step, see `before`. Returns what was kept beside."""
+        """Set a run that has not begun to a step that `before` returned. Returns the snapshot's `beside`."""
         number = next(i for i, snapshot in enumerate(self._taken) if snapshot.step == step)
-        whole = max(
-            i for i, snapshot in enumerate(self._taken[: number + 1]) if snapshot.again is not None
-        )
-        for snapshot in self._taken[whole : number + 1]:
+        first = number
+        while self._taken[first].again is None:
+            first -= 1
+        for snapshot in self._taken[first : number + 1]:
             if snapshot.again is not None:
                 self._engine.read(steps.memory, snapshot.again)
             else:
@@ -116,19 +121,18 @@ class Snapshots:
         return self._taken[number].beside
 
     def until(self, step: int, decoder: Decoder, allowance: Allowance) -> Snapshots:
-        """Return the snapshots that a run of a decoder has at once when it begins at that step, as far as they fit."""
-        made = Snapshots(decoder, self._engine, allowance)
+        """Return the snapshots for a run of `decoder` that begins at `step`: those up to `step`, if they fit."""
+        copy = Snapshots(decoder, self._engine, allowance)
         shared = [snapshot for snapshot in self._taken if snapshot.step <= step]
-        if allowance.take(
-            sum(snapshot.rows.nbytes for snapshot in shared if snapshot.again is None)
-        ):
-            made._taken = shared
-            made._whole = True
-        return made
+        size = sum(snapshot.rows.nbytes for snapshot in shared if snapshot.again is None)
+        if allowance.take(size):
+            copy._taken = shared
+            copy._whole = True
+        return copy
 
 
 def _dense(plan: Plan) -> Plan:
-    """The plan without candidates and comparisons: every row is computed and its posterior kept."""
+    """Return a plan like `plan`, without candidates and comparisons. Every row is computed and its posterior kept."""
     none = np.zeros(len(plan.slots), dtype=bool)
     return replace(
         plan, watches=none, compares=none, choice=Choice(none, None), observe=True, top_k=0

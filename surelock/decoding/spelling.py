@@ -1,9 +1,9 @@
-"""Short spellings of a decoder, and the nested form that they stand for.
+"""Short spellings of a decoder, and their translation into the nested form.
 
-A short spelling is a mapping of names. `compute` and `unmask` hold a kind with settings behind it
-("lock,epsilon=1e-3"), two rules together ("lock+select"), or a nested form. Every other name is that of a setting
-(`Setting.flat`), which counts where its kind is chosen. Flags, fields of a prompts file, of `/decode` and of
-`--model_args`, and generation_config.json are short spellings; the nested form is one, too.
+A short spelling is a mapping. The values of `compute` and `unmask` are a kind, a kind followed by settings
+("lock,epsilon=1e-3"), two rules together ("lock+select"), or a nested form. Every other key is the short name of a
+setting (`Setting.flat`), which has an effect if its kind is chosen. Flags, fields of a prompts file, fields of
+`/decode`, `--model_args` and generation_config.json are short spellings. The nested form is a short spelling too.
 """
 
 import re
@@ -29,20 +29,19 @@ class FlatSetting:
     name: str
     setting: Setting
     default: Any
-    kind: str = ""  # the kind of the rule or policy that it belongs to; "" for DecodeSettings
-    group: str = ""  # the field that holds its group; "" for none
+    kind: str = ""  # kind of the rule or policy that has the setting; "" for DecodeSettings
+    group: str = ""  # field of the setting's group; "" for a setting without a group
 
 
 def flat_names(
     kind: type, kind_name: str = "", group: str = ""
 ) -> Iterator[tuple[str, FlatSetting]]:
-    """Yield (short name, setting) of the settings of a class; a nested group comes before its settings."""
+    """Yield (short name, setting) for the settings of a class; a nested group comes before its settings."""
     defaults = kind()
     for name, description in described(kind):
-        yield (
-            description.flat or name,
-            FlatSetting(name, description, getattr(defaults, name), kind_name, group),
-        )
+        default = getattr(defaults, name)
+        short = description.flat or name
+        yield short, FlatSetting(name, description, default, kind_name, group)
         if isinstance(description, Group):
             yield from flat_names(description.of, kind_name, name)
 
@@ -57,20 +56,21 @@ def flat_settings() -> dict[str, FlatSetting]:
 
 
 def names_behind(choice: str) -> dict[str, list[str]]:
-    """Return, by kind, the names of the settings that may stand behind it. choice: "compute" or "unmask"."""
+    """Return, by kind, the names of the settings that may follow the kind. choice: "compute" or "unmask"."""
     return {kind: [name for name, _ in described(made)] for kind, made in TABLES[choice].items()}
 
 
 def parts_of(text: str) -> list[tuple[str, list[str]]]:
-    """Return the kind and the settings behind it, as "key=value", of the rules of a text, or of its policy."""
-    parts = (part.split(",") for part in re.split(r"\+(?=[^\W\d])", text))
+    """Return (kind, "key=value" texts) for every rule or policy in a text such as "lock,epsilon=1e-3+select"."""
+    texts = re.split(r"\+(?=[^\W\d])", text)  # the + in 1e+3 does not join two rules
+    parts = (part.split(",") for part in texts)
     return [(kind, pairs) for kind, *pairs in parts]
 
 
 def unfolded(values: Fields) -> Json:
-    """Return a short spelling in which the settings behind the kinds have their short names.
+    """Return a short spelling in which settings that followed a kind have moved to their short names.
 
-    Raises ValueError, which names what is wrong.
+    Raises ValueError for an unknown kind, a wrong setting, and for too many kinds. The message names it.
     """
     unfolded_values = dict(values)
     for choice in DEFAULTS:
@@ -86,7 +86,7 @@ def unfolded(values: Fields) -> Json:
 
 
 def _check_number(choice: str, parts: int) -> None:
-    """Raise ValueError for more rules or policies than go together."""
+    """Raise ValueError for more than two rules and for more than one policy."""
     if choice == "compute" and parts > 2:
         raise ValueError(f"compute can be one rule or two together, not {parts}")
     if choice == "unmask" and parts > 1:
@@ -94,12 +94,13 @@ def _check_number(choice: str, parts: int) -> None:
 
 
 def _behind(choice: str, kind: str, pairs: list[str]) -> Json:
-    """The settings behind a kind by their short names."""
-    settings = {
-        key: pair for pair in flat_names(class_of(choice, kind)) for key in (pair[0], pair[1].name)
-    }
+    """Return the settings that follow a kind, by their short names. pairs: "key=value" texts."""
+    settings = {}
+    for short, flat_setting in flat_names(class_of(choice, kind)):
+        settings[short] = settings[flat_setting.name] = short, flat_setting
     values = {}
-    for key, equals, value in (pair.partition("=") for pair in pairs):
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
         if key not in settings or not equals:
             has = f"it has {', '.join(settings) or 'none'}{nearest(key, settings)}"
             raise ValueError(
@@ -111,7 +112,7 @@ def _behind(choice: str, kind: str, pairs: list[str]) -> Json:
 
 
 def without_nones(values: Fields) -> Json:
-    """Return a short spelling with None in place of "none", where a setting can be None."""
+    """Return a short spelling in which "none" is replaced by None at settings that can be None."""
     known = flat_settings()
     return {
         name: None if name in known and known[name].setting.spells_none(value) else value
@@ -125,7 +126,7 @@ def kinds_of(values: Fields) -> list[Any]:
 
 
 def _chosen(choice: str, values: Fields) -> list[Fields]:
-    """The nested form of each rule of `compute`, or of the policy of `unmask`, without what short names give it."""
+    """Return the nested forms of the rules or of the policy in `values[choice]`. Short names are not applied."""
     plain = values.get(choice, "")
     if isinstance(plain, str):
         return [{"kind": kind} for kind in (plain or DEFAULTS[choice]).split("+")]
@@ -141,30 +142,29 @@ def nested(values: Fields) -> Json:
     Unknown names, and settings of kinds that are not chosen, are left out. Raises ValueError, which names the setting.
     """
     values = unfolded(values)
-    rules, policies = (
-        [
-            put_flat(part, class_of(choice, part.get("kind")), values)
-            for part in _chosen(choice, values)
-        ]
-        for choice in DEFAULTS
-    )
-    shared = values.get("settings") or {}
+    parts: dict[str, list[Json]] = {"compute": [], "unmask": []}
+    for choice, forms in parts.items():
+        for part in _chosen(choice, values):
+            forms.append(put_flat(part, class_of(choice, part.get("kind")), values))
+    compute = parts["compute"][0]
+    if len(parts["compute"]) > 1:
+        compute = {"kind": Both.kind, "lock": compute, "select": parts["compute"][1]}
+    settings = values.get("settings") or {}
+    if isinstance(settings, Mapping):
+        settings = put_flat(settings, DecodeSettings, values)
     return {
-        "settings": put_flat(shared, DecodeSettings, values)
-        if isinstance(shared, Mapping)
-        else shared,
-        "compute": {"kind": Both.kind, "lock": rules[0], "select": rules[1]}
-        if len(rules) > 1
-        else rules[0],
-        "unmask": policies[0],
+        "settings": settings,
+        "compute": compute,
+        "unmask": parts["unmask"][0],
         "events": values.get("events"),
     }
 
 
 def put_flat(part: Fields, kind: type, values: Fields) -> Json:
-    """Return a nested form of a class with values by their short names. Other values are ignored.
+    """Return the nested form `part` of the class `kind`, with its settings from `values` put in place.
 
-    Settings of a group ask for it, unless it is switched off. Raises ValueError, which names the setting.
+    values: settings by short name; names that are no settings of the class are ignored. A setting in a group switches
+    the group on, unless the group is switched off. Raises ValueError, which names the setting, for a wrong value.
     """
     plain = dict(part)
     for short, flat_setting in flat_names(kind):
@@ -183,7 +183,10 @@ def put_flat(part: Fields, kind: type, values: Fields) -> Json:
 
 
 def check_owners(values: Fields, kinds: Container[str]) -> None:
-    """Raise ValueError for a setting of a kind that is not chosen, or of a group that is switched off."""
+    """Raise ValueError for a setting of a kind that is not chosen, or of a group that is switched off.
+
+    values: a short spelling. kinds: the chosen kinds.
+    """
     for short, flat_setting in flat_settings().items():
         if short not in values:
             continue

@@ -1,7 +1,7 @@
-"""The data between a run and an engine (Plan, Reading), and what a run reports of a step (Step): numpy arrays.
+"""The data between a run and an engine (Plan, Reading), and a run's report of a step (Step): numpy arrays.
 
-Slots are places on the flat axis of a run, where its sequences lie one behind the other. R is the number of rows of a
-step, C the number of those that may be committed.
+The sequences of a run lie one after the other on one flat axis. A slot is an index on this axis. R is the number of
+rows that a step computes, C the number of candidates: rows that may be committed.
 """
 
 from __future__ import annotations
@@ -29,39 +29,44 @@ NO_PAIRS: Whole = np.empty((2, 0), dtype=np.int64)
 
 @frozen
 class Layout:
-    """The shape of a run, for which an engine allocates memory."""
+    """The shape of a run. An engine allocates memory for it."""
 
     lengths: tuple[int, ...]  # by sequence, the number of its positions
-    passes: int  # forward passes of a step: 2 with guidance, whose second pass does not see the prompt, else 1
-    # every step computes all rows, so no keys and values need be kept for the next one
+    passes: int  # forward passes per step: 2 with guidance (the second pass does not see the prompt), otherwise 1
+    # whether every step computes all rows, so that a step needs no keys and values of an earlier step
     once: bool = False
 
 
 @frozen(eq=False)
 class Choice:
-    """How the tokens of candidates are chosen in a step. C is the number of candidates."""
+    """The engine's instructions for choosing the candidates' tokens in a step. C is the number of candidates."""
 
-    rows: Flags  # [R] bool, the candidates. The engine returns their tokens and scores
-    # "confidence", "entropy" (negative, nats) or "margin" (p1 - p2); None: no tokens
+    rows: Flags  # [R] bool, whether the row is a candidate: the engine returns its token and score
+    # "confidence", "entropy" (negative, nats), "margin" (p1 - p2) or "noise"; None: the engine chooses no tokens
     scores: str | None = None
-    #: Further numbers of the candidates: "entropy", as above; "gap", of the two largest logits; or "input", the
-    #: probability of the token that stands there.
+    #: Names of further numbers per candidate: "entropy" (negative, nats), "gap" (the difference of the two largest
+    #: logits), "input" (the probability of the input token).
     measures: tuple[str, ...] = ()
-    # by sequence, how many are committed, the best by score; None: any may be
+    # by sequence, the number of candidates with the best scores that may be committed; None: all may be committed
     quotas: list[int] | None = None
     banned: Sequence[int] = ()  # tokens that no candidate may become
-    # [2, K]: candidate numbers, ascending, and their tokens
+    # [2, K] int64, pairs of a candidate number (ascending) and a token that this candidate must not become
     barred: Whole = field(default_factory=lambda: NO_PAIRS)
     temperature: float = 0.0
-    draws: Draws | None = None  # its random numbers; None if nothing is drawn
+    draws: Draws | None = (
+        None  # the random numbers of the step; None if tokens and scores need none
+    )
 
     @property
     def read(self) -> Flags:
-        """The candidates of which the engine reads anything, [R] bool."""
+        """[R] bool, the candidates whose posteriors the engine reads."""
         return self.rows & (self.scores is not None or bool(self.measures))
 
     def best(self, score: NDArray, counts: list[int]) -> Whole:
-        """Return the candidate numbers that `quotas` lets be committed, ascending. counts: rows by sequence."""
+        """Return the numbers of the candidates that may be committed under `quotas`, ascending int64.
+
+        score: [C] float64. counts: by sequence, the number of its rows.
+        """
         candidates = [int(part.sum()) for part in np.split(self.rows, np.cumsum(counts)[:-1])]
         edges = pairwise(np.cumsum([0, *candidates]))
         committed = [
@@ -73,26 +78,27 @@ class Choice:
 
 @frozen(eq=False)
 class Plan:
-    """What an engine computes in one step."""
+    """The work of an engine in one step."""
 
     step: int
     slots: Whole  # [R] int64, ascending, the slots of the rows
     counts: list[int]  # by sequence, the number of its rows
     tokens: Whole  # [R] int64, the input tokens
-    positions: Whole  # [R] int64, by row, its position in its sequence
-    probed: Flags  # [R] bool, whether the row leaves its keys and values in the cache as they are
-    watches: Flags  # [R] bool, rows whose posteriors are kept for their next computation, unless they are probed
+    positions: Whole  # [R] int64, the position of the row in its sequence
+    probed: Flags  # [R] bool, whether the row is probed: the cache keeps its old keys and values
+    # [R] bool, whether the row's posterior is kept until the row is computed again. A probed row keeps its old one
+    watches: Flags
     compares: Flags  # [R] bool, watched rows whose KL from the kept posterior is needed; infinite if none was kept
     choice: Choice  # the candidates, and how their tokens are chosen
-    # [R] int64, the tokens of guidance's second pass, in which the prompt is masked
+    # [R] int64, input tokens of the second pass of guidance, in which the prompt is masked; None without guidance
     blind: Whole | None = None
-    # read every row, and its KL: what no rule needs does not count as time of the step
+    # whether every row and its KL are read. Readings that no rule needs do not count in the seconds of the step
     observe: bool = False
-    # slots whose kept posteriors are worthless
+    # slots whose kept posteriors the engine drops before the step
     forgotten: Whole = field(default_factory=lambda: NO_ROWS)
     cfg_scale: float = 0.0
     top_k: int = 0  # the number of most likely tokens to report per row
-    # rows whose `Reading.listed` is needed, ascending
+    # row numbers for `Reading.listed`, ascending int64
     listed: Whole = field(default_factory=lambda: NO_ROWS)
 
     @property
@@ -102,7 +108,10 @@ class Plan:
 
     @property
     def outdated(self) -> Whole:
-        """The slots whose kept posteriors are dropped before the step: also of rows neither watched nor observed."""
+        """The slots whose kept posteriors are dropped before the step, int64.
+
+        These are the `forgotten` slots, and computed rows that are neither watched nor probed nor observed.
+        """
         return np.concatenate(
             (self.forgotten, self.slots[~(self.watches | self.probed | self.observe)])
         )
@@ -110,27 +119,30 @@ class Plan:
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """The result of a plan."""
+    """The numbers that an engine reads from the posteriors of a plan's rows."""
 
-    slots: Whole  # [R], those of the plan
-    probed: Flags  # [R], those of the plan
+    slots: Whole  # [R] int64, `Plan.slots`
+    probed: Flags  # [R] bool, `Plan.probed`
     confidence: NDArray  # [R] float64, the largest probability of the row's posterior; NaN if the row was not read
     kl: NDArray  # [R] float64, nats; infinite if no posterior was kept, NaN if neither compared nor observed
-    tokens: Whole  # [C] int64, candidate tokens; any, where `Choice.quotas` rules a candidate out
-    score: NDArray  # [C] float64, their scores
+    tokens: (
+        Whole  # [C] int64, candidate tokens; undefined for candidates that `Choice.quotas` excludes
+    )
+    score: NDArray  # [C] float64, the scores of the candidate tokens
     top_ids: Whole  # [R, top_k] int64, the most likely tokens
-    top_probs: NDArray  # [R, top_k] float64, their probabilities
+    top_probs: NDArray  # [R, top_k] float64, the probabilities of the most likely tokens
     measures: dict[str, NDArray] = field(default_factory=dict)  # [C] float64 by name, see `Choice`
     finite: bool = True  # whether all logits that were read are finite
-    # [L, V] float64, log-probabilities of the plan's `listed` rows; None without any
+    # [L, V] float64, log-probabilities of the rows `Plan.listed`; None if that is empty
     listed: NDArray | None = None
-    seconds: float = 0.0  # the time of the engine, without the reading that no rule needs
-    # the engine's: returns `likeliest`; None: nothing is known
+    seconds: float = 0.0  # time of the engine, without readings that no rule needs
+    # computes `likeliest`, set by the engine; None: `likeliest` is -1 everywhere
     find_likeliest: Callable[[], Whole] | None = None
     _likeliest: Whole | None = None
 
     @classmethod
     def empty(cls, plan: Plan) -> Reading:
+        """Return a reading in which no row was read."""
         count = len(plan.slots)
         candidates = int(plan.choice.rows.sum())
         return cls(
@@ -147,9 +159,10 @@ class Reading:
 
     @property
     def likeliest(self) -> Whole:
-        """The token with the largest probability in the posterior of a watched row, [R] int64; -1 at other rows.
+        """[R] int64, the most likely token of a watched row; -1 at rows that are not watched.
 
-        The lowest of equals. It may be the mask. The engine finds it once a rule asks, before the next step.
+        Ties go to the lowest token id. The token may be the mask. The engine computes these tokens at the first access,
+        which must be before the next step.
         """
         if self._likeliest is None:
             unknown = np.full(len(self.slots), -1)
@@ -158,23 +171,26 @@ class Reading:
 
 
 class Shares(NamedTuple):
-    """The words of a blank from a list, as a step read them, see `WordList`."""
+    """The probabilities of the words of a blank that has a list of words, as a step read them, see `WordList`."""
 
-    sequence: int  # in the batch
-    position: int  # of the blank's first token in its sequence
-    # [words] float64, the probability of a word, next to the others; 0 for what does not agree any more
+    sequence: int  # number of the sequence in the batch
+    position: int  # position of the blank's first token in its sequence
+    # [words] float64, probabilities of the words, normalised over the list; 0 for a word that tokens written so far
+    # exclude
     shares: NDArray
 
 
 @frozen(eq=False)
 class Ended:
-    """The sequences whose text was over after a step (`stop_at_end`), and what they are spared. Arrays as in `Step`.
+    """The sequences that end after a step because their text is complete (`stop_at_end`), and the work this saves.
 
-    filled: [B, N] bool, masked positions behind the end, which became that end without a choice.
-    steps: [B] int64, the steps that the sequence had left. Under a policy that ends blocks early it is 1: nobody knows
-    how many it would have taken.
-    rows: [B, N] int64, in how many of these steps the position would have been computed, without locks.
-    flops: [B] float64, algorithmic FLOPs of these rows.
+    Arrays are padded as in `Step`.
+
+    filled: [B, N] bool, masked positions after the end token. They became that end token without a choice.
+    steps: [B] int64, the steps that the sequence had left. Under a policy that ends blocks early it is 1, because the
+    number of steps left is unknown.
+    rows: [B, N] int64, the number of saved steps that would have computed the position, without locks.
+    flops: [B] float64, algorithmic FLOPs of the saved rows.
     """
 
     filled: Flags
@@ -185,37 +201,40 @@ class Ended:
 
 @frozen(eq=False)
 class Step:
-    """One denoising step of a batch. Arrays are [B, N]: sequences left-padded to the longest. Flags are False at pads.
+    """One denoising step of a batch.
+
+    Arrays are [B, N]: sequences are padded on the left to the length of the longest. Flags are False at pads.
 
     index: the number of the step, 0-based.
     tokens: int64, the canvas after the step; the pad id at pads.
-    given: bool, the prompt: what was not masked before the first step.
-    open: bool, what the step could have committed, whether computed or not, and what it committed.
-    scores: the score of the policy's candidates, as in `Choice`; None if the policy uses none.
+    given: bool, positions of the prompt: they were not masked before the first step.
+    open: bool, positions that the step could have committed, computed or not, and the positions that it committed.
+    scores: name of the policy's score, as in `Choice`; None if the policy has no score of the posterior.
     masked: bool, still masked after the step.
     locked: bool, locked after the step.
-    newly_unmasked: bool, committed by the step; without what `ended` fills.
+    newly_unmasked: bool, committed by the step; positions that `ended` fills are not included.
     newly_masked: bool, masked again by an event before the step.
-    taken_back: bool, masked again by the policy before the step; the step may commit it anew.
+    taken_back: bool, masked again by the policy before the step; the step may commit the position again.
     written: bool, written by an event before the step.
-    newly_locked, newly_unlocked: bool, locked or unlocked by the step or by an event before it.
+    newly_locked, newly_unlocked: bool, locked or unlocked by the step or by an event before the step.
     computed: bool, active rows that the step computed.
-    probed: bool, locked rows that it computed for a probe.
-    resting: bool, rows of a block-causal network that the step did not need, whatever the rule: of finished blocks,
-    whose keys and values are exact, and of later ones, which no row sees.
+    probed: bool, locked rows that the step computed for a probe.
+    resting: bool, rows of a block-causal network that no rule needs in this step: rows of finished blocks, whose keys
+    and values are exact, and rows of later blocks, which no row sees.
     kl: float64, the step-wise KL of computed rows in nats; infinite if no earlier posterior was kept. NaN at all other
-    places and, unless observed, where no rule needs it.
-    confidence: float64, the largest probability of computed rows. NaN at all other places and, unless observed, where
-    the row was not read.
+    places and, unless the run observes, where no rule needs the KL.
+    confidence: float64, the largest probability of computed rows. NaN at all other places and, unless the run observes,
+    where the row was not read.
     top_ids: [B, N, top_k] int64, the most likely tokens of computed rows, -1 at all other places; None if top_k is 0.
-    top_probs: [B, N, top_k] float64, their probabilities, NaN at all other places; None if top_k is 0.
+    top_probs: [B, N, top_k] float64, the probabilities of `top_ids`, NaN at all other places; None if top_k is 0.
     flops: [B] float64, algorithmic FLOPs of the step (Sec. 2.4).
-    baseline_flops: [B] float64, those of a step that computes every row that does not rest, and of what `ended` spares.
-    seconds: the time of the step, with the device synchronised, without the reading that no rule needs.
-    commit_logits: [K, V], the raw logits of the K newly_unmasked, sequence by sequence, in the dtype of the network or
-    in float32 if that is wider; NaN where a `Replay` committed a position that was not computed; None unless kept.
-    ended: the sequences whose text was over after the step; None where there are none.
-    shares: of the blanks from lists of which the step computed a mask that it could have committed.
+    baseline_flops: [B] float64, FLOPs of a step that computes every row that does not rest, plus `ended.flops`.
+    seconds: the time of the step, with the device synchronised, without readings that no rule needs.
+    commit_logits: [K, V], the raw logits of the K newly unmasked positions, sequence by sequence, in the wider of the
+    network's dtype and float32. NaN where a `Replay` committed a position that was not computed. None unless
+    `keep_logits`.
+    ended: the sequences that end after the step because their text is complete; None if there are none.
+    shares: word probabilities of blanks with a list of words, for blanks with a computed mask that was `open`.
     """
 
     index: int
@@ -247,8 +266,11 @@ class Step:
 
 
 def even(count: int, most: int) -> list[slice]:
-    """Divide `count` rows into parts of at most `most` and of about one size: a few rows alone are dear."""
-    parts = -(-count // most)
+    """Return slices that divide `count` rows into parts of about equal size, at most `most` rows.
+
+    A small last part would cost almost as much time as a full part.
+    """
+    parts = -(-count // most)  # rounded up
     return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
@@ -260,9 +282,10 @@ def report(
     changes: Changes,
     ended: Ended | None = None,
 ) -> Step:
-    """Return what a run reports of a step.
+    """Return a run's report of a step.
 
-    unmasked: the slots that it committed. changes: those that it (un)locked. ended: the sequences that it ended.
+    unmasked: the slots that the step committed. changes: the slots that it locked and unlocked. ended: the sequences
+    that end after the step.
     """
     canvas = run.canvas
     state = run.state
@@ -276,6 +299,13 @@ def report(
     )
     present = run.row_flops * (state.alive & ~resting)
     baseline = np.bincount(canvas.sequence, present, canvas.batch)
+    if ended is not None:
+        baseline += ended.flops
+    top_ids = None
+    top_probs = None
+    if run.top_k:
+        top_ids = canvas.grid(reading.top_ids[computed], -1, slots)
+        top_probs = canvas.grid(reading.top_probs[computed], np.nan, slots)
     return Step(
         index=state.step,
         tokens=canvas.grid(canvas.tokens, canvas.pad_id),
@@ -295,17 +325,17 @@ def report(
         resting=canvas.grid(resting, False),
         kl=canvas.grid(reading.kl[computed], np.nan, slots),
         confidence=canvas.grid(reading.confidence[computed], np.nan, slots),
-        top_ids=canvas.grid(reading.top_ids[computed], -1, slots) if run.top_k else None,
-        top_probs=canvas.grid(reading.top_probs[computed], np.nan, slots) if run.top_k else None,
+        top_ids=top_ids,
+        top_probs=top_probs,
         flops=np.bincount(canvas.sequence, flops, canvas.batch),
-        baseline_flops=baseline if ended is None else baseline + ended.flops,
+        baseline_flops=baseline,
         seconds=reading.seconds,
         ended=ended,
     )
 
 
 class Rows(Protocol):
-    """A copy of what an engine's memory keeps of some slots."""
+    """A copy of an engine's data for some slots: keys, values and kept posteriors."""
 
     @property
     def nbytes(self) -> int: ...
@@ -314,7 +344,7 @@ class Rows(Protocol):
 class Engine(Protocol):
     """Computes the rows of a model's runs.
 
-    name: the name and version of the engine, as traces hold them.
+    name: the name and version of the engine, as traces record them.
     device: the device of the logits, by its name in torch.
     dtype: the dtype of the computation, by its name in torch.
     network: the torch network of the same weights, for dense forwards.
@@ -333,14 +363,16 @@ class Engine(Protocol):
     def network(self) -> Any: ...
 
     def memory(self, layout: Layout, keep_logits: bool = False) -> Any:
-        """Return the memory of a run: an empty cache, and room for watched posteriors. One of an earlier run serves.
+        """Return the memory of a run: an empty cache, and space for the posteriors of watched rows.
 
-        keep_logits: keep `memory.logits` [slots, V], those of a slot when it last was a candidate, 0 before.
+        The engine may reuse a memory that an earlier run released.
+
+        keep_logits: keep `memory.logits` [slots, V]: the logits of the slot when it last was a candidate, 0 before.
         """
         ...
 
     def release(self, memory: Any) -> None:
-        """Take the memory of a run back, for a later one. Nobody may use it any more."""
+        """Take back the memory of a run, for reuse by a later run. The caller must not use it after this."""
         ...
 
     def read(self, memory: Any, plan: Plan) -> Reading:
@@ -348,7 +380,7 @@ class Engine(Protocol):
         ...
 
     def copy_rows(self, memory: Any, slots: Whole) -> Rows:
-        """Return a copy of all that the memory keeps of slots [K] int64 from step to step."""
+        """Return a copy of the data that the memory keeps between steps for slots [K] int64."""
         ...
 
     def put_rows(self, memory: Any, rows: Any) -> None:
@@ -362,7 +394,7 @@ class Engine(Protocol):
 
 @contextmanager
 def lent(engine: Engine, layout: Layout, keep_logits: bool = False) -> Iterator[Any]:
-    """A context with the memory of a run, which is returned also when the run fails or is left in the middle."""
+    """A context manager with the memory of a run. The memory is released at the end, also when the body raises."""
     memory = engine.memory(layout, keep_logits)
     try:
         yield memory

@@ -1,4 +1,7 @@
-"""Texts that are over (`stop_at_end`): an end stands behind the whole prompt, and nothing before it is masked."""
+"""End a sequence when its text is complete (`stop_at_end`).
+
+A text is complete when it has an end after the whole prompt, and no position before that end is masked.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ if TYPE_CHECKING:
 
 
 def stop(run: Run) -> Ended | None:
-    """End the sequences whose text is over, and fill what is masked behind the end. Called behind the last line of a
-    step, when every schedule has advanced. Returns None where no text is over.
+    """End the sequences whose text is complete, and fill their masked positions with the end token.
+
+    Called after the last line of a step, when the schedules have advanced. Returns None if no text is complete.
     """
     canvas = run.canvas
     schedule = run.schedule
     state = run.state
     running = np.flatnonzero(schedule.running).tolist()
-    over = {b: end for b in running if (end := _end_of(run, b)) is not None}
+    over = {b: end for b in running if (end := _end_of(run, b)) is not None}  # slots of the ends
     if not over:
         return None
     steps = np.zeros(canvas.batch, dtype=int)
@@ -31,7 +35,8 @@ def stop(run: Run) -> Ended | None:
         part = canvas.parts[b]
         for start, count in schedule.left(b):
             steps[b] += count
-            rows[part if run.blocks is None else run.blocks.block_of(start)] += count
+            spared = part if run.blocks is None else run.blocks.block_of(start)
+            rows[spared] += count
         masked = np.flatnonzero(state.masked[part]) + part.start
         state.commit(masked, np.full(len(masked), state.tokens[end]))
         filled.append(masked)
@@ -41,13 +46,15 @@ def stop(run: Run) -> Ended | None:
 
 
 def _end_of(run: Run, b: int) -> int | None:
-    """The slot of the end of a text that is over, else None."""
+    """Return the slot of the end of sequence b if its text is complete, otherwise None."""
     canvas = run.canvas
     state = run.state
     part = canvas.parts[b]
     first = int(canvas.given_until[b])
-    settled = int(run.schedule.starts[b]) if run.takes_back else part.stop
-    ends: Slots = np.flatnonzero(np.isin(state.tokens[first:settled], run.shape.ends)) + first
+    last = part.stop
+    if run.takes_back:  # tokens of the present block may still be taken back
+        last = int(run.schedule.starts[b])
+    ends: Slots = np.flatnonzero(np.isin(state.tokens[first:last], run.shape.ends)) + first
     if not len(ends) or state.masked[part.start : ends[0]].any():
         return None
     return int(ends[0])

@@ -1,4 +1,4 @@
-"""Streaming to transformers' streamers: the prompt, drafts of the open block, and the blocks when they are complete."""
+"""Streaming to transformers' streamers: the prompt, drafts of the open block, and blocks when they are complete."""
 
 from __future__ import annotations
 
@@ -16,29 +16,32 @@ if TYPE_CHECKING:
 
 
 class Streamer(Protocol):
-    """A streamer of transformers' `model.generate(streamer=...)`. Those for diffusion models also have `put_draft`."""
+    """A streamer for transformers' `model.generate(streamer=...)`. Streamers for diffusion models have `put_draft`."""
 
     def put(self, value: Tensor) -> Any:
         """Take final tokens [1, n]: the prompt first, then the blocks in order."""
         ...
 
-    def end(self) -> Any: ...
+    def end(self) -> Any:
+        """Take note that no more tokens follow."""
+        ...
 
 
 def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) -> Iterator[Step]:
     """Show the steps to a streamer, such as transformers' `TextDiffusionStreamer`, and yield them unchanged.
 
-    steps: of one sequence, from `surelock.decode` with the same settings.
-    streamer: gets the prompt up to its first mask, after a step a draft of the open block (if it has `put_draft`),
-    a block once none of its positions is masked, and the end. Tokens are int64 [1, n] on the CPU.
-    settings: those of the run.
+    steps: the steps of one sequence, from `surelock.decode` with the same settings.
+    streamer: receives the prompt up to its first mask; after a step a draft of the open block, if the streamer has
+    `put_draft`; a block when none of its positions is masked; and the end. Tokens are int64 [1, n] on the CPU.
+    settings: the run's settings.
 
-    A draft holds the most likely token at masked positions, if the steps have `top_k` of at least 1, else the mask. A
-    block that has been put is not put again if an event masks a position of it. Raises ValueError for a batch.
+    At masked positions a draft has the most likely token if the steps have `top_k` of at least 1, otherwise the mask. A
+    block that the streamer has received is not sent again if an event masks one of its positions. Raises ValueError for
+    a batch.
     """
-    from torch import from_numpy  # not before a streamer wants it
+    from torch import from_numpy  # torch is imported only for a streamer
 
-    length = block = shown = 0
+    length = block = shown = 0  # positions generated, of a block, and sent to the streamer
     for step in steps:
         if len(step.tokens) != 1:
             raise ValueError(f"a streamer shows one sequence, not a batch of {len(step.tokens)}")
@@ -49,9 +52,10 @@ def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) 
         draft = getattr(streamer, "put_draft", None)
         if draft is not None and shown < length:
             draft(from_numpy(_draft(step)[:, _generated(shown, block, length)]))
-        while (
-            shown < length and not step.masked[:, (part := _generated(shown, block, length))].any()
-        ):
+        while shown < length:
+            part = _generated(shown, block, length)
+            if step.masked[:, part].any():
+                break
             streamer.put(from_numpy(step.tokens[:, part]))
             shown += block
         yield step
@@ -59,7 +63,7 @@ def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) 
 
 
 def _generated(start: int, count: int, length: int) -> slice:
-    """The positions `start` to `start + count` of the last `length` ones."""
+    """Return the positions `start` to `start + count` of the last `length` positions, counted from the end."""
     return slice(start - length, start - length + count or None)
 
 

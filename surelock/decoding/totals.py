@@ -1,4 +1,4 @@
-"""Totals of a run: FLOPs, FLOPs per position, and the active ratio, also without the positions after EOS."""
+"""Totals of a run: steps, seconds, FLOPs, and the active ratio with and without positions after EOS."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -15,27 +15,27 @@ from surelock.values import frozen
 
 @frozen
 class Totals:
-    """Totals of a run of a batch. FLOPs are algorithmic (Sec. 2.4); guidance counts twice."""
+    """Totals of a run of a batch. FLOPs are algorithmic (Sec. 2.4); a step with guidance counts twice."""
 
     steps: int
-    tokens: int  # the positions that were committed and not taken back
-    taken_back: int  # commits that the policy undid
+    tokens: int  # number of commits that were not taken back
+    taken_back: int  # number of commits that the policy took back
     seconds: float
     flops: float
     baseline_flops: float  # FLOPs of the same run if every row that does not rest were computed
-    # the baseline as the paper counts it, every sequence padded to the longest
+    # the baseline as the paper counts it: every sequence is padded to the longest
     padded_baseline_flops: float
-    flops_ratio: float
+    flops_ratio: float  # flops / baseline_flops
     # r = sum M / sum N, the share of rows that were computed. Resting rows do not count
     active_ratio: float
-    # r without positions after the first EOS of each sequence, which lock early
+    # r without positions after the first end token of a sequence, since these positions lock early
     active_ratio_to_eos: float
-    locked: float  # the share of positions that are locked at the end
-    spared: int  # steps that were not needed since texts were over, see `Ended`; the baselines count them
+    locked: float  # share of positions that are locked at the end
+    spared: int  # steps saved because texts were complete, see `Ended`; the baselines include them
 
 
 class Rows(NamedTuple):
-    """Rows by sequence, summed over the steps: [B] int64."""
+    """Numbers of rows by sequence, summed over the steps: [B] int64."""
 
     computed: NDArray  # active rows that were computed
     probed: NDArray  # locked rows that were probed
@@ -43,7 +43,11 @@ class Rows(NamedTuple):
 
 
 class TotalsCounter:
-    """Adds up the steps of one run. guided: whether classifier-free guidance doubles the forward passes."""
+    """Adds up the steps of one run.
+
+    config: the network's sizes. ends: the token ids that end a text.
+    guided: whether the run has classifier-free guidance, which doubles the forward passes.
+    """
 
     def __init__(
         self, config: NetworkConfig, ends: Collection[int], *, guided: bool = False
@@ -56,7 +60,10 @@ class TotalsCounter:
         self._last: Step | None = None
 
     def add(self, step: Step) -> None:
-        if self._last is None:  # in the first step a position is computed, resting or a pad
+        """Add the next step of the run."""
+        if (
+            self._last is None
+        ):  # the first step computes every position that neither rests nor is a pad
             self._present = step.computed | step.resting
             self._computed, self._probed, self._due = np.zeros(
                 (3, *step.computed.shape), dtype=np.int64
@@ -103,16 +110,22 @@ class TotalsCounter:
         )
 
     def rows(self, *, to_eos: bool = False) -> Rows:
-        """Return the rows by sequence so far. to_eos: without positions after its first end behind the prompt."""
+        """Return the numbers of rows so far.
+
+        to_eos: leave out the positions after a sequence's first end token after its prompt.
+        """
         assert self._last is not None
         counted = self._present.copy()
-        for b, ids in enumerate(self._last.tokens.tolist()) if to_eos else ():
-            prompt_length = (
-                int(np.flatnonzero(self._last.given[b] | ~self._present[b]).max(initial=-1)) + 1
-            )
-            counted[b, prompt_length + first_end(ids[prompt_length:], self._ends) + 1 :] = False
+        if to_eos:
+            for b, ids in enumerate(self._last.tokens.tolist()):
+                before = np.flatnonzero(self._last.given[b] | ~self._present[b])  # prompt and pads
+                start = int(before.max(initial=-1)) + 1
+                end = start + first_end(ids[start:], self._ends)
+                counted[b, end + 1 :] = False
         return Rows(
-            *((rows * counted).sum(axis=1) for rows in (self._computed, self._probed, self._due))
+            computed=(self._computed * counted).sum(axis=1),
+            probed=(self._probed * counted).sum(axis=1),
+            present=(self._due * counted).sum(axis=1),
         )
 
 

@@ -1,9 +1,10 @@
 """Unmask policies (UpdateMASK, Algorithm 1, line 16): which masked positions does a step commit?
 
-A policy is a small frozen dataclass. It says by what a candidate is scored, which candidates are committed, and what is
-masked again before a step. The candidate token of a position does not depend on the policy. The last step of a block
-commits every position of the block that is still masked, whatever the policy says. So `steps` is an upper bound; a
-policy with `early` usually ends before it. Only `Remask` and `Correct` need more.
+A policy is a small frozen dataclass. It chooses the score of the candidates, the candidates that are committed, and
+positions that are masked again before a step. The candidate token of a position does not depend on the policy.
+
+The last step of a block commits every position of the block that is still masked, whatever the policy says. So a run
+takes at most `steps` steps, and usually fewer under a policy with `early`. Only `Remask` and `Correct` take more.
 """
 
 import math
@@ -20,22 +21,23 @@ from surelock.decoding.state import NONE, Canvas, Slots, State
 from surelock.decoding.step import Flags, Reading
 from surelock.values import Whole, frozen
 
-#: (step, position from the first mask on, token): what a replay commits.
+#: A commit of a replay: (step, position counted from the first mask, token).
 Commit = tuple[int, int, int]
-_CHECKS = 16  # steps of a block that begin without a mask, at most: `Correct`
+_CHECKS = 16  # `Correct`: the largest number of steps of a block that begin without a mask
 
 
 @dataclass(slots=True)
 class Candidates:
-    """The positions of one sequence that the step computed and `chooses` names, in order."""
+    """The candidates of one sequence, by position: positions that the step computed and that `chooses` returned."""
 
     state: State
-    b: int
-    slots: Slots  # [C] int64
-    tokens: Whole  # [C] int64, by candidate, its token
-    score: NDArray  # [C] float64, the higher the better
-    late: Flags  # [C] bool: the token would end the text and is committed last
-    ranked: Whole  # numbers of the open ones: high scores first, then low positions, late last
+    b: int  # number of the sequence in the batch
+    slots: Slots  # [C] int64, ascending
+    tokens: Whole  # [C] int64, the candidate's token
+    score: NDArray  # [C] float64, a higher score is better
+    late: Flags  # [C] bool, whether the token would end the text and is therefore committed last
+    # int64, numbers of the candidates at open slots: high scores first, ties by position, late candidates at the end
+    ranked: Whole
     quota: int  # the number of commits that the schedule asks for
 
 
@@ -44,14 +46,15 @@ class UnmaskPolicy(Described):
 
     kind: the name of the policy in flags, links and traces.
     label: its name on the page.
-    sentence: what it does, in one sentence.
-    scores: the score of a candidate, computed from the posterior at temperature 1: "confidence" (the probability of the
-    candidate token), "entropy" (negative, in nats) or "margin" (p1 - p2); or "noise", a uniform random number; or None,
-    for a policy that needs neither scores nor candidate tokens.
-    early: whether a block ends once none of its positions is masked, before its steps are over.
-    by_posterior: whether it commits the best by posterior, as many as the schedule asks for, whatever their tokens.
-    measures: further numbers that it needs of the candidates, see `Choice.measures`.
-    server_only: whether only Python has it, and no browser.
+    sentence: what the policy does, in one sentence.
+    scores: the score of a candidate. It is computed from the posterior at temperature 1: "confidence" (the probability
+    of the candidate token), "entropy" (negative, in nats) or "margin" (p1 - p2). It may also be "noise", a uniform
+    random number, or None for a policy that needs neither scores nor candidate tokens.
+    early: whether a block ends as soon as none of its positions is masked, even if it has steps left.
+    by_posterior: whether the policy commits the candidates with the best scores, as many as the schedule asks for, and
+    the scores do not depend on the candidate tokens.
+    measures: names of further numbers that the policy needs of the candidates, see `Choice.measures`.
+    server_only: whether the decoder in the browser lacks the policy.
     """
 
     __slots__ = ()
@@ -65,9 +68,10 @@ class UnmaskPolicy(Described):
     server_only: ClassVar[bool] = False
 
     def quotas(self, masks: int, steps: int) -> list[int]:
-        """Return the numbers of commits of the steps of a block with so many masks and so many of the run's steps.
+        """Return, by step of a block, the number of commits that the step owes.
 
-        Default: an even share of the masks; the first steps share the remainder.
+        masks: number of masks of the block. steps: number of steps that the schedule gives the block; the list may be
+        longer. Default: an even share of the masks, with the remainder in the first steps.
         """
         return [masks // steps + (step < masks % steps) for step in range(steps)]
 
@@ -85,14 +89,14 @@ class UnmaskPolicy(Described):
         return none, none
 
     def prepare(self, state: State, reading: Reading) -> None:
-        """Update the policy's arrays. Called once a step, before the sequences commit."""
+        """Update the policy's arrays. Called once per step, before the sequences commit. Default: do nothing."""
 
     def take(self, candidates: Candidates) -> Whole:
-        """Return the candidate numbers to commit, int64. Default: the best, as many as the schedule asks for."""
+        """Return the numbers of the candidates to commit, int64. Default: the `quota` best candidates."""
         return candidates.ranked[: candidates.quota]
 
     def commits(self, candidates: Candidates) -> tuple[Slots, Whole]:
-        """Return the (slots, tokens) that the step commits in one sequence, slots ascending."""
+        """Return the (slots, tokens) that the step commits in one sequence, [K] int64 each, slots ascending."""
         closing = candidates.state.schedule.closing[candidates.b]
         taken = np.union1d(self.take(candidates), candidates.ranked if closing else NONE)
         return candidates.slots[taken], candidates.tokens[taken]
@@ -100,7 +104,7 @@ class UnmaskPolicy(Described):
     def after(self, state: State, b: int) -> bool:
         """Update the policy's arrays after the commits of sequence b.
 
-        Returns whether an `early` policy goes on with a block of which nothing is masked. Default: no.
+        Returns whether an `early` policy stays in a block without masks. Default: False.
         """
         return False
 
@@ -153,6 +157,8 @@ class Margin(UnmaskPolicy):
 class Threshold(UnmaskPolicy):
     """Commit every candidate above a confidence, at least one: parallel decoding (Fast-dLLM's `threshold`).
 
+    p: the confidence, 0 to 1.
+
     Two deviations: Fast-dLLM also commits a candidate whose confidence equals p, and does not bound the steps.
     """
 
@@ -178,7 +184,7 @@ class Threshold(UnmaskPolicy):
 
 
 def _stable_steps(total: int) -> Whole:
-    """What `Klass` remembers: by slot, stable steps in a row."""
+    """Return the memory of `Klass`: by slot, the number of stable passes in a row, [total] int64."""
     return np.zeros(total, dtype=np.int64)
 
 
@@ -186,9 +192,14 @@ def _stable_steps(total: int) -> Whole:
 class Klass(UnmaskPolicy):
     """Commit every candidate that is confident and stable (KLASS, NeurIPS 2025, `stable_confident_decode`).
 
-    Where no candidate is both, the most confident are committed, an even share of the block in every step. Two
-    deviations: posteriors are at temperature 1 (KLASS adds the noise of the temperature first), and the last step of a
-    block commits all that is left.
+    If no candidate is confident and stable, the step commits its share of the block, the most confident candidates.
+
+    confidence: a candidate is confident if its score is above this value, 0 to 1.
+    kl: a pass is stable for a position if its step-wise KL is below this value, in nats.
+    history: a candidate is stable after this many stable passes in a row.
+
+    Two deviations: posteriors are at temperature 1 (KLASS adds the noise of the temperature first), and the last step
+    of a block commits all positions that are left.
     """
 
     kind = "klass"
@@ -231,16 +242,17 @@ class Klass(UnmaskPolicy):
         return masked, masked
 
     def prepare(self, state: State, reading: Reading) -> None:
-        """Count by position the passes in a row for which it has been stable."""
-        still = state.memory(_stable_steps)
-        still[reading.slots] = np.where(reading.kl < self.kl, still[reading.slots] + 1, 0)
+        """Count, by position, the stable passes in a row."""
+        stable = state.memory(_stable_steps)
+        stable[reading.slots] = np.where(reading.kl < self.kl, stable[reading.slots] + 1, 0)
 
     def take(self, candidates: Candidates) -> Whole:
         state = candidates.state
         b = candidates.b
         if state.schedule.steps_in_block[b] >= self.history - 1:
-            still = state.memory(_stable_steps)[candidates.slots] >= self.history
-            ready = np.flatnonzero(still & (candidates.score > self.confidence) & ~candidates.late)
+            stable = state.memory(_stable_steps)[candidates.slots] >= self.history
+            confident = (candidates.score > self.confidence) & ~candidates.late
+            ready = np.flatnonzero(stable & confident)
             if len(ready):
                 return ready
         return candidates.ranked[: state.schedule.share[b]]
@@ -250,9 +262,13 @@ class Klass(UnmaskPolicy):
 class EntropyBound(UnmaskPolicy):
     """Commit the largest set of candidates whose joint entropy is bounded (EB-Sampler, Ben-Hamu et al. 2025).
 
-    Candidates are taken in order of entropy, at least one, as long as the sum of their entropies without the largest is
-    at most gamma. The sum bounds the dependence between the positions, which committing them together ignores.
-    Deviation: entropy of the posterior at temperature 1 is the only order offered.
+    Candidates are taken in order of entropy. The step commits as many as possible, at least one, such that the sum of
+    their entropies without the largest is at most gamma. The sum bounds the dependence between the positions, which
+    a common commit ignores.
+
+    gamma: the bound, in nats.
+
+    Deviation: the only order offered is by entropy of the posterior at temperature 1.
     """
 
     kind = "entropy_bound"
@@ -275,13 +291,14 @@ class EntropyBound(UnmaskPolicy):
     def take(self, candidates: Candidates) -> Whole:
         ranked = candidates.ranked
         entropy = np.maximum(-candidates.score[ranked], 0)
-        # all but the largest, which comes last
-        ignored = np.concatenate(([0.0], np.cumsum(entropy)))[: len(ranked)]
-        within = (ignored <= self.gamma) & ~candidates.late[ranked]
+        # by candidate, the sum of the entropies of better candidates
+        sums = np.concatenate(([0.0], np.cumsum(entropy)))[: len(ranked)]
+        within = (sums <= self.gamma) & ~candidates.late[ranked]
         return ranked[: max(1, int(within.sum()))]
 
 
 def _gap(default: float, third: str) -> Any:
+    """Return the setting of `EarlyFinish` for a third of the run: "first", "middle" or "last"."""
     label = f"{third.capitalize()} third"
     help = f"Mean gap of logits that ends the run in its {third} third."
     return setting(
@@ -293,13 +310,15 @@ def _gap(default: float, third: str) -> Any:
 class EarlyFinish(UnmaskPolicy):
     """Commit all masked positions at once when the network is sure of its answer (Prophet, arXiv 2508.19982).
 
-    After step t of T, from 1 over the whole run, it is sure if the mean gap of the two largest logits is at least
-    `first` while t / T < .33, `middle` while t / T < .67, and `last` later. Else it commits as `LowConfidence` does.
+    The measure is the gap between the two largest logits of a position, and its mean over positions. In step t of T,
+    counted from 1 over the whole run, the network is sure if the mean is at least `first` while t / T < .33, `middle`
+    while t / T < .67, and `last` later. If the network is not sure, the policy commits as `LowConfidence` does.
 
-    answer: the first of the five positions that the mean is over, from 1, the first mask, on; 0 is all positions.
+    first, middle, last: the smallest mean gaps at which the network is sure.
+    answer: the mean is over five positions that begin here; 1 is the first mask. 0 takes the mean over all positions.
 
-    Ours: the mean is over masked positions that the step computed, and these are committed. Prophet's caller must name
-    an answer; its written positions count there.
+    Deviations: the mean is over masked positions that the step computed, and these positions are committed. Prophet's
+    caller must name an answer, and written positions of the answer count in its mean.
     """
 
     kind = "early_finish"
@@ -324,11 +343,15 @@ class EarlyFinish(UnmaskPolicy):
         b = candidates.b
         slots = candidates.slots
         share = (state.step + 1) / state.schedule.steps[b]
-        least = self.first if share < 0.33 else self.middle if share < 0.67 else self.last
+        least = self.last
+        if share < 0.33:
+            least = self.first
+        elif share < 0.67:
+            least = self.middle
         gaps = state.measures["gap"][slots]
         if self.answer:
-            at = slots - state.canvas.generated_from[b] - self.answer
-            gaps = gaps[(at >= -1) & (at < 4)]
+            start = state.canvas.generated_from[b] + self.answer - 1
+            gaps = gaps[(slots >= start) & (slots < start + 5)]
         if len(gaps) and np.cumsum(gaps)[-1] / len(gaps) >= least:
             return np.arange(len(slots))
         return candidates.ranked[: candidates.quota]
@@ -336,15 +359,19 @@ class EarlyFinish(UnmaskPolicy):
 
 @frozen
 class Remask(UnmaskPolicy):
-    """Mask the least confident positions again, and commit as many anew (ReMDM's sampler for LLaDA, arXiv 2503.00307).
+    """Mask the least confident positions again, and commit as many (ReMDM's sampler for LLaDA, arXiv 2503.00307).
 
-    A block of S steps takes 2 S. From step floor(begins S) on, each of S steps first masks the `taken_back` positions
-    of the block whose tokens had the least probability when they were committed, and commits so many of the most
-    confident. The steps before and after these commit as by `LowConfidence`.
+    A block that has S steps under other policies takes 2 S steps. Its first floor(begins * S) steps commit as
+    `LowConfidence` does. The next S steps first mask `taken_back` written positions of the block: the positions whose
+    tokens had the least probability when they were committed. These steps then commit the `taken_back` most confident
+    candidates. The remaining steps commit as `LowConfidence` does.
 
-    Ours: nothing of the prompt and nothing locked is taken back, nor what an event wrote, and nothing by the last step
-    of a block. The authors' code begins at seven eighths of the block's positions, which in its settings are its
-    steps.
+    taken_back: number of positions that a step takes back.
+    begins: share of the S steps before the first step that takes back, 0 to 1.
+
+    Deviations: prompt positions, locked positions and tokens that an event wrote are not taken back. The last step of a
+    block takes nothing back. The authors' code begins after seven eighths of the block's positions; in its settings a
+    block has as many steps as positions.
     """
 
     kind = "remask"
@@ -372,11 +399,14 @@ class Remask(UnmaskPolicy):
     def takes_back(self, state: State, b: int) -> Slots:
         schedule = state.schedule
         steps = int(schedule.steps_of_block[b]) // 2
-        if not 0 <= schedule.steps_in_block[b] - self._begins(steps) < steps or schedule.closing[b]:
+        begins = self._begins(steps)
+        takes_back = begins <= schedule.steps_in_block[b] < begins + steps
+        if not takes_back or schedule.closing[b]:
             return NONE
         slots = np.arange(schedule.starts[b], schedule.stops[b])
         slots = slots[~(state.locked[slots] | np.isnan(state.score[slots]))]
-        return np.sort(slots[np.argsort(state.score[slots], kind="stable")[: self.taken_back]])
+        worst = np.argsort(state.score[slots], kind="stable")[: self.taken_back]
+        return np.sort(slots[worst])
 
     def _begins(self, steps: int) -> int:
         return math.floor(self.begins * steps + 1e-9)
@@ -384,11 +414,17 @@ class Remask(UnmaskPolicy):
 
 @frozen
 class LocalLeap(UnmaskPolicy):
-    """Commit every sure candidate, and less sure ones near a sure one (LocalLeap, arXiv 2510.07081).
+    """Commit every sure candidate, and less sure candidates near a sure one (LocalLeap, arXiv 2510.07081).
 
-    A candidate of at least the confidence p is an anchor. Within `radius` positions of an anchor a candidate is
-    committed from the confidence `near` on, elsewhere from p on; at least the most confident one is. As in the code of
-    DAWN, `get_transfer_index_localleap`, of which the defaults are. Deviation: that does not bound the steps.
+    A candidate whose confidence is at least p is an anchor and is committed. A candidate near an anchor is committed if
+    its confidence is at least `near`. If there is no anchor, the most confident candidate is committed.
+
+    p: the smallest confidence of an anchor.
+    near: the smallest confidence of a candidate near an anchor.
+    radius: the largest distance between a candidate and an anchor near it, in positions.
+
+    The defaults are those of DAWN's code, `get_transfer_index_localleap`. Deviation: that code does not bound the
+    steps.
     """
 
     kind = "local_leap"
@@ -423,11 +459,11 @@ class LocalLeap(UnmaskPolicy):
 
 
 class _Revisions:
-    """What `Correct` remembers of the slots.
+    """The memory of `Correct` between steps. Arrays have one value per slot, [total].
 
-    doubted: bool, whether the last step found its token unlikely, and few enough others less likely.
-    times: int64, how often it was masked again.
-    checks: int64, at the first slot of a block, the block's steps that began without a mask.
+    doubted: bool, whether the next step masks the slot again.
+    times: int64, how often the slot was masked again.
+    checks: int64, at the first slot of a block, the number of the block's steps that began without a mask.
     """
 
     def __init__(self, total: int) -> None:
@@ -437,16 +473,22 @@ class _Revisions:
 
 @frozen
 class Correct(UnmaskPolicy):
-    """Fill by threshold, and mask again what has become unlikely (Targeted Remasking, arXiv 2604.18738, `low_prob`).
+    """Commit by threshold, and mask unlikely tokens again (Targeted Remasking, arXiv 2604.18738, `low_prob`).
 
-    A step commits as `Threshold` does. Of the tokens of the block that it had as input, those to which its posterior
-    gives less than `doubt` are masked again before the next step: the least likely first, at most `share` of them all
-    or one, and none more than `times` times. A block whose masks are written goes on until a step that began so takes
-    nothing back, or for sixteen such steps.
+    A step commits as `Threshold` does. It also doubts tokens: written tokens of the block that the step's posterior at
+    their position gives a probability below `doubt`. Doubted tokens are masked again before the next step.
 
-    Ours: a block of S steps takes at most (2 + times) S, the last of which takes nothing back; where S is the block's
-    masks and at least 16 that is no bound. Nothing is taken back that is of the prompt or locked, that the step did not
-    compute, or that an event wrote.
+    After all masks of a block are written, the block goes on with checks: steps that begin without a mask. A check that
+    doubts no token ends the block. After sixteen checks, any step that doubts no token ends it.
+
+    p: candidates above this confidence are committed.
+    doubt: tokens below this probability are doubted, the least likely first.
+    share: the largest share of the block's written tokens that a step may doubt, but at least one token.
+    times: how often a position is masked again at most.
+
+    Deviations: a block of S steps takes at most (2 + times) S steps, and the last of them takes nothing back. This does
+    not limit a block if S is its number of masks and at least 16. Prompt positions, locked positions, positions that
+    the step did not compute, and tokens that an event wrote are not taken back.
     """
 
     kind = "correct"
@@ -479,7 +521,7 @@ class Correct(UnmaskPolicy):
 
     def takes_back(self, state: State, b: int) -> Slots:
         memory = state.memory(_Revisions)
-        # an event may have come in between
+        # since the last step, an event may have changed a doubted slot
         slots = np.flatnonzero(memory.doubted & _is_rewritable(state, b))
         memory.times[slots] += 1
         return slots
@@ -499,35 +541,41 @@ class Correct(UnmaskPolicy):
         memory.doubted[part] = False
         if state.schedule.closing[b]:
             return False
-        likely = state.measures["input"]
-        was_written = _is_rewritable(state, b) & ~state.open & ~np.isnan(likely)
+        probability = state.measures["input"]
+        was_written = _is_rewritable(state, b) & ~state.open & ~np.isnan(probability)
         slots = np.flatnonzero(was_written)
         most = max(1, int(self.share * len(slots)))
-        may = (likely[slots] < self.doubt) & (memory.times[slots] < self.times)
-        slots = slots[may]
-        order = np.argsort(likely[slots], kind="stable")
+        unlikely = (probability[slots] < self.doubt) & (memory.times[slots] < self.times)
+        slots = slots[unlikely]
+        order = np.argsort(probability[slots], kind="stable")
         doubted = slots[order[:most]]
         memory.doubted[doubted] = True
         start = state.schedule.starts[b]
-        began_full = not state.open[part].any()
-        memory.checks[start] += began_full
-        is_checked = began_full or memory.checks[start] == _CHECKS
+        is_check = not state.open[part].any()
+        memory.checks[start] += is_check
+        is_checked = is_check or memory.checks[start] == _CHECKS
         return len(doubted) > 0 or not is_checked
 
 
 def _is_rewritable(state: State, b: int) -> Flags:
-    """Which slots [total] of the present block of sequence b hold a step's token that is not locked."""
+    """Return which slots of the present block of sequence b are unlocked and have a token that a step committed.
+
+    The result is [total] bool.
+    """
     rewritable = ~(state.locked | np.isnan(state.score))
-    rewritable[: state.schedule.starts[b]] = rewritable[state.schedule.stops[b] :] = False
+    rewritable[: state.schedule.starts[b]] = False
+    rewritable[state.schedule.stops[b] :] = False
     return rewritable
 
 
 @frozen
 class Replay(UnmaskPolicy):
-    """Commit the recorded tokens in the recorded steps: teacher forcing, for comparing posteriors of several decoders.
+    """Commit recorded tokens in recorded steps: teacher forcing, for comparing posteriors of several decoders.
 
-    replay: by sequence, its (step, position, token) triples, every position once. Positions count from the first
-    mask of the canvas.
+    replay: by sequence, (step, position, token) triples, exactly one for every masked position. Positions are counted
+    from the first mask of the sequence.
+
+    Raises ValueError for values that are no such triples.
     """
 
     kind = "replay"
@@ -540,7 +588,7 @@ class Replay(UnmaskPolicy):
     def __post_init__(self) -> None:
         try:
             triples = tuple(
-                tuple((index(s), index(p), index(v)) for s, p, v in commits)
+                tuple((index(step), index(at), index(token)) for step, at, token in commits)
                 for commits in self.replay
             )
         except (TypeError, ValueError):
@@ -552,16 +600,13 @@ class Replay(UnmaskPolicy):
         object.__setattr__(self, "replay", triples)
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
-        """Every masked row: any of them may be committed next, and lock one step later."""
+        """Watch all masked rows: any of them may be committed in the next step, and may lock one step later."""
         return state.masked[slots], np.zeros(len(slots), dtype=bool)
 
     def chooses(self, state: State, slots: Slots) -> Flags:
-        due = [
-            int(state.canvas.generated_from[b]) + position
-            for b, commits in enumerate(self.replay)
-            for step, position, _ in commits
-            if step == state.step
-        ]
+        due = []
+        for first, commits in zip(state.canvas.generated_from, self.replay, strict=True):
+            due += [first + position for step, position, _ in commits if step == state.step]
         return state.open[slots] | np.isin(slots, due)
 
     def commits(self, candidates: Candidates) -> tuple[Slots, Whole]:
@@ -574,7 +619,10 @@ class Replay(UnmaskPolicy):
         return slots + state.canvas.generated_from[b], tokens
 
     def check_against(self, canvas: Canvas, steps: Sequence[int], vocab_size: int) -> None:
-        """Raise ValueError, which names the sequence, unless the triples fit the run. steps: by sequence."""
+        """Raise ValueError, which names the sequence, unless the triples fit the run.
+
+        steps: by sequence, its number of steps.
+        """
         if len(self.replay) != canvas.batch:
             raise ValueError(
                 f"replay is given for {len(self.replay)} sequences, but there are {canvas.batch} prompts"
@@ -583,11 +631,11 @@ class Replay(UnmaskPolicy):
         for b, (commits, part) in enumerate(zip(self.replay, canvas.split(slots), strict=True)):
             where = f"replay of sequence {b}"
             masks = slots[part] - canvas.generated_from[b]
-            steps_of = steps[b]
+            count = steps[b]
             if sorted(position for _, position, _ in commits) != masks.tolist():
                 raise ValueError(f"{where} must commit each of the {len(masks)} positions once")
-            if any(not 0 <= step < steps_of for step, _, _ in commits):
-                raise ValueError(f"{where} must keep to steps 0 to {steps_of - 1}")
+            if any(not 0 <= step < count for step, _, _ in commits):
+                raise ValueError(f"{where} must keep to steps 0 to {count - 1}")
             tokens: set[Any] = {token for _, _, token in commits}
             if any(not 0 <= token < vocab_size for token in tokens):
                 raise ValueError(f"{where} holds token ids outside 0 to {vocab_size - 1}")

@@ -1,12 +1,12 @@
-"""Blanks from a list: a blank becomes one of some words, and nothing else.
+"""Blanks with a list of words: such a blank becomes one word of its list.
 
-In every step the words of a list that agree with what is written compete by the sum of their tokens' log-probabilities
-at the candidates of the blank. The best word gives these candidates their tokens, at any temperature. So a commit
-agrees with the earlier commits of its blank, in any order and any number a step, and the blank ends as one of its
-words. What a person writes there may agree with no word: what is left of the blank is then free.
+A word agrees with the blank if it has the blank's written tokens at their places. In every step, the agreeing word with
+the largest sum of log-probabilities at the blank's candidates gives these candidates their tokens, at any temperature.
+So a commit agrees with the earlier commits of its blank, however many tokens a step commits and in whatever order, and
+the blank becomes one of its words. If a person writes a token with which no word agrees, the rest of the blank is free.
 
-During a run all words of a list have the same number of tokens. Where they differ, `settled` chooses a number before
-the run.
+During a run all words of a list have the same number of tokens. If the words of a list differ in their number of
+tokens, `settled` chooses a number before the run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WordList:
     """The words that a blank may become.
 
     start: the position of the blank's first mask in the prompt.
-    words: token ids, by word.
+    words: by word, its token ids.
     """
 
     start: int
@@ -41,27 +41,34 @@ class WordList:
 
     @property
     def size(self) -> int:
-        """The number of tokens of the longest word, and of the blank's masks."""
+        """The number of tokens of the longest word, which is also the number of the blank's masks."""
         return max(self.sizes, default=0)
 
     @property
     def sizes(self) -> list[int]:
-        """The numbers of tokens that its words have, ascending."""
+        """The numbers of tokens that words of the list have, ascending and without repetition."""
         return sorted({len(word) for word in self.words})
 
     @property
     def is_settled(self) -> bool:
+        """Whether all words have the same number of tokens."""
         return len(self.sizes) == 1
 
     @property
     def span(self) -> slice:
+        """The positions of the blank's masks."""
         return slice(self.start, self.start + self.size)
 
 
 class Listed(list[int]):
-    """The token ids of a prompt with blanks from lists. A blank has as many masks as the longest word of its list.
+    """The token ids of a prompt, with lists of words for some blanks.
 
-    Raises ValueError for lists that do not stand at masks of the prompt, that overlap, or that are out of order.
+    A blank has as many masks as the longest word of its list has tokens.
+
+    lists: the lists, by position.
+
+    Raises ValueError for a list that is not at masks of the prompt, for lists that overlap or are out of order, and for
+    an empty list or word.
     """
 
     lists: tuple[WordList, ...]
@@ -69,7 +76,7 @@ class Listed(list[int]):
     def __init__(self, ids: Iterable[int], lists: Sequence[WordList], mask_id: int) -> None:
         super().__init__(ids)
         self.lists = tuple(lists)
-        free = 0
+        free = 0  # first position after the previous list
         for word_list in self.lists:
             start = word_list.start
             size = word_list.size
@@ -85,12 +92,14 @@ class Listed(list[int]):
 
 
 def plain_list(word_list: WordList) -> Json:
-    """Return a list as traces hold it."""
+    """Return the JSON form of a list, as traces have it."""
     return {"at": word_list.start, "words": [list(word) for word in word_list.words]}
 
 
 def from_plain_lists(ids: Sequence[int], plain: Any, mask_id: int) -> list[int]:
-    """Return token ids with the lists of a plain form, see `plain_list`. None means no lists.
+    """Return token ids with lists.
+
+    plain: the JSON form of the lists, see `plain_list`; None means no lists.
 
     Raises ValueError for any other value, and for lists that are not settled.
     """
@@ -113,17 +122,20 @@ def _from_plain_list(plain: Any) -> WordList:
 
 
 def lists_of(prompt: Sequence[int]) -> tuple[WordList, ...]:
+    """Return the lists of a prompt, none for a prompt that is not `Listed`."""
     return prompt.lists if isinstance(prompt, Listed) else ()
 
 
 def is_settled(prompt: Sequence[int]) -> bool:
+    """Return whether all lists of a prompt are settled, see `WordList.is_settled`."""
     return all(word_list.is_settled for word_list in lists_of(prompt))
 
 
 def check_words(shape: Shape, number: int, prompt: Sequence[int]) -> None:
     """Raise ValueError, which names the prompt by its number, for words that the model does not have."""
     vocabulary = range(shape.network.vocab_size)
-    tokens = {token for word_list in lists_of(prompt) for word in word_list.words for token in word}
+    words = [word for word_list in lists_of(prompt) for word in word_list.words]
+    tokens = set().union(*words)
     if shape.mask_id in tokens or any(token not in vocabulary for token in tokens):
         raise ValueError(
             f"prompt {number} has a list that holds the mask, or ids that are no tokens of the model"
@@ -131,7 +143,7 @@ def check_words(shape: Shape, number: int, prompt: Sequence[int]) -> None:
 
 
 def like(prompt: Sequence[int], ids: Iterable[int], mask_id: int) -> list[int]:
-    """Return token ids with the lists of a prompt, if it has any."""
+    """Return token ids with the lists of `prompt`, or as a plain list if it has none."""
     lists = lists_of(prompt)
     return Listed(ids, lists, mask_id) if lists else list(ids)
 
@@ -142,13 +154,13 @@ def like(prompt: Sequence[int], ids: Iterable[int], mask_id: int) -> list[int]:
 class SlotList(NamedTuple):
     """A settled list in a run."""
 
-    sequence: int
-    slots: Slots  # [L] int64
-    words: Whole  # [K, L] int64
+    sequence: int  # number of the sequence in the batch
+    slots: Slots  # [L] int64, the slots of the blank
+    words: Whole  # [K, L] int64, by word, its token ids
 
 
 def slot_lists(shape: Shape, prompts: Sequence[Sequence[int]], starts: Whole) -> list[SlotList]:
-    """Return the lists of the prompts of a run. starts: [B] int64, by sequence, its first slot.
+    """Return the lists of a run's prompts. starts: [B] int64, by sequence, its first slot.
 
     Raises ValueError for a list that is not settled, and for words that the model does not have.
     """
@@ -166,9 +178,10 @@ def slot_lists(shape: Shape, prompts: Sequence[Sequence[int]], starts: Whole) ->
 
 
 def listed_rows(run: Run, slots: Slots, chosen: Flags) -> Whole:
-    """Return the rows whose logits the lists need, [K] int64: masked candidates in their blanks.
+    """Return the rows whose logits the lists need, [K] int64: masked candidates in blanks with a list.
 
-    slots, chosen: of a plan, whose candidates may also be written positions that a policy doubts.
+    slots: [R] int64, the computed slots. chosen: [R] bool, the candidates, among which a policy may also have written
+    positions.
     """
     if not run.lists or run.policy.scores is None:
         return NO_ROWS
@@ -177,10 +190,10 @@ def listed_rows(run: Run, slots: Slots, chosen: Flags) -> Whole:
 
 
 def put_words(run: Run, plan: Plan, reading: Reading) -> list[Shares]:
-    """Give the candidates of a blank from a list the tokens of its best word, and their scores.
+    """Set, in the reading, tokens and scores of candidates in blanks with a list, to those of the best word.
 
-    Returns the shares of the words of every list that was scored. Raises ValueError if the reading lacks their
-    log-probabilities.
+    Returns the shares of the words, for every list that was scored. Raises ValueError if the reading lacks the
+    log-probabilities of the listed rows.
     """
     reported: list[Shares] = []
     if not len(plan.listed):
@@ -199,13 +212,13 @@ def put_words(run: Run, plan: Plan, reading: Reading) -> list[Shares]:
         slots = slot_list.slots[listed]
         words = slot_list.words[agreeing][:, listed]
         log_p = reading.listed[np.searchsorted(rows, slots)]
-        by_token = log_p[np.arange(len(listed)), words]  # [words, candidates]
-        sums = by_token.sum(axis=1)
+        token_log_p = log_p[np.arange(len(listed)), words]  # [words, candidates]
+        sums = token_log_p.sum(axis=1)
         best = int(sums.argmax())
         places = np.searchsorted(candidates, slots)
         reading.tokens[places] = words[best]
         if run.policy.scores == "confidence":
-            reading.score[places] = np.exp(by_token[best])
+            reading.score[places] = np.exp(token_log_p[best])
         shares = np.zeros(len(slot_list.words))
         shares[agreeing] = _shares(sums)
         position = int(run.canvas.position[slot_list.slots[0]])
@@ -214,24 +227,26 @@ def put_words(run: Run, plan: Plan, reading: Reading) -> list[Shares]:
 
 
 def _agrees(slot_list: SlotList, state: State) -> Flags:
-    """Which words agree with what is written in their blank, [K] bool."""
+    """Return which words have the written tokens of their blank at their places, [K] bool."""
     written = ~state.masked[slot_list.slots]
     tokens = state.tokens[slot_list.slots]
     return (slot_list.words[:, written] == tokens[written]).all(axis=1)
 
 
 def _shares(sums: Floats) -> Floats:
+    """Return the softmax of log-probabilities of words, [words] float64."""
     weights = np.exp(sums - sums.max())
     return weights / weights.sum()
 
 
 def read_lists(engine: Any, memory: Any, plan: Plan, reading: Reading) -> None:
-    """Give a reading the log-probabilities of the plan's listed rows, where it has any."""
+    """Set the reading's log-probabilities of the plan's `listed` rows, if the plan has such rows."""
     if len(plan.listed):
         reading.listed = log_softmax(engine.logits(memory, plan.listed))
 
 
 def log_softmax(logits: Any) -> Floats:
+    """Return log-probabilities over the last axis, float64 in the shape of `logits`."""
     wide = logits.astype(np.float64)
     wide = wide - wide.max(axis=-1, keepdims=True)
     return wide - np.log(np.exp(wide).sum(axis=-1, keepdims=True))
@@ -243,18 +258,19 @@ def log_softmax(logits: Any) -> Floats:
 def settled(
     lm: LanguageModel, prompt: Sequence[int], gen_length: int, number: int = 1
 ) -> list[int]:
-    """Return a prompt in which the words of a list have the same number of tokens, and its blank has that many masks.
+    """Return a prompt whose lists are settled: the words of a list have as many tokens as its blank has masks.
 
-    gen_length: positions behind the prompt, which are masked, too.
-    number: the prompt's in its batch, from 1.
+    gen_length: number of masked positions after the prompt.
+    number: number of the prompt in its batch, from 1.
 
-    From left to right: for every number of tokens that words have, one forward pass with as many masks gives these
-    words the mean log-probability of their tokens. The best word decides the number; only words of this number stay in
-    the list. Lists further right have the masks of their longest words meanwhile.
+    Lists are settled from left to right. For every number of tokens that words of the list have, one forward pass with
+    that many masks scores these words by the mean log-probability of their tokens. The list keeps only words with as
+    many tokens as the best word. During the passes, lists further to the right have the masks of their longest words.
 
-    A prompt whose lists are settled, or that has none, is returned as it is.
+    A prompt without lists, or whose lists are settled, is returned unchanged.
 
-    Raises ValueError for words that the model does not have, and for a canvas that is longer than it can read.
+    Raises ValueError for words with tokens that the model does not have, and for a canvas that is longer than the model
+    can read.
     """
     ids = list(prompt)
     lists = list(lists_of(prompt))
@@ -262,27 +278,26 @@ def settled(
         return prompt if isinstance(prompt, list) else ids
     check_words(lm.shape, number, prompt)
     check_length(lm, number, len(ids), gen_length)
-    removed = 0  # masks, so far
+    removed = 0  # number of masks that were removed so far
     for place, word_list in enumerate(lists):
         moved = WordList(word_list.start - removed, word_list.words)
         size = moved.size if moved.is_settled else _best_size(lm, ids, moved, gen_length)
         ids[moved.span] = [lm.mask_id] * size
         removed += moved.size - size
-        lists[place] = WordList(
-            moved.start, tuple(word for word in moved.words if len(word) == size)
-        )
+        words = tuple(word for word in moved.words if len(word) == size)
+        lists[place] = WordList(moved.start, words)
     return Listed(ids, lists, lm.mask_id)
 
 
 def _best_size(lm: LanguageModel, ids: list[int], word_list: WordList, gen_length: int) -> int:
-    """The number of tokens of the word with the best mean log-probability per token."""
+    """Return the number of tokens of the word with the best mean log-probability per token."""
     best = -np.inf
     best_size = word_list.size
     before = ids[: word_list.start]
-    behind = ids[word_list.span.stop :]
+    after = ids[word_list.span.stop :]
     for size in word_list.sizes:
         masks = [lm.mask_id] * size
-        canvas = [*before, *masks, *behind, *[lm.mask_id] * gen_length]
+        canvas = [*before, *masks, *after, *[lm.mask_id] * gen_length]
         words = np.array([word for word in word_list.words if len(word) == size])
         places = np.arange(size)
         log_p = _log_p(lm, canvas, word_list.start + places)
@@ -294,7 +309,7 @@ def _best_size(lm: LanguageModel, ids: list[int], word_list: WordList, gen_lengt
 
 
 def _log_p(lm: LanguageModel, canvas: list[int], rows: Whole) -> Floats:
-    """Log-probabilities [K, V] of rows [K] of a canvas, of which every row is computed."""
+    """Compute every row of a canvas, and return the log-probabilities [K, V] of rows [K]."""
     none = np.zeros(len(canvas), dtype=bool)
     chosen = none.copy()
     chosen[rows] = True

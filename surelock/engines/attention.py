@@ -1,4 +1,4 @@
-"""Attention of the rows of a step. Sequences may have different numbers of rows."""
+"""Attention of a step's rows. The sequences of a batch may have different numbers of rows."""
 
 import inspect
 from collections.abc import Sequence
@@ -20,28 +20,30 @@ _LARGEST_HEAD = 256
 
 @frozen
 class Segments:
-    """S segments: rows in a row that attend to the same positions. A segment is a sequence's rows; in a
-    block-causal network, a block's.
+    """S segments: groups of neighbouring rows that attend to the same positions.
+
+    A segment contains the rows of a sequence; in a block-causal network, the rows of a block.
     """
 
-    rows: Tensor  # [S + 1] int32, the first row of a segment; last, the number of rows
-    # [S + 1] int32, the first slot of a segment's sequence; last, the number of slots
+    rows: Tensor  # [S + 1] int32, the first row of every segment, then the number of rows
+    # [S + 1] int32, the first slot of every segment's sequence, then the number of slots
     starts: Tensor
-    # [S] int32, the slots that a segment attends to; None for all of its sequence
+    # [S] int32, by segment, the number of slots that it attends to; None: all slots of its sequence
     seen: Tensor | None
-    most_rows: int  # at least the largest number of rows of a segment
-    most_seen: int  # at least the largest number of slots that a segment attends to
+    most_rows: int  # upper bound of the number of rows of a segment
+    most_seen: int  # upper bound of the number of slots that a segment attends to
 
 
 def varlen_attn(*tensors: Any, **more: Any) -> Tensor:
-    from torch.nn.attention import varlen  # imports torch's compiler, which a CPU never needs
+    """Call torch's `varlen_attn`, which is imported here because the import is slow and a CPU never needs it."""
+    from torch.nn.attention import varlen
 
     return cast("Tensor", varlen.varlen_attn(*tensors, **more))
 
 
 @lru_cache
 def parameters() -> frozenset[str]:
-    """Return the names of the parameters of torch's `varlen_attn`, which grow from release to release."""
+    """Return the names of the parameters of torch's `varlen_attn`. Newer releases of torch have more of them."""
     from torch.nn.attention import varlen
 
     return frozenset(inspect.signature(varlen.varlen_attn).parameters)
@@ -62,7 +64,11 @@ def has_varlen(config: NetworkConfig, dtype: torch.dtype, device: torch.device) 
 def segment_arrays(
     config: NetworkConfig, positions: Whole, counts: Sequence[int], lengths: Sequence[int]
 ) -> dict[str, NDArray[np.int32]]:
-    """Return the arrays of `Segments`, by name. counts, lengths: rows and slots, by sequence."""
+    """Return the arrays of `Segments`, by name, int32.
+
+    positions: [R] int64, positions of the rows. counts: by sequence, its number of rows. lengths: by sequence, its
+    number of slots.
+    """
     rows = np.cumsum([0, *counts])
     starts = np.cumsum([0, *lengths])
     if config.block_size is None:
@@ -96,10 +102,13 @@ def attend_segments(q: Tensor, keys: Tensor, values: Tensor, segments: Segments)
 def attend_sequences(
     q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: bool, mask: Tensor | None
 ) -> Tensor:
-    """Attend within `batch` sequences of equal length N, one behind the other. Returns a tensor in the shape of q.
+    """Attend within `batch` sequences of equal length N, which lie one after the other.
 
     q: [batch * Q, n_heads, head_size]. keys, values: [batch * N, n_kv_heads, head_size].
-    mask: [batch * Q, at least N] bool, the positions that a row sees; None for all.
+    gqa: whether there are fewer key/value heads than query heads.
+    mask: [batch * Q, at least N] bool, the positions that a row sees; None: all positions.
+
+    Returns a tensor in the shape of q.
     """
     length = len(keys) // batch
     seen = None if mask is None else mask[:, :length].view(batch, 1, -1, length)

@@ -1,7 +1,7 @@
 """The key/value cache of the torch engine.
 
-The sequences of a batch lie one behind the other on a flat axis of `sum(lengths)` slots, without padding.
-Behind them lies a spare slot, to which no row attends: rows that must not change the cache write there.
+The sequences of a batch lie one after the other on a flat axis of `sum(lengths)` slots, without padding. The last slot
+of the tables is spare: no row attends to it, and rows that must not change the cache write there.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,18 @@ from surelock.model.network import sight
 
 
 class KVCache:
-    """Preallocated tables of keys and values of every layer, on its device: [slots + 1, n_kv_heads, head_size].
+    """Preallocated tables of keys and values for every layer, on the layer's device.
 
-    A locked position keeps the keys and values of its last computation. In a shifted network it also keeps
-    its hidden state, which predicts the next position. A layer that is a convolution has one table
-    [slots + 2, 1, d_model] in place of two: its last row stays zero, the neighbour of a sequence's ends.
+    A layer has two tables [slots + 1, n_kv_heads, head_size] in the dtype of the network. A layer that is a convolution
+    has one table [slots + 2, 1, d_model]. The last row of that table stays zero: it is the neighbour of the first and
+    the last position of a sequence.
 
-    slots: of all passes. devices: of the layers, then that of the last norm.
-    once: whether every step computes all rows (`Layout`): the layers of a device then share their tables.
+    A locked position keeps its last keys and values. In a shifted network it also keeps its hidden state, which
+    predicts the next position.
+
+    slots: number of slots of all passes together.
+    devices: the devices of the layers, then the device of the last norm.
+    once: whether every step computes all rows (`Layout`). The layers of a device then share their tables.
     """
 
     def __init__(
@@ -37,21 +41,18 @@ class KVCache:
     ) -> None:
         *of_layers, of_norm = devices
 
-        def pair(device: torch.device, conv: bool) -> list[Tensor]:
-            """Zeros, not empty: slots that a block-causal row does not see have weight 0, and must be finite."""
-            shape = (
-                (slots + 2, 1, config.d_model)
-                if conv
-                else (slots + 1, config.n_kv_heads, config.head_size)
-            )
-            tables = [
-                torch.zeros(shape, dtype=dtype, device=device) for _ in range(1 if conv else 2)
-            ]
-            return [tables[0], tables[-1]]
+        def new_tables(device: torch.device, conv: bool) -> tuple[Tensor, Tensor]:
+            """Return tables of zeros: unwritten slots have weight 0 in attention, so their values must be finite."""
+            if conv:
+                table = torch.zeros(slots + 2, 1, config.d_model, dtype=dtype, device=device)
+                return table, table
+            shape = slots + 1, config.n_kv_heads, config.head_size
+            keys, values = (torch.zeros(shape, dtype=dtype, device=device) for _ in range(2))
+            return keys, values
 
-        pair_of = cache(pair) if once else pair
+        tables_of = cache(new_tables) if once else new_tables
         pairs = [
-            pair_of(device, layer in config.conv_layers) for layer, device in enumerate(of_layers)
+            tables_of(device, layer in config.conv_layers) for layer, device in enumerate(of_layers)
         ]
         self.keys, self.values = zip(*pairs, strict=True)
         self._config = config
@@ -62,11 +63,10 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
-        tables = {id(table): table.nbytes for table in (*self.keys, *self.values)}
-        return sum(tables.values()) + (0 if self._hidden is None else self._hidden.nbytes)
+        return sum(table.nbytes for table in self.tables)
 
     def reset(self) -> None:
-        """Zero the slots that a row may read before the run has written them."""
+        """Set slots to zero that a row may read before the run writes them."""
         if self._config.block_size is not None:
             for table in (*self.keys, *self.values):
                 table.zero_()
@@ -75,21 +75,21 @@ class KVCache:
 
     @property
     def tables(self) -> list[Tensor]:
-        """The different tables that keep a row for every slot from step to step."""
+        """The tables that keep a row per slot between steps, without repetition."""
         tables = list({id(table): table for table in (*self.keys, *self.values)}.values())
         if self._hidden is not None:
             tables.append(self._hidden)
         return tables
 
     def attend(self, layer: int, rows: Rows, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Write the rows' keys and values into the cache, then attend. Returns a tensor in the shape of q.
+        """Write the rows' keys and values into the cache (Algorithm 1, line 11), then attend.
 
-        rows: on the device of the layer.
-        q: [Q, n_heads, head_size], the queries of all rows or of the read rows.
-        k, v: [R, n_kv_heads, head_size], of all rows.
+        rows: the rows, with tensors on the device of the layer.
+        q: [Q, n_heads, head_size], queries of all rows or of the read rows.
+        k, v: [R, n_kv_heads, head_size], keys and values of all rows.
 
-        A row attends to all slots of its sequence; in a block-causal network, to those up to the end of its
-        block.
+        A row attends to all slots of its sequence; in a block-causal network, to the slots up to the end of its block.
+        Returns a tensor in the shape of q.
         """
         keys = self.keys[layer]
         values = self.values[layer]
@@ -121,11 +121,14 @@ class KVCache:
         return torch.cat(attended)
 
     def convolve(self, layer: int, rows: Rows, c: Tensor, kept: Tensor, weight: Tensor) -> Tensor:
-        """Write the rows' vectors into the cache, then convolve its vectors. Returns a tensor in the shape of c.
+        """Write the rows' vectors into the cache, then return c times the convolution of the cached vectors.
 
-        rows: on the device of the layer.
-        c: [Q, 1, d_model], of all rows or of the read rows. kept: [R, 1, d_model], of all rows.
-        weight: [d_model, 1, 3].
+        rows: the rows, with tensors on the device of the layer.
+        c: [Q, 1, d_model], factors of all rows or of the read rows.
+        kept: [R, 1, d_model], vectors of all rows, which the cache keeps.
+        weight: [d_model, 1, 3], over a position, its left and its right neighbour.
+
+        Returns a tensor in the shape of c.
         """
         _write(kept, rows, self.keys[layer])
         around = rows.arrays["around"]
@@ -134,12 +137,15 @@ class KVCache:
         return c * (self.keys[layer][around] * weight.permute(2, 1, 0)).sum(1)
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
-        """Keep the hidden states [R, d_model] of the rows. Return those of the positions before them, [R, d_model]."""
+        """Keep the hidden states [R, d_model] of the rows. Return the states of the positions before them.
+
+        The first position of a sequence gets its own state. The result is [R, d_model].
+        """
         assert self._hidden is not None
         _write(hidden, rows, self._hidden)
         return self._hidden[rows.arrays["slots"] - (rows.arrays["positions"] > 0).long()]
 
 
 def _write(values: Tensor, rows: Rows, table: Tensor) -> None:
-    """Write values [R, ...] of rows into a table [slots + 1, ...] of the same device."""
+    """Write values [R, ...] of rows into a table [slots + 1, ...] on the same device."""
     table.index_copy_(0, rows.arrays.get("written", rows.arrays["slots"]), values)

@@ -8,7 +8,7 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 def add_model_flags(parser: argparse.ArgumentParser, engine: str = "auto") -> None:
-    """Add --model, --tokenizer, --device, --dtype and --engine. engine: the default of the last."""
+    """Add --model, --tokenizer, --device, --dtype and --engine. engine: the default of --engine."""
     parser.add_argument(
         "--model",
         default="stories",
@@ -25,10 +25,12 @@ def add_model_flags(parser: argparse.ArgumentParser, engine: str = "auto") -> No
 
 
 def add_engine_flag(parser: argparse.ArgumentParser, engine: str = "auto") -> argparse.Action:
+    """Add --engine. engine: its default."""
     about = "what computes: onnx (float32 on one CPU), torch, or auto: onnx where it can (default: %(default)s)"
     return parser.add_argument("--engine", choices=ENGINES, default=engine, help=about)
 
 
 def add_weights_flag(parser: argparse.ArgumentParser) -> argparse.Action:
+    """Add --weights."""
     about = "int8 keeps the layers' weights in int8, at half the memory of bfloat16 (needs torchao; default: do not)"
     return parser.add_argument("--weights", choices=("int8",), help=about)

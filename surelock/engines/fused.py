@@ -1,14 +1,14 @@
-"""Functions that `torch.compile` makes kernels of on a GPU: once for all numbers of rows, before the first run.
+"""Functions that `torch.compile` fuses into few GPU kernels. They are compiled once, before the first run.
 
-Reading many posteriors then takes three passes over the logits, not one for every operator. In a layer
-two kernels take the place of six, most of which torch runs without vector instructions: their operands
-are strided or of two dtypes.
+Reading many posteriors with fused kernels takes three passes over the logits, instead of one pass per operator. In a
+layer, two fused kernels replace six kernels. Torch would run most of the six without vector instructions, because their
+operands are strided or have two dtypes.
 
-The compiled functions take the numbers of rows as variables. All other sizes and strides are constants:
-if code compares a size with a number of its module, torch makes the size a constant, whatever the code
-does then. That is why both branches of the `if`s below are alike. Without them torch compiles for the
-first size, then once more for every dimension that changes: five functions for one step of 1,049 rows,
-read in parts of 262 and 263, and another where the next run has another number of slots.
+The compiled functions must accept any number of rows, without a new compilation. All other sizes and strides should be
+constants. When code compares a size with a number of its module, torch makes that size a constant. This is the only
+purpose of the `if`s below, whose two branches are equal. Without the `if`s, torch compiles for the first sizes, and
+again for every dimension that changes: five functions for one step of 1,049 rows that is read in parts of 262 and 263
+rows, and another function if the next run has another number of slots.
 """
 
 import shutil
@@ -27,14 +27,15 @@ from surelock.config import NetworkConfig
 from surelock.environment import value_of
 from surelock.model.network import Elementwise, gated, rotate
 
-#: Rows of an example. Not 1, nor another size of an example: torch would take equal sizes for one.
+#: Number of rows of an example input. It must not be 1, nor equal another size of an example: torch takes equal sizes
+#: for the same variable.
 _ROWS = 257
 
 Backend = str | Callable[..., Any]  # of torch.compile
 
 
 class Reads(NamedTuple):
-    """The functions that read posteriors, compiled."""
+    """Compiled functions: `read` is `read_posteriors`, `diverge` is `divergences`."""
 
     read: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]
     diverge: Callable[..., Tensor]
@@ -42,7 +43,10 @@ class Reads(NamedTuple):
 
 @cache
 def can_fuse(device: torch.device) -> bool:
-    """Return whether torch can compile for the device: a GPU, with Triton, a C compiler and Python.h, not ZeroGPU's."""
+    """Return whether torch can compile for the device.
+
+    It can for a GPU, with Triton, a C compiler and Python.h, but not on ZeroGPU.
+    """
     compiler = value_of("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     folders = [sysconfig.get_path("include", scheme) for scheme in sysconfig.get_scheme_names()]
     headers = any(Path(folder, "Python.h").exists() for folder in folders)
@@ -53,10 +57,12 @@ def can_fuse(device: torch.device) -> bool:
 def read_posteriors(
     logits: Tensor, banned: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return five tensors [R] of logits [R, V]: their sum, the largest probability, the log-sum-exp, the
-    likeliest token that is not banned, and its probability.
+    """Return five tensors [R] for logits [R, V].
 
-    banned: [V], -inf at tokens that are never chosen, else 0. Computation is in its dtype.
+    They are the sum of the logits, the largest probability, the log-sum-exp, the most likely token that is not banned,
+    and the probability of that token.
+
+    banned: [V], -inf at tokens that are never chosen, otherwise 0. The computation is in the dtype of `banned`.
     """
     z = logits.to(banned.dtype)
     highest = z.amax(dim=-1)
@@ -68,9 +74,12 @@ def read_posteriors(
 def divergences(
     logits: Tensor, lse: Tensor, rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor
 ) -> Tensor:
-    """Return `kl_divergence` [K], in nats, of the posteriors of `rows` of `logits` from those of `slots` of `kept`.
+    """Return `kl_divergence` [K], in nats, of posteriors of this step from kept posteriors.
 
-    logits: [R, V], lse: [R]. kept: [S, V], kept_lse: [K], of the slots. rows, slots: [K] int64.
+    logits: [R, V], logits of this step. lse: [R], their log-sum-exp.
+    rows: [K] int64, the compared rows of `logits`.
+    kept: [S, V], logits of kept posteriors. slots: [K] int64, the rows of `kept` to compare with.
+    kept_lse: [K], the log-sum-exp of `kept[slots]`.
     """
     z = logits[rows].to(lse.dtype)
     lse = lse[rows]
@@ -79,7 +88,10 @@ def divergences(
 
 
 def exp_without_two_terms(x: Tensor) -> Tensor:
-    """Return exp(x) - 1 - x, to a relative 1e-5 in float32. A compiled expm1 may be exp(x) - 1, which loses digits."""
+    """Return exp(x) - 1 - x with a relative error of 1e-5 in float32.
+
+    `expm1` is not used, because torch may compile it to exp(x) - 1, which loses digits.
+    """
     series = torch.full_like(x, 1 / 5040)
     for factorial in (720, 120, 24, 6, 2):
         series = series * x + 1 / factorial
@@ -87,7 +99,7 @@ def exp_without_two_terms(x: Tensor) -> Tensor:
 
 
 class _Read(nn.Module):
-    """`read_posteriors` of a vocabulary."""
+    """`read_posteriors` for a vocabulary size."""
 
     def __init__(self, vocab_size: int) -> None:
         super().__init__()
@@ -102,7 +114,7 @@ class _Read(nn.Module):
 
 
 class _Diverge(nn.Module):
-    """`divergences` of a vocabulary."""
+    """`divergences` for a vocabulary size."""
 
     def __init__(self, vocab_size: int) -> None:
         super().__init__()
@@ -123,14 +135,19 @@ class _Diverge(nn.Module):
 
 
 class _Rotate(nn.Module):
-    """`rotate` of a network's queries and keys: in memory beside its values, unless norms have copied them."""
+    """`rotate` for the queries and keys of a network.
+
+    They are a part of a table that also has the values, unless norms have copied the queries and keys.
+    """
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         self.heads = config.n_heads + config.n_kv_heads
         self.size = config.head_size
-        self.beside = self.heads + (0 if config.qk_norm else config.n_kv_heads)
-        self.row = self.beside * self.size
+        self.table_heads = self.heads
+        if not config.qk_norm:
+            self.table_heads += config.n_kv_heads
+        self.row = self.table_heads * self.size
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         if x.shape[1:] != (self.heads, self.size) or x.stride() != (self.row, self.size, 1):
@@ -139,7 +156,7 @@ class _Rotate(nn.Module):
 
 
 class _Gated(nn.Module):
-    """`gated` of a network."""
+    """`gated` for the feed-forward width of a network."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -159,8 +176,12 @@ def _is_wide(rows: Tensor, width: int) -> bool:
 def compiled_reading(
     vocab_size: int, dtype: torch.dtype, device: torch.device, backend: Backend = "inductor"
 ) -> Reads:
-    """Return `read_posteriors` and `divergences` of logits of a dtype, compiled. All inputs have at least two rows."""
-    some = _ROWS // 2  # three numbers of rows: torch would take equal ones for one
+    """Return `read_posteriors` and `divergences` for logits of a dtype, compiled.
+
+    The compiled functions require inputs of at least two rows.
+    """
+    # Three different numbers of rows, since torch takes equal sizes for the same variable.
+    some = _ROWS // 2
     other = _ROWS + 2
     wide = torch.promote_types(dtype, torch.float32)
     with torch.inference_mode():
@@ -171,23 +192,24 @@ def compiled_reading(
         rows, slots = (torch.arange(some, device=device) for _ in range(2))
         kept_lse = torch.zeros(some, dtype=wide, device=device)
     modules = _Read(vocab_size), _Diverge(vocab_size)
-    return Reads(
-        *_compiled(modules, ((logits, banned), (logits, lse, rows, kept, slots, kept_lse)), backend)
-    )
+    examples = (logits, banned), (logits, lse, rows, kept, slots, kept_lse)
+    return Reads(*_compiled(modules, examples, backend))
 
 
 @cache
 def compiled_elementwise(
     config: NetworkConfig, dtype: torch.dtype, device: torch.device, backend: Backend = "inductor"
 ) -> Elementwise:
-    """Return the elementwise functions of the layers of a network, compiled. All inputs have at least two rows."""
+    """Return the elementwise functions of the layers of a network, compiled.
+
+    The compiled functions require inputs of at least two rows.
+    """
     wide = torch.promote_types(dtype, torch.float32)
     rotates = _Rotate(config)
     gates = _Gated(config)
     with torch.inference_mode():
-        x = torch.zeros(_ROWS, rotates.beside, rotates.size, dtype=dtype, device=device)[
-            :, : rotates.heads
-        ]
+        table = torch.zeros(_ROWS, rotates.table_heads, rotates.size, dtype=dtype, device=device)
+        x = table[:, : rotates.heads]
         cos, sin = (
             torch.zeros(_ROWS, 1, rotates.size, dtype=wide, device=device) for _ in range(2)
         )
@@ -198,7 +220,7 @@ def compiled_elementwise(
 def _compiled(
     modules: Sequence[nn.Module], examples: Sequence[tuple[Tensor, ...]], backend: Backend
 ) -> list[Callable]:
-    """Compile modules by calling them with their examples. A terminal shows how many are done."""
+    """Return the modules compiled, by calling them with their examples. A terminal shows the progress."""
     functions = []
     pairs = zip(modules, examples, strict=True)
     with torch.inference_mode():

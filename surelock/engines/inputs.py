@@ -1,4 +1,4 @@
-"""The inputs that a plan gives the layers of the torch engine: arrays, which go to a device in one copy, and counts."""
+"""The inputs of the torch engine's layers for a plan: arrays, which are copied to a device together, and counts."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ _LEAST_STEP = 64  # slots
 
 
 class Room(NamedTuple):
-    """The size of a memory. Layouts of equal rooms may use the memory one after the other."""
+    """The size of a memory. Runs whose layouts have equal rooms may use the same memory, one after the other."""
 
-    sequences: int  # of one pass
+    sequences: int  # number of sequences in a pass
     passes: int
-    slots: int  # of one pass, at least as many as the layout has
-    longest: int  # at least the positions of the layout's longest sequence
+    slots: int  # number of slots in a pass, at least the layout's
+    longest: int  # upper bound of the number of positions of a sequence
     once: bool  # see `Layout`
 
     @classmethod
     def for_layout(cls, layout: Layout, rounded: bool) -> Room:
-        """Return the room for a layout. rounded: whether to round up, so that prompts of about one length share it."""
+        """Return the room for a layout.
+
+        rounded: whether to round the sizes up, so that prompts of about the same length have equal rooms.
+        """
         slots = sum(layout.lengths)
         longest = max(layout.lengths)
         if rounded:
@@ -41,12 +44,12 @@ class Room(NamedTuple):
 
     @property
     def spare(self) -> int:
-        """The index of the spare slot, behind the slots of all passes."""
+        """The index of the spare slot, which is after the slots of all passes."""
         return self.passes * self.slots
 
 
 def _round_up(count: int) -> int:
-    """Round up to a multiple of 64, or of more for a large count, by at most an eighth of it."""
+    """Round up to a multiple of 64. A large count is rounded to a larger multiple, which adds at most an eighth."""
     step = max(_LEAST_STEP, 2 ** (count.bit_length() - 4))
     return -(-count // step) * step
 
@@ -55,39 +58,45 @@ def _round_up(count: int) -> int:
 class Rows:
     """The rows of one step, for all passes, in the order of the flat axis.
 
-    arrays: of numpy, or tensors of a device. int64, but for those of `Segments`:
-        tokens, positions [R]: the token of a row, and its position in the sequence.
-        slots [R]: the place of a row on the flat axis.
-        written [R]: where a row writes, its slot or, if it is probed, the spare one. Missing: as slots.
-        read [K]: ascending, the rows whose posteriors are read. Missing: all.
-        around [R, 3]: the slots before, of and behind a row, for layers that convolve.
-        rows, starts, seen: see `Segments`. Missing: sequences are attended to one after the other.
-        read_rows, read_starts, read_seen: the same for the read rows, if there are segments and `read`.
+    arrays: numpy arrays, or tensors on a device, by name. They are int64, except those of `Segments`:
+        tokens, positions [R]: the row's token, and its position in the sequence.
+        slots [R]: the row's slot on the flat axis.
+        written [R]: the slot to which the row writes: its slot, or the spare slot if it is probed. Missing if equal to
+            `slots`.
+        read [K]: ascending, the rows whose posteriors are read. Missing if all rows are read.
+        around [R, 3]: the slot before the row's slot, the row's slot, and the slot after it. For convolutions only.
+        rows, starts, seen: see `Segments`. Missing if attention runs sequence by sequence.
+        read_rows, read_starts, read_seen: the `Segments` of the read rows, if `rows` and `read` are there.
     """
 
     arrays: Fields
-    counts: list[int]  # rows, by sequence
-    lengths: list[int]  # positions, by sequence
-    # read rows, by sequence; empty without `read`
+    counts: list[int]  # by sequence, its number of rows
+    lengths: list[int]  # by sequence, its number of positions
+    # by sequence, its number of read rows; empty without `read`
     read_counts: list[int] = field(default_factory=list)
-    bucket: int = 0  # the number of rows after filling up; 0 without filling up
-    longest: int = 0  # at least the positions of the longest sequence; 0 for exactly as many
+    bucket: int = 0  # the number of rows after padding; 0 without padding
+    longest: int = (
+        0  # upper bound of the number of positions of a sequence; 0: the exact maximum of `lengths`
+    )
 
     @property
     def most_seen(self) -> int:
-        """At least the number of slots that any row attends to."""
+        """Upper bound of the number of slots that a row attends to."""
         return self.longest or max(self.lengths)
 
     def with_tensors(self, tensors: Mapping[str, Tensor]) -> Rows:
-        """Return the same rows with tensors of the arrays' names."""
+        """Return the same rows with the tensors of these names in place of the arrays."""
         return replace(self, arrays={name: tensors[name] for name in self.arrays})
 
     def to(self, device: torch.device) -> Rows:
+        """Return the same rows with tensors on a device."""
         return self.with_tensors({name: tensor.to(device) for name, tensor in self.arrays.items()})
 
     def segments(self, read: bool) -> Segments | None:
-        """Return the segments of all rows or of the read rows; None if rows attend in sequences."""
-        prefix, counts = ("read_", self.read_counts) if read else ("", self.counts)
+        """Return the segments of all rows or, with `read`, of the read rows. None: attend sequence by sequence."""
+        prefix, counts = "", self.counts
+        if read:
+            prefix, counts = "read_", self.read_counts
         if f"{prefix}rows" not in self.arrays:
             return None
         edges = self.arrays[f"{prefix}rows"]
@@ -99,25 +108,26 @@ class Rows:
 def around(
     positions: Whole, slots: Whole, counts: Sequence[int], lengths: Sequence[int], spare: int
 ) -> Whole:
-    """Return `around` of `Rows`. The first and the last position of a sequence have the cache's row of zeros, behind
-    the spare slot, as a neighbour.
+    """Return `around` of `Rows`, [R, 3] int64.
+
+    The missing neighbour of a sequence's first or last position is the cache's row of zeros, after the spare slot.
     """
     last = np.repeat(lengths, counts) - 1
     zero = spare + 1
     before = np.where(positions > 0, slots - 1, zero)
-    behind = np.where(positions < last, slots + 1, zero)
-    return np.stack((before, slots, behind), axis=1)
+    after = np.where(positions < last, slots + 1, zero)
+    return np.stack((before, slots, after), axis=1)
 
 
 def rows_of(
     config: NetworkConfig, layout: Layout, room: Room, plan: Plan, varlen: bool, bucket: int = 0
 ) -> Rows:
-    """Return the rows of a plan, which has some or is filled up.
+    """Return the rows of a plan. There must be at least one row after padding.
 
-    room: of the memory, at least the room of the layout.
-    varlen: whether rows attend in segments. Otherwise in sequences, one after the other where they differ.
-    bucket: with segments, the number of rows after filling up with rows of no effect, which write to the spare
-    slot; all rows then pass all layers. 0 fills up none, and the last layer computes the read rows alone.
+    room: room of the memory, at least the room of the layout.
+    varlen: whether rows attend in segments. Otherwise they attend sequence by sequence.
+    bucket: the number of rows after padding, which needs segments. Padding rows write to the spare slot, and all rows
+    pass all layers. With 0 there is no padding, and the last layer computes only the read rows.
     """
     passes = layout.passes
     total = sum(layout.lengths)
@@ -136,15 +146,15 @@ def rows_of(
         arrays["written"] = np.where(np.tile(plan.probed, passes), spare, arrays["slots"])
     read_counts = []
     if bucket:
-        more = bucket - passes * count
+        padding = bucket - passes * count
         fill = {"tokens": 0, "positions": 0, "slots": spare, "written": spare}
         arrays = {
-            name: np.append(array, np.full(more, fill[name])) for name, array in arrays.items()
+            name: np.append(array, np.full(padding, fill[name])) for name, array in arrays.items()
         }
-        counts = [*counts[:-1], counts[-1] + more]
+        counts = [*counts[:-1], counts[-1] + padding]
     elif 0 < len(plan.read) < count:
         arrays["read"] = (plan.read + count * offsets).ravel()
-        edges = np.cumsum([0, *plan.counts])  # of the sequences, among the rows
+        edges = np.cumsum([0, *plan.counts])  # the first row of every sequence
         read_counts = np.diff(np.searchsorted(plan.read, edges)).tolist() * passes
     if config.conv_layers:
         arrays["around"] = around(arrays["positions"], arrays["slots"], counts, lengths, spare)
@@ -158,7 +168,7 @@ def rows_of(
 
 
 def fillers(config: NetworkConfig, room: Room, bucket: int) -> Rows:
-    """Return `bucket` rows of no effect, for the capture of a graph."""
+    """Return `bucket` padding rows, for the capture of a graph."""
     none = np.zeros(0, dtype=bool)
     blind = NO_ROWS if room.passes == 2 else None
     counts = [0] * room.sequences
@@ -168,9 +178,9 @@ def fillers(config: NetworkConfig, room: Room, bucket: int) -> Rows:
 
 
 def upload(arrays: Mapping[str, NDArray], device: torch.device) -> dict[str, Tensor]:
-    """Copy arrays to a device, all at once. The host does not wait for the copy.
+    """Copy arrays to a device, in one transfer. The host does not wait for it.
 
-    Returns tensors of the arrays' names, dtypes and shapes. On a CPU they share the arrays' memory.
+    Returns tensors with the arrays' names, dtypes and shapes. On a CPU the tensors share the arrays' memory.
     """
     if device.type == "cpu":
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -179,14 +189,14 @@ def upload(arrays: Mapping[str, NDArray], device: torch.device) -> dict[str, Ten
 
 
 def pack(arrays: Mapping[str, NDArray], pinned: bool) -> tuple[Tensor, dict[str, slice]]:
-    """Return the bytes of arrays behind one another, [bytes] uint8, and their places in it by name.
+    """Return the bytes of all arrays in one tensor, uint8, and by name the place of an array in the tensor.
 
     pinned: whether the memory is page-locked.
     """
     places = {}
     stop = 0
     for name, array in arrays.items():
-        start = -(-stop // _ALIGNED) * _ALIGNED
+        start = -(-stop // _ALIGNED) * _ALIGNED  # rounded up
         stop = start + array.nbytes
         places[name] = slice(start, stop)
     host = torch.empty(stop, dtype=torch.uint8, pin_memory=pinned)
@@ -199,7 +209,7 @@ def pack(arrays: Mapping[str, NDArray], pinned: bool) -> tuple[Tensor, dict[str,
 def unpack(
     packed: Tensor, arrays: Mapping[str, NDArray], places: Mapping[str, slice]
 ) -> dict[str, Tensor]:
-    """Return the tensors in the bytes that `pack` returned; of `arrays` the dtypes and shapes count."""
+    """Return the tensors in the bytes that `pack` returned. arrays: only their dtypes and shapes are used."""
     dtypes = {name: torch.from_numpy(array[:0]).dtype for name, array in arrays.items()}
     return {
         name: packed[place].view(dtypes[name]).view(arrays[name].shape)

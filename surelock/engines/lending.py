@@ -1,10 +1,10 @@
-"""Memories that an engine lends to runs. A memory that a run gives back serves the next run of its size."""
+"""Memories that an engine lends to runs. A memory that a run has returned is reused by a later run of the same size."""
 
 from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
-#: Bytes of idle memories on a CPU: other programs need its memory, too.
+#: Limit in bytes for idle memories on a CPU, since other programs need memory too.
 CPU_BYTES = 2**27
 
 
@@ -13,14 +13,14 @@ class Lendable(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """The properties that a run needs. Memories of equal keys serve the same runs."""
+        """The properties that a run requires. Memories with equal keys are interchangeable."""
         ...
 
     @property
     def nbytes(self) -> int: ...
 
     def reset(self) -> None:
-        """Make the memory as good as new: nothing of a former run may reach the next."""
+        """Remove everything of an earlier run, so that the memory is like a new one."""
         ...
 
 
@@ -28,15 +28,15 @@ M = TypeVar("M", bound=Lendable)
 
 
 def at_most_on_a_cpu(taken: int) -> int:
-    """Return the bytes that idle memories may take on a CPU. taken: the bytes that they take now."""
+    """Return the bytes that idle memories may take on a CPU. taken: the bytes that they take now, which is ignored."""
     return CPU_BYTES
 
 
 class Lender(Generic[M]):
-    """Keeps the memories that no run uses, within a limit of bytes. Threads may share a lender.
+    """Keeps the memories that no run uses, within a limit in bytes. Threads may share a lender.
 
-    most: called with the bytes that idle memories take, returns how many they may take.
-    trim: called after memories were dropped.
+    most: a function from the bytes that idle memories take to the bytes that they may take.
+    trim: a function that is called after memories were dropped.
     """
 
     def __init__(
@@ -48,15 +48,16 @@ class Lender(Generic[M]):
         self._lock = Lock()
 
     def lend(self, key: Hashable, nbytes: int, make: Callable[[], M]) -> M:
-        """Return an idle memory of a key, reset, or a new one.
+        """Return an idle memory with this key, reset, or a new memory.
 
-        nbytes: the bytes of a new one. Idle memories of other keys make room for it.
+        nbytes: the size of a new memory in bytes. Idle memories are dropped to make room for it.
+        make: a function that returns a new memory.
         """
         with self._lock:
             memories = self._idle.pop(key, [])
             memory = memories.pop() if memories else None
             if memories:
-                self._idle[key] = memories  # at the end: used last
+                self._idle[key] = memories  # at the end, as the key that was used last
             if memory is None:
                 self._make_room(nbytes)
         if memory is None:
@@ -65,7 +66,7 @@ class Lender(Generic[M]):
         return memory
 
     def take_back(self, memory: M) -> None:
-        """Keep a memory for a later run. Drop those used least recently until the rest is within the limit."""
+        """Keep a memory for a later run. If the limit requires it, the least recently used memories are dropped."""
         with self._lock:
             others = self._idle.pop(memory.key, [])
             self._idle[memory.key] = [*others, memory]
@@ -77,7 +78,7 @@ class Lender(Generic[M]):
         return sum(memory.nbytes for memories in self._idle.values() for memory in memories)
 
     def _make_room(self, coming: int) -> None:
-        """Drop the memories of the keys used least recently, until `coming` more bytes fit the limit."""
+        """Drop memories of the least recently used keys, until `coming` more bytes fit into the limit."""
         taken = self.nbytes
         over = taken + coming - self._most(taken)
         dropped = False

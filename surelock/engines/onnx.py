@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from surelock.model.network import Network
 
-_CHUNK_BYTES = 2**21  # of one table of posteriors: of the embedded model's, 128 rows
-# of weights in float32: a session holds its weights several times while it is made
+_CHUNK_BYTES = 2**21  # size of a table of posteriors, 128 rows of the embedded model's vocabulary
+# Size of the float32 weights of a session. While a session is made, it needs several times its weights in memory.
 _PART_BYTES = 2**27
-_NOTHING = {  # inputs of `posterior_graph` that ask for no output
+_NOTHING = {  # inputs of `posterior_graph` for which it computes no optional outputs
     **dict.fromkeys(("chosen", "scored", "shown"), NO_ROWS),
     "bias": np.zeros((1, 1), np.float32),
     "top_k": np.ones(1, dtype=np.int64),
@@ -50,50 +50,53 @@ class Cache:
 
     def __init__(self, parts: list[Part], config: NetworkConfig, length: int) -> None:
         self._parts = [(part.session, part.session.io_binding()) for part in parts]
-        # In a shifted network also hidden states: the state before a position predicts it.
+        # A shifted network also needs hidden states: the state before a position predicts the position.
         self._states = np.zeros((length, config.d_model), np.float32) if config.shifted else None
         self._masks = config.block_size is not None
-        self._tables: list[Floats32] = []  # whose memory the sessions read and write
-        self._convs: list[Floats32] = []  # those of them with a row of zeros at both ends
+        self._tables: list[Floats32] = []  # the sessions read and write their memory
+        self._convs: list[
+            Floats32
+        ] = []  # the tables of convolutions, with a row of zeros at both ends
         for part, (_, binding) in zip(parts, self._parts, strict=True):
             for name, value in part.shared_inputs.items():
                 binding.bind_ortvalue_input(name, value)
             for layer in part.layers:
-                conv = layer in config.conv_layers
-                shape = (
-                    (length + 2, config.d_model)
-                    if conv
-                    else (length, config.n_kv_heads * config.head_size)
-                )
-                for kind in ("keys",) if conv else ("keys", "values"):
+                kinds = ["keys", "values"]
+                shape = length, config.n_kv_heads * config.head_size
+                if layer in config.conv_layers:
+                    kinds = ["keys"]
+                    shape = length + 2, config.d_model
+                for kind in kinds:
                     table = np.zeros(shape, np.float32)
                     self._tables.append(table)
-                    if conv:
-                        self._convs.append(table)
                     value = onnxruntime.OrtValue.ortvalue_from_numpy(table)
                     binding.bind_ortvalue_input(f"past_{kind}.{layer}", value)
                     binding.bind_ortvalue_output(f"present_{kind}.{layer}", value)
+                if layer in config.conv_layers:
+                    self._convs.append(self._tables[-1])
 
     @property
     def tables(self) -> list[Floats32]:
-        """What is kept from step to step: tables with a row per position."""
-        return [*self._tables, *([] if self._states is None else [self._states])]
+        """The tables that are kept between steps, with a row per position."""
+        return self._tables if self._states is None else [*self._tables, self._states]
 
     @property
     def nbytes(self) -> int:
-        return sum(table.nbytes for table in self._tables) + (
-            0 if self._states is None else self._states.nbytes
-        )
+        return sum(table.nbytes for table in self.tables)
 
     def reset(self) -> None:
-        """Zero what a row may read before the run has written it: what it does not see has weight 0."""
-        for table in self._tables if self._masks else ():
-            table[:] = 0
+        """Set values to zero that a row may read before the run writes them.
+
+        Positions that a row does not see have weight 0 in its attention, so their values must be finite.
+        """
+        if self._masks:
+            for table in self._tables:
+                table[:] = 0
         for table in self._convs:
             table[[0, -1]] = 0
 
     def forward(self, tokens: Whole, positions: Whole, probed: Flags, read: Whole) -> Floats32:
-        """Compute rows [R]. Returns the hidden states [K, d_model] that the logits of the rows `read` are of."""
+        """Compute rows [R]. Returns the hidden states [K, d_model] from which the head predicts the rows `read`."""
         written = np.flatnonzero(~probed)
         inputs = {
             "tokens": tokens,
@@ -103,14 +106,14 @@ class Cache:
         }
         inputs["read"] = read if self._states is None else np.arange(len(tokens))
         if not len(inputs["read"]):
-            inputs["read"] = np.zeros(1, dtype=np.int64)  # the last layer's attention wants a row
+            inputs["read"] = np.zeros(1, dtype=np.int64)  # the last layer's attention needs a row
         states = None
         for session, binding in self._parts:
             for name, rows in inputs.items():
                 binding.bind_cpu_input(name, rows)
             if states is not None:
                 binding.bind_ortvalue_input("states", states)
-            # its shape may change
+            # bound before every run, because the number of rows may change
             binding.bind_output("hidden" if session is self._parts[-1][0] else "next_states")
             session.run_with_iobinding(binding)
             states = binding.get_outputs()[-1]
@@ -125,7 +128,7 @@ class Cache:
 class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step.
 
-    rows: the most whose logits are made at once.
+    rows: the largest number of rows whose logits are computed at once.
     """
 
     def __init__(
@@ -138,15 +141,15 @@ class Memory:
             [Cache(parts, config, length) for length in layout.lengths]
             for _ in range(layout.passes)
         ]
-        # Empty tables take memory where they are written.
+        # kept log posteriors; np.empty takes memory only for rows that are written
         self.log_p = np.empty((slots, vocab_size), np.float32)
-        # whether `log_p` holds the slot's last posterior
+        # whether `log_p` has a posterior of the slot
         self.has: Flags = np.zeros(slots, dtype=bool)
-        # of the logits made at once
+        # logits of the rows that are computed together
         self.table = np.empty((min(rows, slots), vocab_size), np.float32)
         # see `Engine.memory`
         self.logits = np.zeros((slots, vocab_size), np.float32) if keep_logits else None
-        self.rows: Whole = NO_ROWS  # [K], the rows of the plan that `hidden` is of
+        self.rows: Whole = NO_ROWS  # [K], the rows of the plan whose states are in `hidden`
         self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
 
     @property
@@ -156,13 +159,13 @@ class Memory:
 
     @property
     def nbytes(self) -> int:
-        kept = sum(cache.nbytes for caches in self.caches for cache in caches)
-        return (
-            kept
-            + self.log_p.nbytes
-            + self.table.nbytes
-            + (0 if self.logits is None else self.logits.nbytes)
-        )
+        tables = [self.log_p, self.table]
+        if self.logits is not None:
+            tables.append(self.logits)
+        for caches in self.caches:
+            for sequence_cache in caches:
+                tables += sequence_cache.tables
+        return sum(table.nbytes for table in tables)
 
     def reset(self) -> None:
         for caches in self.caches:
@@ -177,7 +180,11 @@ class Memory:
 
 @frozen(eq=False)
 class CopiedRows:
-    """Rows of a memory's tables. slots: [K] int64. has: [K]. log_p: [M, V], of those that have one."""
+    """A copy of the data of slots [K] in a memory.
+
+    tables: copies of the cache's tables. has: [K] bool, whether a posterior of the slot is kept. log_p: [M, V], the M
+    kept log posteriors.
+    """
 
     slots: Whole
     tables: list[Floats32]
@@ -191,7 +198,7 @@ class CopiedRows:
 
 @dataclass(slots=True)
 class Chunk:
-    """A chunk of the read rows. rows: [K] int64, ascending, their numbers in the plan. logits: [K, V]."""
+    """A chunk of the read rows. rows: [K] int64, ascending, row numbers in the plan. logits: [K, V], of these rows."""
 
     memory: Memory
     plan: Plan
@@ -201,7 +208,11 @@ class Chunk:
 
 
 class OnnxEngine:
-    """Computes rows in float32 on one CPU. load_network: is called on the first use of `network`."""
+    """Computes rows in float32 on one CPU.
+
+    tensors: the weights, see `Stored`. threads: number of threads of ONNX Runtime.
+    load_network: returns the torch network of the same weights; called at the first access to `network`.
+    """
 
     name = f"onnxruntime {onnxruntime.__version__}"
     device = "cpu"
@@ -216,7 +227,7 @@ class OnnxEngine:
     ) -> None:
         self.config = config
         self.tensors = tensors
-        # The hub's cache has links, which ONNX Runtime does not follow out of a folder.
+        # The hub's cache has links to files in other folders, which ONNX Runtime does not follow.
         real = {
             parameter: tuple(
                 (name, tensor.resolved() if isinstance(tensor, Stored) else tensor)
@@ -225,7 +236,8 @@ class OnnxEngine:
             for parameter, parts in tensors.items()
         }
         stored: Json = {name: real[name][0][1] for name in ("embed.weight", head_name(config))}
-        # ONNX Runtime packs weights for speed. A large head stays as it is, so that a tied embedding is its memory.
+        # ONNX Runtime copies weights into a faster layout. A large head is an input instead, which is not copied, so
+        # that it shares its memory with a tied embedding.
         head = head_name(config)
         folder = stored["embed.weight"].file.parent
         large = 4 * config.vocab_size * config.d_model > _PART_BYTES
@@ -262,7 +274,7 @@ class OnnxEngine:
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
         begun = time.perf_counter()
-        beside = 0.0
+        excluded = 0.0  # seconds of readings that no rule needs
         reading = Reading.empty(plan)
         every = np.arange(len(plan.slots))
         rows = plan.read
@@ -278,15 +290,16 @@ class OnnxEngine:
                 memory.logits[plan.slots[some[candidates]]] = logits[candidates]
             for few in even(len(some), self._few):
                 chunk = Chunk(memory, plan, reading, some[few], logits[few])
-                if plan.observe:  # before what is kept becomes another
+                if plan.observe:  # before `_choose` overwrites kept posteriors
                     paused = time.perf_counter()
                     self._observe(chunk)
-                    beside += time.perf_counter() - paused
+                    excluded += time.perf_counter() - paused
                 self._choose(chunk)
         if plan.choice.quotas is not None:
-            self._draw(memory, plan, reading, memory.table if len(rows) <= self._rows else None)
+            has_all_logits = len(rows) <= self._rows
+            self._draw(memory, plan, reading, memory.table if has_all_logits else None)
         reading.find_likeliest = partial(self._likeliest, memory, plan)
-        reading.seconds = time.perf_counter() - begun - beside
+        reading.seconds = time.perf_counter() - begun - excluded
         return reading
 
     def copy_rows(self, memory: Memory, slots: Whole) -> CopiedRows:
@@ -312,38 +325,40 @@ class OnnxEngine:
     def _likeliest(self, memory: Memory, plan: Plan) -> Whole:
         """See `Reading.likeliest`."""
 
-        def of_kept(slots: Whole) -> Whole:
-            parts = even(len(slots), self._rows)
-            return np.concatenate(
-                [NO_ROWS, *(memory.log_p[slots[part]].argmax(axis=1) for part in parts)]
-            )
+        def likeliest_kept(slots: Whole) -> Whole:
+            tokens = [NO_ROWS]
+            for part in even(len(slots), self._rows):
+                tokens.append(memory.log_p[slots[part]].argmax(axis=1))
+            return np.concatenate(tokens)
 
-        return likeliest_of(plan, of_kept, lambda rows: self.logits(memory, rows))
+        return likeliest_of(plan, likeliest_kept, lambda rows: self.logits(memory, rows))
 
     def _forward(self, memory: Memory, plan: Plan, read: Whole) -> Floats32:
-        """The hidden states [K, d_model] of the rows `read` after the last norm: the packed forward, by sequence."""
+        """Run the packed forward, sequence by sequence. Returns the last hidden states [K, d_model] of rows `read`."""
         passes = []
         for caches, tokens in zip(memory.caches, (plan.tokens, plan.blind), strict=False):
             assert tokens is not None
             hidden_parts = [np.empty((0, self.config.d_model), np.float32)]
             stop = 0
-            for held, count in zip(caches, plan.counts, strict=True):
+            for sequence_cache, count in zip(caches, plan.counts, strict=True):
                 start = stop
                 stop = stop + count
                 part = slice(start, stop)
                 rows = read[slice(*np.searchsorted(read, (start, stop)))] - start
                 if count:
                     hidden_parts.append(
-                        held.forward(tokens[part], plan.positions[part], plan.probed[part], rows)
+                        sequence_cache.forward(
+                            tokens[part], plan.positions[part], plan.probed[part], rows
+                        )
                     )
             passes.append(np.concatenate(hidden_parts))
         if plan.blind is None:
             return passes[0]
-        hidden, blind = passes  # combined here, since the head is linear
+        hidden, blind = passes  # the head is linear, so guided states give guided logits
         return (blind + (plan.cfg_scale + 1) * (hidden - blind)).astype(np.float32, copy=False)
 
     def _put_logits(self, hidden: Floats32, out: Floats32) -> None:
-        """Write the logits of hidden states [K, d_model] to `out` [K, V], without a copy of them."""
+        """Write the logits of hidden states [K, d_model] into `out` [K, V]."""
         binding = self._head.io_binding()
         for name, value in {"hidden": hidden, **self._shared_inputs}.items():
             binding.bind_cpu_input(name, value)
@@ -351,7 +366,10 @@ class OnnxEngine:
         self._head.run_with_iobinding(binding)
 
     def _choose(self, chunk: Chunk) -> None:
-        """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
+        """Read confidences, scores and measures of candidates, and the KLs that rules need.
+
+        Candidate tokens are chosen here too, unless `Choice.quotas` is set, see `_draw`.
+        """
         plan = chunk.plan
         reading = chunk.reading
         rows = chunk.rows
@@ -363,15 +381,15 @@ class OnnxEngine:
         inputs: dict[str, NDArray] = {"chosen": chosen, "scored": scored}
         if len(chosen):
             first = int(plan.choice.rows[: rows[chosen[0]]].sum())
-        candidates = np.arange(first, first + len(chosen))
+        candidates = np.arange(first, first + len(chosen))  # numbers among all candidates
         if plan.choice.quotas is not None:
             inputs["chosen"] = NO_ROWS
         elif len(chosen):
             inputs["bias"] = _bias(plan, candidates, chunk.logits.shape[1])
         outputs = ["confidence", "total", "token", score, *named]
-        followed = plan.compares[rows], plan.watches[rows] & ~plan.probed[rows]
+        keeps = plan.watches[rows] & ~plan.probed[rows]
         confidence, total, tokens, scores, *measures = self._follow(
-            chunk, *followed, outputs, inputs
+            chunk, plan.compares[rows], keeps, outputs, inputs
         )
         reading.confidence[rows] = confidence[:, 0]
         reading.finite &= bool(np.isfinite(total).all())
@@ -380,27 +398,27 @@ class OnnxEngine:
             reading.measures[name][candidates] = values
         if "input" in plan.choice.measures:
             logits = chunk.logits[chosen]
-            standing = logits[np.arange(len(chosen)), plan.tokens[rows[chosen]]]
-            share = np.exp(standing - logits.max(axis=1))  # of the largest probability
-            reading.measures["input"][candidates] = confidence[chosen, 0] * share
+            input_logits = logits[np.arange(len(chosen)), plan.tokens[rows[chosen]]]
+            ratio = np.exp(input_logits - logits.max(axis=1))  # to the largest probability
+            reading.measures["input"][candidates] = confidence[chosen, 0] * ratio
         if plan.choice.quotas is None:
             reading.tokens[candidates] = tokens
 
     def _draw(self, memory: Memory, plan: Plan, reading: Reading, logits: Floats32 | None) -> None:
-        """Draw the tokens that `Choice.quotas` lets be committed. logits: of all rows read, if they were kept."""
+        """Draw the tokens of the candidates that may be committed under `Choice.quotas`.
+
+        logits: [K, V], the logits of all read rows; None: they are computed again.
+        """
         best = plan.choice.best(reading.score, plan.counts)
         rows = np.flatnonzero(plan.choice.rows)
+        places = np.searchsorted(plan.read, rows)
         for part in even(len(best), self._few):
             some = best[part]
-            z = (
-                self.logits(memory, rows[some])
-                if logits is None
-                else logits[np.searchsorted(plan.read, rows[some])]
-            )
+            z = self.logits(memory, rows[some]) if logits is None else logits[places[some]]
             reading.tokens[some] = (z + _bias(plan, some, z.shape[1])).argmax(axis=1)
 
     def _observe(self, chunk: Chunk) -> None:
-        """Read the KLs that no rule needs, and likely tokens."""
+        """Read the KLs that no rule needs, and the most likely tokens."""
         plan = chunk.plan
         reading = chunk.reading
         rows = chunk.rows
@@ -409,8 +427,8 @@ class OnnxEngine:
         if plan.top_k:
             inputs = {"shown": np.arange(len(rows)), "top_k": np.array([plan.top_k])}
             outputs = ["top_ids", "top_probs"]
-        followed = ~plan.compares[rows], ~(plan.watches[rows] | plan.probed[rows])
-        likely = self._follow(chunk, *followed, outputs, inputs)
+        keeps = ~(plan.watches[rows] | plan.probed[rows])
+        likely = self._follow(chunk, ~plan.compares[rows], keeps, outputs, inputs)
         if plan.top_k:
             reading.top_ids[rows], reading.top_probs[rows] = likely
 
@@ -422,15 +440,18 @@ class OnnxEngine:
         outputs: list[str],
         inputs: dict[str, NDArray],
     ) -> list[Any]:
-        """Run `posterior_graph`: compute KLs where `compares`, keep posteriors where `keeps`, and return `outputs`."""
+        """Run `posterior_graph`, set KLs in the reading, keep posteriors, and return the named outputs.
+
+        compares: [K] bool, rows whose KL is computed. keeps: [K] bool, rows whose posterior is kept.
+        """
         memory = chunk.memory
         slots = chunk.plan.slots[chunk.rows]
         compared = np.flatnonzero(compares)
         watched = np.flatnonzero(keeps)
         has_posterior = memory.has[slots[compared]]
-        kept, last = (
-            (memory.log_p, slots[compared]) if has_posterior.any() else (chunk.logits, compared)
-        )
+        kept, last = chunk.logits, compared  # any table will do if no row has a kept posterior
+        if has_posterior.any():
+            kept, last = memory.log_p, slots[compared]
         rows = {
             "logits": chunk.logits,
             "watched": watched,
@@ -450,24 +471,26 @@ class OnnxEngine:
 
 
 def _places(memory: Memory, slots: Whole) -> Iterator[tuple[Floats32, Whole]]:
-    """Every table of all sequences and passes, with the rows of it that ascending slots are."""
+    """Yield (table, rows of the table) for all tables of all sequences and passes. slots: ascending."""
     for caches in memory.caches:
         start = 0
-        for held, length in zip(caches, memory.lengths, strict=True):
+        for sequence_cache, length in zip(caches, memory.lengths, strict=True):
             table_rows = slots[(slots >= start) & (slots < start + length)] - start
             start += length
-            for table in held.tables:
+            for table in sequence_cache.tables:
                 yield table, table_rows
 
 
 def _bias(plan: Plan, candidates: Whole, size: int) -> Floats32:
-    """What is added to the logits of candidates [K]: noise as of `choose_tokens`, -inf if banned; [K, V] or [1, V]."""
+    """Return the numbers to add to the logits of candidates [K], [K, V] or [1, V] float32.
+
+    They are the Gumbel noise of the draws, as in `choose_tokens`, and -inf at banned and barred tokens.
+    """
     bias = _banned(tuple(plan.choice.banned), size)
     if plan.choice.draws is not None and plan.choice.temperature > 0:
+        uniform = plan.choice.draws.gumbel(candidates, size)
         with np.errstate(divide="ignore"):
-            noise = -plan.choice.temperature * np.log(
-                -np.log(plan.choice.draws.gumbel(candidates, size))
-            )
+            noise = -plan.choice.temperature * np.log(-np.log(uniform))
         bias = noise.astype(np.float32)
         bias[:, plan.choice.banned] = -np.inf
     if plan.choice.barred.size:
@@ -486,7 +509,7 @@ def _banned(tokens: tuple[int, ...], size: int) -> Floats32:
 
 @frozen(eq=False)
 class Part:
-    """Some layers of the step's graph. shared_inputs: the same in every step."""
+    """Some layers of the step's graph. shared_inputs: inputs that are the same in every step, by name."""
 
     session: Session
     layers: range
@@ -500,38 +523,25 @@ def _parts(
     folder: Path,
     shared_inputs: dict[str, Floats32],
 ) -> list[Part]:
-    """The step's graph in as many parts as keep the memory low while sessions are made; one for a small network."""
+    """Return the step's graph in parts, so that making sessions takes less memory. A small network has one part."""
     sizes = {
         name: sum(math.prod(tensor.shape) for _, tensor in parts) for name, parts in tensors.items()
     }
-    layers_a_part = max(
-        1,
-        int(
-            config.n_layers
-            * _PART_BYTES
-            / (4 * sum(sizes[name] for name in sizes if "blocks" in name))
-        ),
-    )
-    starts = range(0, config.n_layers, layers_a_part)
-    progress = tqdm(
-        starts, desc="loading", unit="part", disable=sum(sizes.values()) < SHOW_PROGRESS_FROM
-    )
+    layer_bytes = 4 * sum(sizes[name] for name in sizes if "blocks" in name) / config.n_layers
+    layers_per_part = max(1, int(_PART_BYTES / layer_bytes))
+    starts = range(0, config.n_layers, layers_per_part)
+    is_small = sum(sizes.values()) < SHOW_PROGRESS_FROM
+    progress = tqdm(starts, desc="loading", unit="part", disable=is_small)
     step_parts = []
     for start in progress:
-        layers = range(start, min(start + layers_a_part, config.n_layers))
+        layers = range(start, min(start + layers_per_part, config.n_layers))
         embed = "embed.weight" in shared_inputs and start == 0
-        session = Session(
-            step_graph(config, tensors, layers, embed), threads, folder, shared=len(starts) > 1
-        )
-        values = (
-            {
-                "embed.weight": onnxruntime.OrtValue.ortvalue_from_numpy(
-                    shared_inputs["embed.weight"]
-                )
-            }
-            if embed
-            else {}
-        )
+        graph = step_graph(config, tensors, layers, embed)
+        session = Session(graph, threads, folder, shared=len(starts) > 1)
+        values = {}
+        if embed:
+            weight = shared_inputs["embed.weight"]
+            values["embed.weight"] = onnxruntime.OrtValue.ortvalue_from_numpy(weight)
         step_parts.append(Part(session, layers, values))
         trim_memory()
     return step_parts
@@ -539,6 +549,7 @@ def _parts(
 
 @cache
 def _register_arena() -> None:
+    """Register the arena, an allocator, that shared sessions take memory from. Done once per process."""
     kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
     place = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
     onnxruntime.create_and_register_allocator(
@@ -547,19 +558,21 @@ def _register_arena() -> None:
 
 
 class Session(onnxruntime.InferenceSession):
-    """A session of a graph, whose weights are read from a folder.
+    """A session of a graph. The weights are read from files in a folder.
 
-    shared: take memory from one arena. Otherwise every session would keep an arena. Without arenas glibc scatters what
-    they take.
+    shared: whether the session takes memory from one arena that sessions share. Otherwise it has its own arena, and
+    many sessions would keep much unused memory. Without any arena, glibc's memory would become fragmented.
     """
 
     def __init__(self, graph: ModelProto, threads: int, folder: Path, shared: bool = False) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        # A waiting thread spins for so long: it bridges two operators, and hardly keeps other processes waiting.
+        # Idle threads spin for 50 µs. This bridges the gap between operators, and hardly delays other processes.
         options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
         options.log_severity_level = 3  # errors
-        options.enable_mem_pattern = False  # they are kept for every number of rows
+        options.enable_mem_pattern = (
+            False  # a session would keep a pattern for every number of rows
+        )
         if shared:
             _register_arena()
             options.add_session_config_entry("session.use_env_allocators", "1")
@@ -567,22 +580,23 @@ class Session(onnxruntime.InferenceSession):
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(folder)
         )
-        # The weights of products are packed, all others would be read where they lie, in files that may be overwritten.
+        # ONNX Runtime copies the weights of products. It would read all other weights from their files during a run,
+        # and these files may be overwritten. So the other weights are read into memory here.
         gathered = {node.input[0] for node in graph.graph.node if node.op_type == "Gather"}
         outside = [tensor for tensor in graph.graph.initializer if tensor.external_data]
-        held = [tensor for tensor in outside if len(tensor.dims) == 1 or tensor.name in gathered]
-        values = [_read(tensor, folder) for tensor in held]  # the options keep none of them
-        options.add_external_initializers([tensor.name for tensor in held], values)
+        kept = [tensor for tensor in outside if len(tensor.dims) == 1 or tensor.name in gathered]
+        # `values` must live until the session is made: the options keep no reference.
+        values = [_read(tensor, folder) for tensor in kept]
+        options.add_external_initializers([tensor.name for tensor in kept], values)
         super().__init__(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def _read(tensor: TensorProto, folder: Path) -> onnxruntime.OrtValue:
+    """Return the values of a tensor that a graph refers to in a file."""
     where = {entry.key: entry.value for entry in tensor.external_data}
-    kind = {2: np.uint16, 4: np.float32, 8: np.float64}[
-        int(where["length"]) // math.prod(tensor.dims)
-    ]
-    values = np.fromfile(
-        folder / where["location"], kind, math.prod(tensor.dims), offset=int(where["offset"])
-    )
+    count = math.prod(tensor.dims)
+    kind = {2: np.uint16, 4: np.float32, 8: np.float64}[int(where["length"]) // count]
+    file = folder / where["location"]
+    values = np.fromfile(file, kind, count, offset=int(where["offset"]))
     shaped = values.reshape(tensor.dims)
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(shaped, tensor.data_type)

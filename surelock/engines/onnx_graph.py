@@ -1,8 +1,8 @@
 """The ONNX graphs of a step, built from the shape of a network and the tensors of a checkpoint.
 
-`step_graph` is the packed forward of one sequence (Algorithm 1, lines 9-14), `head_graph` makes logits,
-and `posterior_graph` reads them (line 15). They use ONNX's standard operators alone, so browsers can run
-them. Weights stay in the checkpoint's files: a graph holds the file, offset and length of a tensor.
+`step_graph` is the packed forward of one sequence (Algorithm 1, lines 9-14). `head_graph` computes logits, and
+`posterior_graph` reads posteriors from logits (line 15). The graphs use only ONNX's standard operators, so browsers can
+run them. Weights stay in the checkpoint's files: a graph has the file, offset and length of a tensor.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from onnx import ModelProto, StringStringEntryProto, TensorProto, helper, numpy_
 from surelock.config import NetworkConfig
 from surelock.model.stored import Stored, Tensors
 
-OPSET = 23  # the first set with attention, rotary embedding and the norm
+OPSET = 23  # the first operator set with attention, rotary embedding and RMS norm
 IR = 11
 FLOAT = TensorProto.FLOAT
 INT64 = TensorProto.INT64
@@ -60,7 +60,7 @@ class _Graph:
         return name
 
     def output(self, name: str, computed: str, dtype: int, *shape: int | str) -> str:
-        """Rename the output of a node and make it an output of the graph. Call it before other nodes use the output."""
+        """Rename the output of a node, and make it an output of the graph. Must be called before other nodes use it."""
         node = next(node for node in reversed(self._nodes) if computed in node.output)
         node.output[list(node.output).index(computed)] = name
         self._outputs.append(helper.make_tensor_value_info(name, dtype, shape))
@@ -73,9 +73,9 @@ class _Graph:
         return name
 
     def weight(self, parameter: str, part: int = 0) -> str:
-        """Return the name of a parameter in float32; of a stacked parameter, that of its `part`.
+        """Return the name of a parameter in float32. part: number of the part, for a stacked parameter.
 
-        Sessions compute it once.
+        A session converts a parameter once, when the session is made.
         """
         name, dtype = self._stored(parameter, part)
         wide = f"{name} in float32"
@@ -95,16 +95,17 @@ class _Graph:
         return scaled
 
     def has(self, parameter: str) -> bool:
+        """Return whether the checkpoint has a parameter."""
         return parameter in self._tensors
 
     def rows(self, parameter: str, indices: str) -> str:
-        """Return the name of some rows of a parameter in float32. Only these rows are converted."""
+        """Return the name of the rows `indices` of a parameter in float32. Only these rows are converted."""
         name, dtype = self._stored(parameter)
         rows = self("Gather", name, indices)
         return rows if dtype == FLOAT else self("Cast", rows, to=FLOAT)
 
     def feed(self, parameter: str, *shape: int) -> None:
-        """Make a parameter an input of the graph, in float32, named as the parameter."""
+        """Make a parameter an input of the graph, in float32, with the parameter's name."""
         self._fed.add(self.input(parameter, FLOAT, *shape))
 
     def _stored(self, parameter: str, part: int = 0) -> tuple[str, int]:
@@ -137,6 +138,7 @@ class _Graph:
 
 
 def head_name(config: NetworkConfig) -> str:
+    """Return the name of the head's weight. A tied head has the embedding's weight."""
     return "embed.weight" if config.tied else "head.weight"
 
 
@@ -151,38 +153,33 @@ def step_graph(
 ) -> ModelProto:
     """Return the graph of a step of one sequence of N positions, of which it computes R rows.
 
-    layers: the layers of a part of the step; None is all of them. A part has an input states [R, d_model],
-    the hidden states of the part before it, and an output next_states [R, d_model]. The first part has
-    tokens in place of states, the last part hidden in place of next_states.
+    layers: the layers of a part of the step; None: all layers. A part has an input states [R, d_model], which is the
+    output next_states [R, d_model] of the part before. The first part has the input tokens instead of states. The last
+    part has the output hidden instead of next_states.
     embed_given: whether the embedding is an input, embed.weight [vocab_size, d_model].
 
     Inputs, int64:
-    tokens, positions [R]: of the rows.
-    written [W]: the indices of the rows whose keys and values are written; targets [W]: at which positions.
-    read [K]: the indices of the rows that go through the whole last layer. It computes only keys and values
-    of the other rows.
+    tokens, positions [R]: the rows' tokens and positions.
+    written [W]: indices of the rows whose keys and values are written. targets [W]: positions of these rows.
+    read [K]: indices of the rows that the whole last layer computes. For other rows the last layer computes only keys
+    and values.
 
-    Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of every layer i that attends.
-    A layer that is a convolution has past_keys.i [N + 2, d_model] alone, with a row of zeros before and
-    behind the positions.
+    Inputs, float32: past_keys.i and past_values.i [N, n_kv_heads * head_size] for every layer i with attention. A layer
+    that is a convolution has only past_keys.i [N + 2, d_model], with a row of zeros before and after the positions.
 
     Outputs, float32:
-    hidden [K, d_model]: after the last norm.
-    new_keys.i, new_values.i [W, ...]: of the written rows.
-    present_keys.i, present_values.i: the past ones with the written rows in them. An engine fetches either
-    these, in the memory of the past ones, so that nothing is copied; or the new ones, if outputs are copied.
-    queries.i [1, R, n_heads * head_size], of the last layer [1, K, ...]: after rotary embedding. With the
-    keys they give the attention of a row.
+    hidden [K, d_model]: the hidden states after the last norm.
+    new_keys.i, new_values.i [W, ...]: keys and values of the written rows.
+    present_keys.i, present_values.i: the past keys and values, with the written rows replaced. An engine fetches these
+    outputs if they can lie in the memory of the past keys and values, where nothing is copied. Otherwise it fetches the
+    new keys and values.
+    queries.i [1, R, n_heads * head_size], in the last layer [1, K, ...]: queries after rotary embedding. Queries and
+    keys give the attention of a row.
     """
     g = _Graph(tensors)
     part = layers or range(config.n_layers)
-    for name, size in (
-        ("tokens", "R"),
-        ("positions", "R"),
-        ("written", "W"),
-        ("targets", "W"),
-        ("read", "K"),
-    ):
+    sizes = {"tokens": "R", "positions": "R", "written": "W", "targets": "W", "read": "K"}
+    for name, size in sizes.items():
         g.input(name, INT64, size)
     if embed_given:
         g.feed("embed.weight", config.vocab_size, config.d_model)
@@ -199,29 +196,34 @@ def step_graph(
 
 
 class _Layers:
-    """Adds the nodes of layers to a graph. past: an input whose first axis has the positions."""
+    """Adds the nodes of layers to a graph. past: an input whose first axis is the positions."""
 
     def __init__(self, g: _Graph, config: NetworkConfig, past: str) -> None:
         self._g = g
         self._config = config
         self._past = past
-        self._batch = g.constant([0])  # attention wants a first axis of sequences
+        self._batch = g.constant([0])  # attention requires a first axis of sequences
         self._targets = g("Unsqueeze", "targets", g.constant([1]))
         self._rotary = self._angles("positions")
         positions_read = g("Gather", "positions", "read")
         self._rotary_read = self._angles(positions_read)
-        # of all rows, of the read rows
+        # masks of all rows, and of the read rows
         self._sights = (self._sight("positions"), self._sight(positions_read))
 
     def add(self, layer: int, x: str) -> str:
-        """x [R, d_model] -> [R, d_model], or [K, d_model] from the last layer."""
+        """Add a layer for hidden states x [R, d_model], and return its output.
+
+        The output is [R, d_model], in the last layer [K, d_model].
+        """
         g = self._g
         block = f"blocks.{layer}"
         is_last = layer == self._config.n_layers - 1
         h = self.norm(x, f"{block}.attn_norm")
         mix = self._convolved if layer in self._config.conv_layers else self._attended
         mixed = mix(layer, h, is_last)
-        x = g("Add", g("Gather", x, "read") if is_last else x, mixed)
+        if is_last:
+            x = g("Gather", x, "read")
+        x = g("Add", x, mixed)
         h = self.norm(x, f"{block}.ff_norm")
         if self._config.gelu:
             h = g("Gelu", self._linear(h, f"{block}.gate_up"), approximate="tanh")
@@ -258,7 +260,7 @@ class _Layers:
         return self._linear(g("Squeeze", attended, self._batch), f"{block}.attn_out")
 
     def _convolved(self, layer: int, h: str, is_last: bool) -> str:
-        """C times the convolution of B * X. The cache holds B * X of every position."""
+        """Return C times the convolution of B * X. The cache contains B * X of every position."""
         g = self._g
         block = f"blocks.{layer}"
         one = self._g.constant([1])
@@ -272,9 +274,8 @@ class _Layers:
         around = g("Add", positions, g.constant([0, 1, 2]))
         weight = g("Transpose", g("Squeeze", g.weight(f"{block}.conv.weight"), one))
         mixed = g("ReduceSum", g("Mul", g("Gather", present, around), weight), one, keepdims=0)
-        return self._linear(
-            g("Mul", self._linear(h, f"{block}.conv_in", 1), mixed), f"{block}.conv_out"
-        )
+        c = self._linear(h, f"{block}.conv_in", 1)
+        return self._linear(g("Mul", c, mixed), f"{block}.conv_out")
 
     def norm(self, x: str, name: str) -> str:
         g = self._g
@@ -290,7 +291,7 @@ class _Layers:
         return g("RMSNormalization", x, g.weight(f"{name}.weight"), **attributes)
 
     def _angles(self, positions: str) -> tuple[str, str]:
-        """Cosines and sines [1, R, head_size / 2] of rotary embeddings, in float32 as `rotary_table` has them."""
+        """Return cosines and sines [1, R, head_size / 2] of rotary embeddings, in float32 as in `rotary_table`."""
         g = self._g
         size = self._config.head_size
         frequencies = g.constant(
@@ -301,7 +302,7 @@ class _Layers:
         return g("Cos", angles), g("Sin", angles)
 
     def _sight(self, positions: str) -> str | None:
-        """The positions that rows at `positions` [R] see, [R, N] bool; None if they see all."""
+        """Return a mask of the positions that rows at `positions` [R] see, [R, N] bool; None if they see all."""
         g = self._g
         size = self._config.block_size
         if size is None:
@@ -313,14 +314,14 @@ class _Layers:
         return g("Less", every, g("Unsqueeze", seen, g.constant([1])))
 
     def _linear(self, h: str, name: str, part: int = 0) -> str:
-        """A product of rows h, plus its bias if it has one. part: of a stacked product, the number of the part."""
+        """Return the product of rows h and a weight, plus its bias if there is one. part: see `_Graph.weight`."""
         bias = [self._g.weight(f"{name}.bias", part)] if self._g.has(f"{name}.bias") else []
         return self._g("Gemm", h, self._g.weight(f"{name}.weight", part), *bias, transB=1)
 
     def _heads(
         self, h: str, block: str, part: int, heads: int, norm: str, rotary: tuple[str, str]
     ) -> str:
-        """Queries or keys after rotary embedding: [1, R, heads * head_size]."""
+        """Return queries or keys after rotary embedding, [1, R, heads * head_size]."""
         g = self._g
         x = self._linear(h, f"{block}.qkv", part)
         if self._config.qk_norm:
@@ -330,7 +331,7 @@ class _Layers:
         return g("RotaryEmbedding", g("Unsqueeze", x, self._batch), *rotary, num_heads=heads)
 
     def _present(self, kind: str, layer: int, new: str, conv: bool = False) -> str:
-        """The layer's keys or values with the written rows in them, [N, n_kv_heads * head_size]."""
+        """Return the layer's keys or values with the written rows replaced, [N, n_kv_heads * head_size]."""
         g = self._g
         config = self._config
         targets = self._targets
@@ -356,25 +357,29 @@ def head_graph(
     name = head_name(config)
     if weights_as_input:
         g.feed(name, config.vocab_size, config.d_model)
-    weights = [g.weight(name), *([g.weight("head.bias")] if config.head_bias else [])]
+    weights = [g.weight(name)]
+    if config.head_bias:
+        weights.append(g.weight("head.bias"))
     product = g("Gemm", g.input("hidden", FLOAT, "K", config.d_model), *weights, transB=1)
     g.output("logits", product, FLOAT, "K", config.vocab_size)
     return g.model("head")
 
 
 def posterior_graph() -> ModelProto:
-    """Return the graph that reads the posteriors of logits [K, V]. Lists of rows are int64 and may be empty.
+    """Return the graph that reads the posteriors of logits [K, V].
 
-    Outputs of all rows, [K, 1]: confidence, the largest probability; total, the sum of the logits, which is
-    finite only if all are.
-    Outputs of the rows that an input lists:
+    Outputs of all rows, [K, 1]:
+    confidence: the largest probability.
+    total: the sum of the logits, which is finite only if all logits are finite.
+
+    Other inputs are lists of rows, int64, which may be empty. Every list has its outputs:
     watched [M]: log_p [M, V], the log posteriors.
-    compared [D]: kl [D], in nats, from rows `last` [D] of `kept` [N, V], log posteriors of an earlier step.
-    chosen [C]: token [C], the one with the largest sum of logit and bias ([C, V], or [1, V] for all rows);
+    compared [D]: kl [D], in nats, from the rows `last` [D] of `kept` [N, V], log posteriors of an earlier step.
+    chosen [C]: token [C], the token with the largest sum of logit and bias (bias is [C, V], or [1, V] for all rows);
     own [C], the probability of that token.
-    scored [S]: entropy [S], negative; margin [S] and gap [S], the lead of the likeliest token over the next
-    in probability and in logit.
-    shown [T]: top_ids, top_probs [T, top_k], the most likely tokens.
+    scored [S]: entropy [S], the negative entropy; margin [S] and gap [S], the difference between the most likely token
+    and the next, in probability and in logit.
+    shown [T]: top_ids and top_probs [T, top_k], the most likely tokens and their probabilities.
     """
     g = _Graph()
     width = g.constant([1])
@@ -401,16 +406,16 @@ def posterior_graph() -> ModelProto:
     g.output("kl", _kl(g, g("Gather", log_p, compared), kept), FLOAT, "D")
 
     biased = g("Add", g("Gather", logits, chosen), g.input("bias", FLOAT, "B", "V"))
-    _, tokens = g.top(biased, g.constant([2]))  # half the time that ArgMax takes
+    _, tokens = g.top(biased, g.constant([2]))  # TopK takes half the time of ArgMax
     token = g.output("token", g("Gather", tokens, first, axis=1), INT64, "C")
     columns = [g("Unsqueeze", index, width) for index in (chosen, token)]
     place = g("Concat", *columns, axis=1)
     g.output("own", g("Exp", g("GatherND", log_p, place)), FLOAT, "C")
 
-    of_scored = g("Gather", log_p, scored)
-    terms = g("Mul", g("Exp", of_scored), of_scored)
+    scored_log_p = g("Gather", log_p, scored)
+    terms = g("Mul", g("Exp", scored_log_p), scored_log_p)
     g.output("entropy", g("ReduceSum", terms, width, keepdims=0), FLOAT, "S")
-    likeliest = g.top(of_scored, g.constant([2]))[0]
+    likeliest, _ = g.top(scored_log_p, g.constant([2]))
     for name, pair in (("gap", likeliest), ("margin", g("Exp", likeliest))):
         lead = g("Sub", g("Gather", pair, first, axis=1), g("Gather", pair, second, axis=1))
         g.output(name, lead, FLOAT, "S")
@@ -422,9 +427,9 @@ def posterior_graph() -> ModelProto:
 
 
 def _kl(g: _Graph, log_p: str, log_q: str) -> str:
-    """KL(p || q) in nats, [M]: the sum of (p + q) tanh(d / 2) - p d, with d = log q - log p.
+    """Return KL(p || q) in nats, [M]: the sum of (p + q) tanh(d / 2) - p d, with d = log q - log p.
 
-    The first term is q - p, which sums to zero: no digits are lost where p and q agree.
+    (p + q) tanh(d / 2) equals q - p, which sums to zero. With it no digits are lost if p and q nearly agree.
     """
     d = g("Sub", log_q, log_p)
     p = g("Exp", log_p)

@@ -1,7 +1,7 @@
 """Reads posteriors from logits, a few rows at a time.
 
-The logits of a chunk are computed and read. Those of watched rows are kept in the dtype of the network with their
-log-sum-exp: this is the posterior without loss, in bfloat16 at half the memory of float32 probabilities.
+The logits of watched rows are kept in the dtype of the network, with their log-sum-exp. Both together are the posterior
+without loss. In bfloat16 they take half the memory of float32 probabilities.
 """
 
 import math
@@ -21,16 +21,16 @@ from surelock.engines.read_plan import ReadPlan, chunk_rows, plan_reading
 from surelock.engines.stopwatch import Stopwatch
 from surelock.values import Flags, Whole, frozen
 
-# Of one table [rows, V] in the wide dtype.
+# By device, the size in bytes of a table [rows, V] in the wide dtype: float32, or float64 for a float64 network.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
-# devices on which noise has one number per token, as in recorded runs; see `choose_by_span`
+# Devices on which a candidate has one random number per token, as in recorded runs; see `choose_by_span`.
 _BY_TOKEN = {"cpu"}
 
 
 def kl_divergence(
     p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor
 ) -> Tensor:
-    """Return KL(p || q) in nats, [R], of p = softmax(logits) from q = softmax(other).
+    """Return KL(p || q) in nats, [R], for p = softmax(logits) and q = softmax(other): D_t of Algorithm 1, line 19.
 
     p, logits, other: [R, V].
     lse, other_lse: [R], the log-sum-exp of `logits` and of `other`.
@@ -45,7 +45,7 @@ def kl_divergence(
 def choose_tokens(
     logits: Tensor, banned: Sequence[int], temperature: float, uniform: Tensor | None
 ) -> Tensor:
-    """Return candidate tokens [C]: the argmax, or Gumbel-max over exp(logit) / (-log uniform)^T.
+    """Return candidate tokens [C] int64: the argmax, or Gumbel-max over exp(logit) / (-log uniform)^T.
 
     logits: [C, V], overwritten.
     banned: tokens that are never chosen, such as the mask.
@@ -55,17 +55,17 @@ def choose_tokens(
         logits = uniform.log_().neg_().log_().mul_(-temperature).add_(logits)
     for token in banned:
         logits[:, token].fill_(-torch.inf)
-    # the first among equals, as argmax, which takes three times as long on a CPU
+    # max returns the first of equal values, as argmax does, in a third of the time on a CPU
     return logits.max(dim=-1).indices
 
 
 def choose_by_span(
     logits: Tensor, banned: Sequence[int], temperature: float, uniform: Tensor
 ) -> Tensor:
-    """Return candidate tokens [C]: by Gumbel-max a span of tokens, then by Gumbel-max a token of the span.
+    """Return candidate tokens [C] int64: Gumbel-max chooses a span of tokens, then a token of the span.
 
-    The distribution is that of `choose_tokens`, softmax(logits / T), from 2 sqrt(V) numbers per candidate instead
-    of V. So a step draws those of all its candidates at once, whatever the vocabulary.
+    The distribution is softmax(logits / T), as for `choose_tokens`. It takes 2 sqrt(V) random numbers per candidate
+    instead of V, so a step can draw the numbers of all its candidates at once, even for a large vocabulary.
 
     logits: [C, V], overwritten.
     banned: tokens that are never chosen, such as the mask.
@@ -74,33 +74,34 @@ def choose_by_span(
     number, size = spans(logits.shape[1])
     for token in banned:
         logits[:, token].fill_(-torch.inf)
-    temperature = min(max(temperature, 1e-30), 1e30)  # what float32 divides by
+    temperature = min(max(temperature, 1e-30), 1e30)  # a range in which float32 divides
     logits.sub_(logits.amax(dim=-1, keepdim=True)).div_(temperature)
-    table = F.pad(logits, (0, number * size - logits.shape[1]), value=-torch.inf).view(
-        -1, number, size
-    )
-    of_spans, of_tokens = uniform.log_().neg_().log_().neg_().split((number, size), dim=-1)
-    span = of_spans.add(table.exp().sum(dim=-1).log()).argmax(dim=-1)
-    token = of_tokens.add(table[torch.arange(len(span), device=span.device), span]).argmax(dim=-1)
+    padding = number * size - logits.shape[1]
+    table = F.pad(logits, (0, padding), value=-torch.inf).view(-1, number, size)
+    gumbel = uniform.log_().neg_().log_().neg_()
+    span_noise, token_noise = gumbel.split((number, size), dim=-1)
+    span_logits = table.exp().sum(dim=-1).log()
+    span = span_noise.add(span_logits).argmax(dim=-1)
+    token_logits = table[torch.arange(len(span), device=span.device), span]
+    token = token_noise.add(token_logits).argmax(dim=-1)
     return token.add_(span, alpha=size)
 
 
 def rows_at_once(vocab_size: int, dtype: torch.dtype, device: torch.device) -> tuple[int, int]:
-    """Return for how many rows at once logits of a dtype are made on a device, and posteriors read."""
+    """Return `chunk_rows` for logits of a dtype on a device."""
     wide = torch.promote_types(dtype, torch.float32)
-    return chunk_rows(
-        _CHUNK_BYTES["cpu" if device.type == "cpu" else "cuda"], vocab_size * wide.itemsize
-    )
+    table_bytes = _CHUNK_BYTES["cpu" if device.type == "cpu" else "cuda"]
+    return chunk_rows(table_bytes, vocab_size * wide.itemsize)
 
 
 def spans(vocab_size: int) -> tuple[int, int]:
-    """Return the number and the size of the spans that `choose_by_span` divides a vocabulary into: about sqrt(V)."""
+    """Return (number, size) of the spans into which `choose_by_span` divides a vocabulary. Both are about sqrt(V)."""
     size = 2 ** round(math.log2(vocab_size) / 2)
     return -(-vocab_size // size), size
 
 
-#: Scores and measures [C] of posteriors p [C, V] at temperature 1, see `Choice`. Any other name is the probability of
-#: a token: the candidate, or the one that stands there.
+#: By name, functions from posteriors p [C, V] at temperature 1 to scores or measures [C], see `Choice`. The other two
+#: names are probabilities of a token: "confidence" of the candidate token, "input" of the input token.
 _SCORES: dict[str, Callable[[Tensor], Tensor]] = {
     "entropy": lambda p: torch.special.entr(p).sum(dim=-1).neg_(),
     "margin": lambda p: -p.topk(2, dim=-1).values.diff(dim=-1)[:, 0],
@@ -113,17 +114,23 @@ Diverge = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (rows, kept, slo
 @dataclass(slots=True)
 class _Buffers:
     read_plan: ReadPlan
-    tensors: Mapping[str, Tensor]  # the arrays of `read_plan`
-    table: Tensor  # what goes to the host, in one copy
-    sizes: dict[str, int]
-    values: dict[str, Tensor]  # parts of `table`, in the order of `sizes`
-    lse: Tensor  # [K], the log-sum-exp of each row
-    before: dict[str, Tensor]  # by group, those of the posteriors that rows are compared with
+    tensors: Mapping[str, Tensor]  # the arrays of `read_plan`, on the device
+    table: Tensor  # all numbers that the host needs, copied there together
+    sizes: dict[str, int]  # by name, the length of its part of `table`
+    values: dict[str, Tensor]  # the parts of `table`, in the order of `sizes`
+    lse: Tensor  # [K], the log-sum-exp of every read row
+    before: dict[
+        str, Tensor
+    ]  # by group, the log-sum-exp of the kept posteriors with which rows are compared
 
 
 @frozen(eq=False)
 class KeptRows:
-    """Kept posteriors of slots [K]: has [K] says of which; kept [M, V] and lse [M] are those."""
+    """A copy of the kept posteriors of slots [K].
+
+    has: [K] bool, whether a posterior of the slot is kept. kept: [M, V], logits of the M kept posteriors. lse: [M],
+    their log-sum-exp.
+    """
 
     slots: Whole
     has: Flags
@@ -136,9 +143,11 @@ class KeptRows:
 
 
 class Reader:
-    """Reads the posteriors of a run of at most `slots` positions step by step, and keeps those of watched rows.
+    """Reads the posteriors of a run step by step (Algorithm 1, lines 15, 18 and 19), and keeps those of watched rows.
 
-    reads: compiled functions, which read many posteriors; None if there are none.
+    slots: the largest number of positions of a run.
+    watch: stops while posteriors are read that no rule needs.
+    reads: compiled functions for steps that read many posteriors; None: there are no such functions.
     """
 
     def __init__(
@@ -153,16 +162,18 @@ class Reader:
         wide = torch.promote_types(dtype, torch.float32)
         self._rows, self._few = rows_at_once(vocab_size, dtype, device)
         self._raw = torch.empty(min(slots, self._rows), vocab_size, dtype=dtype, device=device)
-        self._kept: Tensor | None = None  # [slots, V], made when a posterior is watched
+        self._kept: Tensor | None = None  # [slots, V], made when the first posterior is kept
         self._kept_lse = torch.empty(slots, dtype=wide, device=device)
         self._has = np.zeros(slots, dtype=bool)
-        self._banned: tuple[list[int], Tensor] | None = None  # tokens, and [V] of `read_posteriors`
+        self._banned: tuple[list[int], Tensor] | None = None  # banned tokens, and `_bans` of them
         self._watch = watch
         self._reads = reads
 
     @property
     def nbytes(self) -> int:
-        tables = [self._raw, self._kept_lse, *([] if self._kept is None else [self._kept])]
+        tables = [self._raw, self._kept_lse]
+        if self._kept is not None:
+            tables.append(self._kept)
         return sum(table.nbytes for table in tables)
 
     def reset(self) -> None:
@@ -171,12 +182,14 @@ class Reader:
         self._banned = None
 
     def copy_rows(self, slots: Whole) -> KeptRows:
+        """Return a copy of the kept posteriors of slots [K]."""
         has = self._has[slots]
         at = torch.from_numpy(slots[has]).to(self._kept_lse.device)
         kept = self._raw[:0] if self._kept is None else self._kept[at]
         return KeptRows(slots, has, kept, self._kept_lse[at])
 
     def put_rows(self, rows: KeptRows) -> None:
+        """Write what `copy_rows` returned."""
         self._has[rows.slots] = rows.has
         if not rows.has.any():
             return
@@ -185,7 +198,10 @@ class Reader:
         self._kept_lse[at] = rows.lse
 
     def likeliest(self, slots: Whole) -> Whole:
-        """Return the token with the largest logit in the kept posterior of slots [K], which have one."""
+        """Return the token with the largest logit in the kept posterior of slots [K], [K] int64.
+
+        All these slots must have a kept posterior.
+        """
         tokens = np.empty(len(slots), dtype=np.int64)
         for part in even(len(slots), self._rows):
             at = torch.from_numpy(slots[part]).to(self._kept_lse.device)
@@ -198,15 +214,12 @@ class Reader:
         return self._kept
 
     def plan(self, plan: Plan) -> ReadPlan:
-        """Return what is read of a plan, with the random numbers of a GPU. Outdated posteriors are dropped."""
+        """Drop outdated posteriors, and return the plan of reading. On a GPU it includes the step's random numbers."""
         self._has[plan.outdated] = False
         read_plan = plan_reading(plan, self._has, self._rows, self._few)
-        draws = (
-            plan.choice.draws
-            if plan.choice.temperature > 0 and len(read_plan.places["chosen"])
-            else None
-        )
-        if draws is not None and self._raw.device.type not in _BY_TOKEN:
+        draws = plan.choice.draws
+        is_drawn = plan.choice.temperature > 0 and len(read_plan.places["chosen"])
+        if draws is not None and is_drawn and self._raw.device.type not in _BY_TOKEN:
             width = sum(spans(self._raw.shape[1]))
             read_plan.arrays["uniform"] = draws.gumbel(np.arange(len(draws.row)), width)
         return read_plan
@@ -219,7 +232,12 @@ class Reader:
         plan: Plan,
         reading: Reading,
     ) -> None:
-        """Fill `reading`. logits: (start, stop, out) -> the logits of the read rows start:stop, written to `out`."""
+        """Fill `reading`.
+
+        logits: a function (start, stop, out) that writes the logits of the read rows start:stop into `out`, and returns
+        them.
+        tensors: the arrays of `read_plan`, on the device.
+        """
         buffers = self._begin(read_plan, tensors, plan.choice.measures)
         reads = self._reads if self._are_plain(buffers, plan) else None
         for part, chunks in read_plan.parts:
@@ -230,14 +248,13 @@ class Reader:
                     diverge = self._read(few, chunk, buffers, plan, reading)
                 else:
                     diverge = self._read_fused(reads, few, chunk, buffers, plan)
-                # what is observed first, before what is kept becomes another
+                # The observed group comes first, before the other group overwrites kept posteriors.
                 for group in read_plan.groups:
                     with self._watch.excluded() if group else nullcontext():
                         self._follow(group, chunk, few, buffers, diverge)
         for group in read_plan.groups:
-            self._kept_lse[tensors[f"{group}kept_slots"]] = buffers.lse[
-                tensors[f"{group}kept_rows"]
-            ]
+            kept_lse = buffers.lse[tensors[f"{group}kept_rows"]]
+            self._kept_lse[tensors[f"{group}kept_slots"]] = kept_lse
             self._has[read_plan.arrays[f"{group}kept_slots"]] = True
         parts = np.split(buffers.table.cpu().numpy(), np.cumsum([*buffers.sizes.values()])[:-1])
         values = dict(zip(buffers.sizes, parts, strict=True))
@@ -258,12 +275,10 @@ class Reader:
         candidates = len(read_plan.places["chosen"])
         sizes = {"total": count, "confidence": count}
         sizes |= dict.fromkeys(("tokens", "score", *measures), candidates)
-        sizes |= {
-            name: len(read_plan.places[name])
-            for group in read_plan.groups
-            for name in [f"{group}compared"]
-        }
-        # tokens are below 2 ** 24: exact in float32
+        for group in read_plan.groups:
+            name = f"{group}compared"
+            sizes[name] = len(read_plan.places[name])
+        # Token ids are below 2 ** 24, so float32 has them exactly.
         table = self._kept_lse.new_empty(sum(sizes.values()))
         values = dict(zip(sizes, table.split(list(sizes.values())), strict=True))
         if any(len(read_plan.places[f"{group}kept"]) for group in read_plan.groups):
@@ -271,12 +286,11 @@ class Reader:
         before = {
             group: self._kept_lse[tensors[f"{group}compared_slots"]] for group in read_plan.groups
         }
-        return _Buffers(
-            read_plan, tensors, table, sizes, values, self._kept_lse.new_empty(count), before
-        )
+        lse = self._kept_lse.new_empty(count)
+        return _Buffers(read_plan, tensors, table, sizes, values, lse, before)
 
     def _are_plain(self, buffers: _Buffers, plan: Plan) -> bool:
-        """Whether compiled functions can read the step: greedy choices by confidence or none, of many rows."""
+        """Return whether compiled functions read the step. They can if tokens are chosen greedily, by confidence."""
         choice = plan.choice
         plain = choice.scores in (None, "confidence") and choice.temperature == 0
         plain = plain and not (choice.barred.size or choice.measures or plan.top_k)
@@ -285,7 +299,7 @@ class Reader:
     def _read_fused(
         self, reads: Reads, raw: Tensor, chunk: slice, buffers: _Buffers, plan: Plan
     ) -> Diverge:
-        """As `_read`, by compiled functions."""
+        """Do the same as `_read`, with compiled functions."""
         values = buffers.values
         tensors = buffers.tensors
         banned = self._bans([*plan.choice.banned])
@@ -301,7 +315,7 @@ class Reader:
 
         def diverge(rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor) -> Tensor:
             compared = rows, slots, kept_lse
-            if len(rows) == 1:  # a number that would be compiled for
+            if len(rows) == 1:  # compiled functions require at least two rows
                 compared = (tensor.expand(2) for tensor in compared)
             rows_of_two, slots_of_two, lse_of_two = compared
             return reads.diverge(raw, lse, rows_of_two, kept, slots_of_two, lse_of_two)[: len(rows)]
@@ -309,7 +323,7 @@ class Reader:
         return diverge
 
     def _bans(self, tokens: list[int]) -> Tensor:
-        """[V], -inf at tokens that are never chosen, else 0; made once for a run."""
+        """Return [V], -inf at tokens that are never chosen, otherwise 0. Made once for a run."""
         if self._banned is None or self._banned[0] != tokens:
             table = self._kept_lse.new_zeros(self._raw.shape[1])
             for token in tokens:
@@ -320,7 +334,10 @@ class Reader:
     def _read(
         self, raw: Tensor, chunk: slice, buffers: _Buffers, plan: Plan, reading: Reading
     ) -> Diverge:
-        """Read the posteriors of a chunk of the read rows, and return their `divergences`. raw: [K, V], logits."""
+        """Read the posteriors of a chunk of the read rows. raw: [k, V], the logits of the chunk's rows.
+
+        Returns a function that computes KLs of these rows from kept posteriors, see `divergences`.
+        """
         values = buffers.values
         lse = buffers.lse[chunk]
         z = raw.to(lse.dtype)
@@ -340,11 +357,9 @@ class Reader:
         if plan.top_k:
             with self._watch.excluded():
                 rows = plan.read[chunk]
-                (probs, ids) = p.topk(plan.top_k, dim=-1)
-                reading.top_ids[rows], reading.top_probs[rows] = (
-                    ids.numpy(force=True),
-                    probs.numpy(force=True),
-                )
+                probs, ids = p.topk(plan.top_k, dim=-1)
+                reading.top_ids[rows] = ids.numpy(force=True)
+                reading.top_probs[rows] = probs.numpy(force=True)
 
         return lambda rows, kept, slots, kept_lse: kl_divergence(
             p[rows], z[rows], lse[rows], kept[slots], kept_lse
@@ -353,26 +368,31 @@ class Reader:
     def _follow(
         self, group: str, chunk: slice, raw: Tensor, buffers: _Buffers, diverge: Diverge
     ) -> None:
-        """Compute the KLs of the compared rows of a chunk by `divergences`, then keep posteriors."""
+        """Compute the KLs of the compared rows of a chunk, then keep posteriors.
+
+        group: see `ReadPlan.groups`. raw: [k, V], the logits of the chunk's rows.
+        """
         if self._kept is None:
             return
         tensors = buffers.tensors
-        compared, kept = (
-            buffers.read_plan.in_chunk(f"{group}{name}", chunk) for name in ("compared", "kept")
-        )
+        compared = buffers.read_plan.in_chunk(f"{group}compared", chunk)
+        kept = buffers.read_plan.in_chunk(f"{group}kept", chunk)
         if compared.start < compared.stop:
-            rows, slots = (
-                tensors[f"{group}{name}"][compared] for name in ("compared", "compared_slots")
-            )
+            rows = tensors[f"{group}compared"][compared]
+            slots = tensors[f"{group}compared_slots"][compared]
             kl = diverge(rows, self._kept, slots, buffers.before[group][compared])
             buffers.values[f"{group}compared"][compared] = kl
         if kept.start < kept.stop:
-            rows, slots = (tensors[f"{group}{name}"][kept] for name in ("kept", "kept_slots"))
+            rows = tensors[f"{group}kept"][kept]
+            slots = tensors[f"{group}kept_slots"][kept]
             self._kept[slots] = raw[rows]
 
 
 def _measured(name: str, p: Tensor, which: slice, tensors: Mapping[str, Tensor]) -> Tensor:
-    """A measure [c] of a chunk's candidates, see `Choice`. which: their numbers among the C."""
+    """Return a measure [c] of a chunk's candidates, see `Choice.measures`.
+
+    which: numbers of the chunk's candidates among all candidates.
+    """
     posteriors = p[tensors["chosen"][which]]
     if name == "input":
         return posteriors.gather(1, tensors["inputs"][which][:, None])[:, 0]
@@ -382,7 +402,12 @@ def _measured(name: str, p: Tensor, which: slice, tensors: Mapping[str, Tensor])
 def _choose(
     z: Tensor, p: Tensor, which: slice, banned: slice, tensors: Mapping[str, Tensor], plan: Plan
 ) -> tuple[Tensor, Tensor]:
-    """Candidate tokens and scores [c] of a chunk's candidates. which: their numbers among the C. banned: of pairs."""
+    """Return the tokens and scores [c] of a chunk's candidates.
+
+    z, p: [k, V], logits and posteriors of the chunk's rows.
+    which: numbers of the chunk's candidates among all candidates.
+    banned: numbers of the chunk's pairs in `ReadPlan.arrays["banned"]`.
+    """
     index = tensors["chosen"][which]
     choice = plan.choice
     logits = z[index]
@@ -395,11 +420,12 @@ def _choose(
     else:
         uniform = None
         if choice.draws is not None and choice.temperature > 0:
-            uniform = torch.from_numpy(
-                choice.draws.gumbel(np.arange(which.start, which.stop), z.shape[1])
-            )
+            candidates = np.arange(which.start, which.stop)
+            uniform = torch.from_numpy(choice.draws.gumbel(candidates, z.shape[1]))
         chosen = choose_tokens(logits, choice.banned, choice.temperature, uniform)
-        del uniform  # before the scores copy the posteriors
+        del uniform  # frees memory before the posteriors are copied
     posteriors = p[index]
     score = _SCORES.get(choice.scores or "")
-    return chosen, score(posteriors) if score else posteriors.gather(1, chosen[:, None])[:, 0]
+    if score is None:
+        return chosen, posteriors.gather(1, chosen[:, None])[:, 0]
+    return chosen, score(posteriors)

@@ -1,4 +1,4 @@
-"""What a step reads of its rows, in chunks of bounded size, known before anything is computed."""
+"""The plan of reading posteriors: which rows are read, in chunks of bounded size. Made before rows are computed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,12 +8,19 @@ from numpy.typing import NDArray
 
 from surelock.decoding.step import Plan, Whole, even
 
-_LEAST_READ = 4  # rows whose posteriors are read at once, however large the vocabulary
-_LEAST_ROWS = 55  # whose logits are made at once, at most 32 MiB at 150,000 tokens: every time reads the whole head
+_LEAST_READ = (
+    4  # smallest number of rows whose posteriors are read at once, however large the vocabulary
+)
+# Smallest number of rows whose logits are computed at once. At 150,000 tokens they take 32 MiB. Every computation reads
+# all weights of the head, so a smaller number would be slow.
+_LEAST_ROWS = 55
 
 
 def chunk_rows(table_bytes: int, row_bytes: int) -> tuple[int, int]:
-    """Return for how many rows at once logits are made, and posteriors read: about ten tables of `table_bytes`."""
+    """Return (number of rows whose logits are computed at once, number of rows whose posteriors are read at once).
+
+    table_bytes: wanted size of a table [rows, V] in bytes. row_bytes: size of a row.
+    """
     few = table_bytes // row_bytes
     return max(_LEAST_ROWS, few), max(_LEAST_READ, few)
 
@@ -22,32 +29,39 @@ def chunk_rows(table_bytes: int, row_bytes: int) -> tuple[int, int]:
 class ReadPlan:
     """The K read rows of a plan, in chunks.
 
-    arrays: for the device, int64 but for `uniform`. Rows count from the first of their chunk.
-        chosen [C]: the rows that may be committed.
-        inputs [C]: the tokens that stand there, only where they are measured.
-        banned_at, banned: tokens that candidates must not become; candidates count from the first of their chunk.
-        compared, compared_slots: the rows that have a KL from a kept posterior, and their slots.
-        uniform [C, W]: float64, the random numbers of `choose_by_span`, only where it is used.
-        kept, kept_slots: the rows whose posteriors are kept, and their slots; kept_rows: these, counted from row 0.
+    arrays: arrays for the device, by name. They are int64, except `uniform`. A row number counts from the first row of
+    its chunk.
+        chosen [C]: row numbers of the candidates.
+        inputs [C]: the candidates' input tokens. Only there if the plan measures "input".
+        banned_at, banned: pairs of a candidate and a token that the candidate must not become. A candidate's number
+            counts from the first candidate of its chunk.
+        compared, compared_slots: row numbers and slots of rows with a KL from a kept posterior.
+        uniform [C, W]: float64, the random numbers for `choose_by_span`. Only there if that function is used.
+        kept, kept_slots: row numbers and slots of rows whose posteriors are kept. kept_rows: their numbers among all K.
     """
 
-    # whose logits are made at once, and the chunks that are read at once
+    # (rows whose logits are computed at once, their chunks: rows whose posteriors are read at once)
     parts: list[tuple[slice, list[slice]]]
-    # the prefixes of what follows: "observed " for KLs that no rule needs, "" for the others
+    # prefixes of the names compared..., kept... in `arrays`: "observed " for KLs that no rule needs, otherwise ""
     groups: list[str]
     arrays: dict[str, NDArray]
-    # the rows, counted from row 0, that the numbers of an array are of; ascending
+    # by name of an array, the row of every entry, numbered among all K, ascending
     places: dict[str, Whole]
-    infinite: Whole  # the rows that are compared while nothing is kept of them
+    infinite: Whole  # rows that should be compared, but have no kept posterior
 
     def in_chunk(self, name: str, chunk: slice) -> slice:
-        """Return which numbers of an array are those of a chunk."""
+        """Return the part of an array that belongs to a chunk."""
         start, stop = np.searchsorted(self.places[name], (chunk.start, chunk.stop)).tolist()
         return slice(start, stop)
 
 
 def plan_reading(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> ReadPlan:
-    """Return what is read of a plan. has: [slots], whether a posterior is kept. made, read: the most rows at once."""
+    """Return the plan of reading.
+
+    has: [slots] bool, whether a posterior of the slot is kept.
+    made: the largest number of rows whose logits are computed at once.
+    read: the largest number of rows whose posteriors are read at once.
+    """
     rows = plan.read
     slots = plan.slots[plan.read]
     parts = []
@@ -86,10 +100,11 @@ def plan_reading(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Re
 def likeliest_of(
     plan: Plan, of_kept: Callable[[Whole], Whole], logits: Callable[[Whole], NDArray]
 ) -> Whole:
-    """Return `Reading.likeliest` of a plan.
+    """Return `Reading.likeliest` for a plan.
 
-    of_kept: slots whose posteriors the step has kept -> their likeliest tokens.
-    logits: rows of the plan -> theirs, [K, V]. A probed row keeps the posterior of its last step as an active row.
+    of_kept: a function from slots [K] to the most likely tokens [K] of their kept posteriors.
+    logits: a function from rows [K] of the plan to their logits [K, V]. Probed rows need it, because the kept posterior
+    of a probed row is of an earlier step.
     """
     tokens = np.full(len(plan.slots), -1)
     kept = plan.watches & ~plan.probed

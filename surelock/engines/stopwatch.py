@@ -1,4 +1,4 @@
-"""The time of a step. The device is synchronised at both ends; observation is excluded."""
+"""The time of a step. The device is synchronised when the time begins and ends. Observation is excluded."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +8,10 @@ import torch
 
 
 class Stopwatch:
-    """Wall-clock seconds since `start`, without the time inside `excluded`. device: the device to synchronise."""
+    """Measures wall-clock seconds since `start`, without the time inside `excluded`.
+
+    device: the device to synchronise.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -25,9 +28,11 @@ class Stopwatch:
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
+        """A context manager: the time of its body does not count."""
         before = self._now()
         yield
         self._excluded += self._now() - before
 
     def seconds(self) -> float:
+        """Return the seconds since `start`."""
         return self._now() - self._start - self._excluded

@@ -32,14 +32,14 @@ from surelock.model.machine import free_memory, total_memory
 from surelock.model.network import PLAIN, Attend, Block, Elementwise, Network, Rotary, rotary_table
 from surelock.values import Whole, frozen
 
-_LEFT = 10  # idle memories leave a tenth of a GPU free
+_LEFT = 10  # idle memories leave 1 / 10 of a GPU's memory free
 
 
 class PackedForward:
     """The packed forward pass of a network, with its cache of `slots` slots.
 
     once: see `Layout`.
-    elementwise: compiled functions, taken where they are faster.
+    elementwise: compiled functions, which are used if they are faster.
     """
 
     def __init__(
@@ -50,23 +50,24 @@ class PackedForward:
         self.devices = [
             block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)
         ]
-        self._tables: dict[torch.device, Rotary] = {}  # held, since captured graphs read them
+        # kept for the lifetime of the memory, since captured graphs read these tables
+        self._tables: dict[torch.device, Rotary] = {}
         devices = [*self.devices, network.norm.weight.device]
         self.cache = KVCache(network.config, slots, network.dtype, devices, once)
 
     def __call__(self, rows: Rows) -> Tensor:
-        """Compute rows. Returns the hidden states [K, d_model] of the read rows.
+        """Compute rows. Returns the hidden states [K, d_model] of the read rows after the last norm.
 
-        They are the states after the last norm, from which the head makes logits; in a shifted network those of the
-        positions before the rows, from the cache. Every layer writes the keys and values of the rows into the cache,
-        but not those of probed rows. A row attends to all positions of its sequence. For rows that are not read the
-        last layer computes keys and values alone.
+        The head computes logits from these states. In a shifted network they are the states of the positions before the
+        rows, from the cache. Every layer writes the keys and values of the rows into the cache, except for probed rows.
+        A row attends to all positions of its sequence, in a block-causal network to the end of its block. For rows that
+        are not read the last layer computes only keys and values.
         """
         network = self.network
         cache = self.cache
         devices = self.devices
         tokens = rows.arrays["tokens"]
-        there = {device: rows.to(device) for device in dict.fromkeys(devices)}
+        rows_on = {device: rows.to(device) for device in dict.fromkeys(devices)}
         elementwise = self._elementwise if is_faster("compiled layers", len(tokens)) else PLAIN
 
         def rotary(device: torch.device) -> Rotary:
@@ -75,33 +76,33 @@ class PackedForward:
                     network.config, rows.most_seen, network.dtype, device
                 )
             cos, sin = self._tables[device]
-            positions = there[device].arrays["positions"]
+            positions = rows_on[device].arrays["positions"]
             return cos[positions], sin[positions]
 
         def attend(layer: int) -> Attend:
             mix = cache.convolve if layer in network.config.conv_layers else cache.attend
-            return partial(mix, layer, there[devices[layer]])
+            return partial(mix, layer, rows_on[devices[layer]])
 
         if network.config.shifted:
             hidden = network.run(tokens, rotary, attend, None, elementwise)
             local_rows = rows.to(hidden.device)
             hidden = cache.before(local_rows, hidden)
             return hidden[local_rows.arrays["read"]] if "read" in local_rows.arrays else hidden
-        read = there[devices[-1]].arrays.get("read")
-        only = None if read is None else lambda x: x[read]
-        return network.run(tokens, rotary, attend, only, elementwise)
+        read = rows_on[devices[-1]].arrays.get("read")
+        only_read = None if read is None else lambda x: x[read]
+        return network.run(tokens, rotary, attend, only_read, elementwise)
 
 
 @frozen
 class Kind:
-    """What runs need a memory to be equal in.
+    """The properties of a memory. Runs that require equal kinds may use the same memory.
 
-    room: how much it holds.
+    room: the size of the memory.
     keep_logits: see `Engine.memory`.
-    varlen: whether sequences with different numbers of rows are attended to at once.
-    graphs: whether few rows are launched as graphs.
-    layers: whether layers take compiled functions.
-    reading: whether many posteriors are read by them.
+    varlen: whether one kernel attends for sequences with different numbers of rows.
+    graphs: whether steps with few rows are launched as graphs.
+    layers: whether layers use compiled functions.
+    reading: whether compiled functions read posteriors in steps with many rows.
     """
 
     room: Room
@@ -115,7 +116,7 @@ class Kind:
 class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step.
 
-    With its graphs, which read and write its tables, it serves one run after another.
+    The memory also has the captured graphs, which read and write its tables. One run after another may use it.
     """
 
     def __init__(
@@ -126,9 +127,9 @@ class Memory:
         config = network.config
         self.key = kind
         self.watch = Stopwatch(device)
-        self._logits: Tensor | None = None  # of all slots
+        self._logits: Tensor | None = None  # [slots, V]
         if kind.keep_logits:
-            with torch.inference_mode(False):  # callers change them
+            with torch.inference_mode(False):  # callers may change these logits
                 self._logits = network.head_weight.new_zeros(room.slots, config.vocab_size)
         elementwise = PLAIN
         reads = None
@@ -148,25 +149,23 @@ class Memory:
             )
 
     def begin(self, layout: Layout) -> None:
-        """Serve a run of a layout, which fits the room."""
+        """Prepare for a run with a layout that fits into the room."""
         self.layout = layout
         with torch.inference_mode(False):
             self.logits = None if self._logits is None else self._logits[: sum(layout.lengths)]
-        # [K], the rows of the plan that `hidden` is of
+        # [K], the rows of the plan whose states are in `hidden`
         self.rows: Whole = np.empty(0, dtype=np.int64)
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
     @property
     def nbytes(self) -> int:
-        """What it keeps: its tables, and of graphs what their largest takes between its layers."""
-        table_bytes = self.packed.cache.nbytes + self.reader.nbytes
-        logits = 0 if self._logits is None else self._logits.nbytes
-        graphs = (
-            0
-            if self.captured is None
-            else self.captured.nbytes + _graph_bytes(self.packed.network, self.key)
-        )
-        return table_bytes + logits + graphs
+        """Bytes of the memory's tables and of its graphs."""
+        total = self.packed.cache.nbytes + self.reader.nbytes
+        if self._logits is not None:
+            total += self._logits.nbytes
+        if self.captured is not None:
+            total += self.captured.nbytes + _graph_bytes(self.packed.network, self.key)
+        return total
 
     @torch.inference_mode()
     def reset(self) -> None:
@@ -176,14 +175,13 @@ class Memory:
             self._logits.zero_()
 
     def places(self, slots: Whole) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each table of the cache, and the rows of it that slots are, in every pass."""
-        length = sum(self.layout.lengths)
-        rows = from_numpy(
-            np.concatenate([slots + length * number for number in range(self.layout.passes)])
-        )
+        """Return (table, rows of the table) for all tables of the cache. The rows are the slots in every pass."""
+        offsets = sum(self.layout.lengths) * np.arange(self.layout.passes)
+        rows = from_numpy((slots + offsets[:, None]).ravel())
         return ((table, rows.to(table.device)) for table in self.packed.cache.tables)
 
     def inputs(self, plan: Plan) -> Rows:
+        """Return the inputs of the layers for a plan, padded to the size of a graph if there is one."""
         kind = self.key
         bucket = 0
         if self.captured is not None:
@@ -194,20 +192,26 @@ class Memory:
 
 
 def memory_bytes(network: Network, kind: Kind) -> int:
-    """Return what a memory of a kind takes at most, once it keeps the posteriors of all slots."""
+    """Return the largest size of a memory in bytes, which it has after it has kept posteriors of all slots.
+
+    Small arrays, such as log-sum-exps, are left out.
+    """
     config = network.config
     room = kind.room
     size = network.dtype.itemsize
     layers = 1 if room.once else config.n_layers
-    of_slot = 2 * layers * config.n_kv_heads * config.head_size + config.shifted * config.d_model
-    made, _ = rows_at_once(config.vocab_size, network.dtype, network.head_weight.device)
-    rows = (1 + kind.keep_logits) * room.slots + min(made, room.slots)  # of posteriors and logits
-    slots = room.spare + 2  # with spare and zero ones, in which the arrays of numbers are lost
-    return size * (of_slot * slots + config.vocab_size * rows) + _graph_bytes(network, kind)
+    slot_width = 2 * layers * config.n_kv_heads * config.head_size
+    if config.shifted:
+        slot_width += config.d_model
+    logits_at_once, _ = rows_at_once(config.vocab_size, network.dtype, network.head_weight.device)
+    vocab_rows = (1 + kind.keep_logits) * room.slots + min(logits_at_once, room.slots)
+    slots = room.spare + 2  # with the spare slot and the row of zeros
+    values = slot_width * slots + config.vocab_size * vocab_rows
+    return size * values + _graph_bytes(network, kind)
 
 
 def _graph_bytes(network: Network, kind: Kind) -> int:
-    """What graphs keep between their layers, and of their results."""
+    """Return the bytes that graphs take: the largest graph's values between layers, and the results of all graphs."""
     if not kind.graphs:
         return 0
     config = network.config
@@ -218,7 +222,10 @@ def _graph_bytes(network: Network, kind: Kind) -> int:
 
 @frozen(eq=False)
 class CopiedRows:
-    """Rows of a memory's tables, on their devices. slots: [K] int64. kept: what the reader holds of them."""
+    """A copy of the data of slots [K] in a memory, on the devices of the tables.
+
+    tables: copies of the cache's tables. kept: a copy of the kept posteriors.
+    """
 
     slots: Whole
     tables: list[Tensor]
@@ -232,11 +239,12 @@ class CopiedRows:
 class TorchEngine:
     """Computes rows in torch, on the devices and in the dtype of the network.
 
-    capture: what captures graphs. None is CUDA graphs where the devices can.
-    backend: what compiles, see `torch.compile`.
+    capture: a function that captures graphs. None: CUDA graphs, if the devices can capture them.
+    backend: the compiler, see `torch.compile`.
 
-    graphs, fused: whether a GPU that can do so captures graphs, and takes compiled functions in its layers and to read
-    many posteriors.
+    Attributes that may be set to False:
+    graphs: whether graphs are captured, if the device can.
+    fused: whether compiled functions are used in layers and for reading posteriors, if the device can.
     """
 
     name = f"torch {torch.__version__}"
@@ -258,7 +266,7 @@ class TorchEngine:
 
     @property
     def device(self) -> torch.device:
-        """The device of the head and of the logits. Blocks may lie on other devices."""
+        """The device of the head and of the logits. Layers may be on other devices."""
         return self.network.head_weight.device
 
     @property
@@ -266,7 +274,7 @@ class TorchEngine:
         return self.network.dtype
 
     def prepare(self) -> None:
-        """Compile what layers take, if the GPU can. It takes seconds, and a terminal shows them."""
+        """Compile the functions of the layers, if the device can. It takes seconds; a terminal shows its progress."""
         if self._compiles():
             compiled_elementwise(self.config, self.network.dtype, self.device, self._backend)
 
@@ -321,7 +329,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def logits(self, memory: Memory, rows: Whole) -> NDArray:
-        """See `Engine.logits`. They are in the dtype of the network, or in float32 if that is wider."""
+        """See `Engine.logits`. The dtype is the wider of the network's dtype and float32."""
         wide = torch.promote_types(self.network.dtype, torch.float32)
         table = torch.full((len(rows), self.network.config.vocab_size), torch.nan, dtype=wide)
         has_hidden = np.isin(rows, memory.rows)
@@ -337,7 +345,7 @@ class TorchEngine:
         return likeliest_of(plan, memory.reader.likeliest, lambda rows: self.logits(memory, rows))
 
     def _compiles(self) -> bool:
-        """Whether layers take compiled functions."""
+        """Return whether layers use compiled functions."""
         can = self.fused and len(self._devices) == 1 and can_fuse(self.device)
         return can and has_varlen(self.config, self.dtype, self.device)
 
@@ -347,19 +355,13 @@ class TorchEngine:
         graphs = graphs and self.config.block_size is None and not layout.once
         slots = sum(layout.lengths)
         reading = self.fused and slots >= FASTER["compiled reading"][0] and can_fuse(self.device)
-        return Kind(
-            Room.for_layout(layout, rounded=graphs),
-            keep_logits,
-            varlen,
-            graphs,
-            self._compiles(),
-            reading,
-        )
+        room = Room.for_layout(layout, rounded=graphs)
+        return Kind(room, keep_logits, varlen, graphs, self._compiles(), reading)
 
     def _forward(
         self, memory: Memory, plan: Plan, inputs: Rows, tensors: Mapping[str, Tensor]
     ) -> None:
-        """Run the packed forward of all passes, and keep the hidden states of the rows that are read."""
+        """Run the packed forward of all passes. Sets `memory.hidden`, the hidden states of the read rows."""
         if not len(plan.slots):
             return
         passes = memory.layout.passes
@@ -369,15 +371,16 @@ class TorchEngine:
         else:
             both = memory.packed(inputs.with_tensors(tensors)).unflatten(0, (passes, -1))
         memory.hidden = both[0]
-        if passes == 2:  # the head is linear, so guided states make guided logits
-            wide, blind = both.to(torch.promote_types(both.dtype, torch.float32))
-            memory.hidden = torch.add(blind, wide - blind, alpha=plan.cfg_scale + 1).to(both.dtype)
+        if passes == 2:  # the head is linear, so guided states give guided logits
+            hidden, blind = both.to(torch.promote_types(both.dtype, torch.float32))
+            guided = torch.add(blind, hidden - blind, alpha=plan.cfg_scale + 1)
+            memory.hidden = guided.to(both.dtype)
 
 
 def _most_on_gpus(devices: list[torch.device], taken: int) -> int:
-    """Return the bytes that idle memories may take, of which they take `taken`: 0 on ZeroGPU, which lends for seconds.
+    """Return the bytes that idle memories may take: as many as leave a tenth of every GPU's memory free.
 
-    No GPU is to be filled by them to more than nine tenths.
+    taken: the bytes that idle memories take now. The result is 0 on ZeroGPU, which lends a GPU only for seconds.
     """
     if value_of("SPACES_ZERO_GPU"):
         return 0

@@ -1,1 +1,1 @@
-"""The network, checkpoint families, loading and the tokenizer. Knows nothing of decoding."""
+"""The network, checkpoint families, loading of weights, and the tokenizer."""

@@ -25,7 +25,7 @@ from surelock.values import Fields, Floats
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-#: What wrappers of training and compilation put in front of a tensor's name.
+#: Prefixes that wrappers for training and compilation add to a tensor's name.
 _WRAPPERS = re.compile(r"(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
 _BUFFERS = (
     "rotary_emb.inv_freq",
@@ -52,7 +52,7 @@ _MARKS = {
 
 
 def check_kind(directory: Path) -> None:
-    """Raise CheckpointError for a directory whose files are of another kind of checkpoint. No file is opened."""
+    """Raise CheckpointError for a directory with a PEFT adapter or a GGUF file instead of weights. Opens no file."""
     if (directory / SINGLE).is_file() or (directory / INDEX).is_file():
         return
     if (directory / "adapter_config.json").is_file() or any(directory.glob("adapter_model.*")):
@@ -63,11 +63,13 @@ def check_kind(directory: Path) -> None:
 
 
 def list_tensors(directory: Path) -> tuple[dict[str, Stored], list[str]]:
-    """Return the places of a checkpoint's tensors by name, and sentences about what is passed over.
+    """Return the places of a checkpoint's tensors by name, and sentences about files and prefixes that are ignored.
 
-    They lie in one safetensors file, or in shards with an index. As in transformers the single file goes before an
-    index, and buffers of rotary embeddings are passed over. So are prefixes of wrappers (DDP's "module.",
-    torch.compile's "_orig_mod."). Raises CheckpointError for a directory without either, and for damaged files.
+    The tensors are in one safetensors file, or in shards with an index. As in transformers, a single file has
+    precedence over an index, and buffers of rotary embeddings are ignored. Prefixes of wrappers (DDP's "module.",
+    torch.compile's "_orig_mod.") are ignored too.
+
+    Raises CheckpointError for a directory with neither file, and for damaged files.
     """
     single = directory / SINGLE
     index = directory / INDEX
@@ -111,7 +113,7 @@ def list_tensors(directory: Path) -> tuple[dict[str, Stored], list[str]]:
 
 
 def _header(file: Path) -> dict[str, Stored]:
-    """The places of the tensors of a file, which is checked by safetensors."""
+    """Return the places of a file's tensors by name. safetensors checks the file."""
     try:
         with safe_open(file, framework="pt", backend="pread"):
             pass
@@ -123,11 +125,12 @@ def _header(file: Path) -> dict[str, Stored]:
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{file} is not a readable safetensors file: {error}") from error
     header.pop("__metadata__", None)
-    return {
-        name: Stored(file, entry["dtype"], tuple(entry["shape"]), 8 + size + start, stop - start)
-        for name, entry in header.items()
-        for start, stop in [entry["data_offsets"]]
-    }
+    tensors = {}
+    for name, entry in header.items():
+        start, stop = entry["data_offsets"]
+        place = 8 + size + start
+        tensors[name] = Stored(file, entry["dtype"], tuple(entry["shape"]), place, stop - start)
+    return tensors
 
 
 def _weight_map(index: Path) -> dict[str, str]:
@@ -142,7 +145,10 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 
 def check_tensors(shape: NetworkConfig, config: Fields, directory: Path) -> None:
-    """Raise CheckpointError for a quantised checkpoint, or for fewer tensors than layers. Warn of the rest."""
+    """Raise CheckpointError for a quantised checkpoint, or for fewer tensors than layers.
+
+    Warns of the files and prefixes that `list_tensors` ignores.
+    """
     files, notes = list_tensors(directory)
     if how := _quantised(config, files):
         floats = "only weights of float16, bfloat16, float32 or float64 are read"
@@ -155,7 +161,10 @@ def check_tensors(shape: NetworkConfig, config: Fields, directory: Path) -> None
 
 
 def _quantised(config: Fields, files: Mapping[str, Stored]) -> str:
-    """How a checkpoint is quantised: by its config.json, by the names of its tensors, or by their dtypes; "" if not."""
+    """Return how a checkpoint is quantised, in words, or "" if it is not.
+
+    Signs are its config.json, the names of its tensors, and their dtypes.
+    """
     described = config.get("quantization_config") or {}
     if not isinstance(described, Mapping):
         raise CheckpointError("config.json sets quantization_config to what is no object")
@@ -172,12 +181,13 @@ def _quantised(config: Fields, files: Mapping[str, Stored]) -> str:
 
 
 def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
-    """Return the places of the tensors of every parameter. No tensor is read.
+    """Return, by parameter of the network, the places of its tensors. No tensor is read.
 
-    network: on the meta device.
+    network: a network on the meta device.
 
-    A tied checkpoint may hold the embedding under the head's name alone, as safetensors' `save_model` leaves it. Raises
-    CheckpointError for missing, extra or wrongly shaped tensors.
+    A tied checkpoint may have the embedding only under the head's name, as safetensors' `save_model` writes it.
+
+    Raises CheckpointError for missing, extra or wrongly shaped tensors.
     """
     config = network.config
     files = list_tensors(directory)[0]
@@ -212,7 +222,11 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
 def _pieces(
     network: Network, name: str, sources: Mapping[str, Stored]
 ) -> tuple[tuple[str, Stored], ...]:
-    """The tensors that are stacked into a parameter, or the parts of the one that holds them. Checks their shapes."""
+    """Return the (name, tensor) pairs that are stacked into a parameter.
+
+    sources: the checkpoint's tensors for the parameter. A single tensor that contains several parts is divided. Raises
+    CheckpointError for a wrong shape.
+    """
     (rows, *columns) = network.get_parameter(name).shape
     config = network.config
     counts = row_counts(config, name, rows)
@@ -242,7 +256,14 @@ def load_weights(
     dtype: torch.dtype | None,
     int8: bool = False,
 ) -> None:
-    """Fill a network on the meta device, one parameter at a time. dtype: None is that of the checkpoint's embedding."""
+    """Fill a network that is on the meta device, one parameter at a time.
+
+    device_of: a function from a parameter's name to its device.
+    dtype: the dtype of the weights; None: the dtype of the checkpoint's embedding.
+    int8: whether the weights of the layers' products are quantised, see `surelock.model.int8`.
+
+    Raises what `find_tensors` raises.
+    """
     tensors = find_tensors(network, family, directory)
     parameters = dict(network.named_parameters())
     dtype = dtype or next(
@@ -255,30 +276,31 @@ def load_weights(
     for name, sources in progress:
         value = torch.empty(parameters[name].shape, dtype=dtype)
         start = 0
-        for part in (part for _, source in sources for part in _read(source)):
-            value[start : start + len(part)] = part
-            start += len(part)
+        for _, source in sources:
+            for part in _read(source):
+                value[start : start + len(part)] = part
+                start += len(part)
         set_module_tensor_to_device(
             network, name, device_of(name), value=value, dtype=dtype, clear_cache=False
         )
-        del value  # on a GPU, this is a copy
+        del value  # frees memory: on a GPU the parameter is a copy
         if int8 and is_product(network, name):
             quantize(network, name)
 
 
 def _read(source: Stored | Floats) -> Iterator[Tensor]:
+    """Yield the rows of a tensor in order, a few at a time."""
     if not isinstance(source, Stored):
         yield torch.from_numpy(source)
         return
-    at = 0
+    start = 0
     for part in source.read():
         rows = torch.from_numpy(part).view(FLOATS[source.dtype])
-        at = at + len(part)
-        yield (
-            rows
-            if source.factor is None
-            else rows * torch.from_numpy(source.factor[at - len(part) : at, None])
-        )
+        stop = start + len(part)
+        if source.factor is not None:
+            rows = rows * torch.from_numpy(source.factor[start:stop, None])
+        start = stop
+        yield rows
 
 
 def _some(names: list[str]) -> str:
@@ -287,7 +309,7 @@ def _some(names: list[str]) -> str:
 
 
 def row_counts(config: NetworkConfig, parameter: str, rows: int) -> list[int]:
-    """Return the numbers of rows of the parts that are stacked into a parameter of `rows` rows."""
+    """Return the numbers of rows of the parts that are stacked into a parameter. rows: their sum."""
     q = config.n_heads * config.head_size
     kv = config.n_kv_heads * config.head_size
     kinds = {

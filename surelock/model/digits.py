@@ -1,17 +1,17 @@
-"""Eight digits of a model's weights, by which two pages tell whether they have the same."""
+"""Eight digits that identify a model's weights. Two pages compare them to know whether they have the same weights."""
 
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
-SAMPLES = 64  # per file: to read all of a large one takes a minute
+SAMPLES = 64  # per file, since reading a whole large file takes a minute
 SAMPLE_BYTES = 4096
 
 
 def digits_of_weights(files: Iterable[Path]) -> str:
-    """Return eight hexadecimal digits of the SHA-256 of the files: their sizes, and evenly spaced samples of them.
+    """Return the first eight hexadecimal digits of a SHA-256 over the files' sizes and evenly spaced samples of them.
 
-    files: in the order of their names. assets/js/decode/digits.js computes the same.
+    Files are taken in the order of their names. assets/js/decode/digits.js computes the same digits.
     """
     digest = sha256()
     for file in sorted(files, key=lambda path: path.name):

@@ -1,4 +1,4 @@
-"""From texts and turns to token ids. A user's text is text: only a chat template writes markup."""
+"""Encode texts and conversations to token ids. Only a chat template writes markup: text of a user stays text."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ from surelock.values import Fields, frozen
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-#: By owner: a tokenizer stores between calls whether it splits special tokens, so its calls must not overlap.
+#: By owner of a tokenizer. A call changes whether the tokenizer splits special tokens, so calls must not overlap.
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 _BUSY_SECONDS = 10
-_MOST_GROWTH = 100  # of a text: by a factor, and by what a template adds
-_MOST_ADDED = 100_000
-_MOST_WORDS = 64  # of a list
-_LIST = r"\{(?P<list>[^{}]*)\}"  # behind a blank
-_PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning
+_MOST_GROWTH = 100  # largest number of tokens or characters made per character of a text
+_MOST_ADDED = 100_000  # largest number of characters that a template may add
+_MOST_WORDS = 64  # largest number of words of a list
+_LIST = r"\{(?P<list>[^{}]*)\}"  # the pattern of a list after a blank
+_PRIVATE = range(0xF0000, 0xFFFFE)  # private-use characters, which have no meaning
 _LETTER = "a"
-# of texts; one of them merges with no text that follows it
+# Beginnings of texts. For any following text, at least one of them should not merge with it into a common token.
 _BEGINNINGS = (_LETTER, ".", "0", "x", "-", ")", "q", "7")
 
 
 @contextmanager
 def encoding(owner: str, text: Any, what: str = "prompt") -> Iterator[None]:
-    """A context for one use of a tokenizer of `owner`. Raises ValueError for what is no text or cannot be read."""
+    """A context manager for one use of the tokenizer of `owner`.
+
+    what: the name of the text in errors.
+
+    Raises ValueError for a value that is no text, for a lone surrogate, and for an error of the tokenizer.
+    """
     if not isinstance(text, str):
         turns = ": several turns are not supported" if isinstance(text, list | tuple) else ""
         raise ValueError(f"a {what} must be a text, not {shown(text)}{turns}")
@@ -47,8 +52,12 @@ def encoding(owner: str, text: Any, what: str = "prompt") -> Iterator[None]:
 
 @contextmanager
 def _using(owner: str, words: str) -> Iterator[None]:
-    """One use of a tokenizer after the other. Any error, of a checkpoint's rules, is a ValueError that begins so."""
-    if not _LOCKS[owner].acquire(timeout=_BUSY_SECONDS):  # the other one may never end
+    """A context manager that excludes other uses of the same tokenizer.
+
+    Any error in the body becomes a ValueError that begins with `words`: a checkpoint's tokenizer or template may raise
+    any exception.
+    """
+    if not _LOCKS[owner].acquire(timeout=_BUSY_SECONDS):  # the other use may never end
         raise ValueError(
             f"the tokenizer of {owner} has been busy with another text for {_BUSY_SECONDS} s"
         )
@@ -61,10 +70,10 @@ def _using(owner: str, words: str) -> Iterator[None]:
 
 
 def _blank(text: str) -> str:
-    """Return the pattern of a blank in a text.
+    """Return the pattern of a blank in this text.
 
-    Letters and numbers are those of the tokenizers' library, as in the browser: `re` knows those of Python's edition of
-    Unicode.
+    Letters and numbers are classified by the tokenizers library, as in the browser. `re` would use the version of
+    Unicode that Python has.
     """
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Split
@@ -76,9 +85,11 @@ def _blank(text: str) -> str:
 
 
 def _lists_of(blanks: Sequence[re.Match[str]], lists: Lists | None) -> list[Sequence[str] | None]:
-    """Return the words of every blank, None for any: those of `lists`, else those that its text says.
+    """Return, by blank, the words that it may become, or None for any words.
 
-    Raises ValueError, one sentence.
+    lists: by blank, its words; an entry None, or None in place of all lists, means the words in the text.
+
+    Raises ValueError, one sentence, for lists that do not fit the blanks.
     """
     if lists is None:
         lists = [None] * len(blanks)
@@ -90,13 +101,12 @@ def _lists_of(blanks: Sequence[re.Match[str]], lists: Lists | None) -> list[Sequ
         raise ValueError(
             f"blanks must have an entry for every blank of the text, {len(blanks)}, not {len(lists)}"
         )
-    return [
-        _said(blank) if words is None else words for blank, words in zip(blanks, lists, strict=True)
-    ]
+    pairs = zip(blanks, lists, strict=True)
+    return [_list_in_text(blank) if words is None else words for blank, words in pairs]
 
 
-def _said(blank: re.Match[str]) -> list[str] | None:
-    """The words that stand behind a blank in its text."""
+def _list_in_text(blank: re.Match[str]) -> list[str] | None:
+    """Return the words that follow a blank in its text, None for a blank without a list."""
     if blank["list"] is not None:
         return blank["list"].split("|")
     if blank["blank"] and blank.string.startswith("{", blank.end()):
@@ -104,17 +114,22 @@ def _said(blank: re.Match[str]) -> list[str] | None:
     return None
 
 
-#: The token ids of the words of a list; the lists of the blanks of a text, None for any word.
+#: By word of a list, its token ids.
 Words = tuple[tuple[int, ...], ...]
+#: By blank of a text, its list of words; None for any words.
 Lists = Sequence[Sequence[str] | None]
 
 
 class Expanded(ValueError):
-    """A text became far longer in a tokenizer or in a template."""
+    """Raised when a tokenizer or a template makes a text far longer."""
 
 
 def check_growth(what: str, length: int, made: int, added: int = 0) -> None:
-    """Raise Expanded if `made` tokens or characters are far more than the characters of a text and what is added."""
+    """Raise Expanded if a tokenizer or a template has made too much of a text.
+
+    what: its name in the error. length: number of characters of the text. made: number of tokens or characters made.
+    added: number of characters that may be added, whatever the length.
+    """
     if made > _MOST_GROWTH * (length + 1) + added:
         raise Expanded(
             f"{what} makes {made:,} of a text of {length:,} characters: at most {_MOST_GROWTH} times as many"
@@ -122,10 +137,10 @@ def check_growth(what: str, length: int, made: int, added: int = 0) -> None:
 
 
 class Rendering(str):
-    """A text that a chat template has made, or with blanks.
+    """A text that a chat template has made, or a text with blanks.
 
-    parts: texts, and between them ids of markup and masks.
-    words: by mask, the words of the list whose blank begins there, as token ids; empty elsewhere.
+    parts: the text in parts; ids of markup and masks are between texts.
+    words: by mask, the token ids of the words of the list whose blank begins at the mask; empty for other masks.
     """
 
     parts: tuple[str | int, ...]
@@ -139,7 +154,9 @@ class Rendering(str):
         made.words = tuple(words)
         return made
 
-    def __getnewargs__(self) -> Any:  # a copy, and a request that lm-eval keeps in a file
+    def __getnewargs__(
+        self,
+    ) -> Any:  # for copies, and for pickles: lm-eval writes requests into a file
         return str(self), self.parts, self.words
 
     def __add__(self, text: str) -> Rendering:
@@ -158,57 +175,52 @@ class Rendering(str):
 class Encoder:
     """Encodes texts, and renders conversations."""
 
-    owner: str  # the model, named in errors
-    tokenizer: PreTrainedTokenizerBase  # a fast one of transformers
-    # also mask and padding: markup even where the tokenizer does not call them special
+    owner: str  # name of the model, for errors
+    tokenizer: PreTrainedTokenizerBase  # a fast tokenizer of transformers
+    # ids of ends, mask and padding, which are markup even if the tokenizer does not call them special
     ends: frozenset[int]
-    mask_id: int | None = None  # stands for text that is still to be written
+    mask_id: int | None = None
 
     def encode(self, text: str, special: bool = True) -> list[int]:
-        """Return the token ids of a text, in which nothing is markup, or of a `Rendering`.
+        """Return the token ids of a text. Markup in a plain text is encoded as text; in a `Rendering` it is markup.
 
-        special: put the special tokens before it that the tokenizer begins a text with. Those that it ends one with
-        are left out, since the text goes on.
+        special: add the special tokens with which the tokenizer begins a text. Special tokens with which it ends a text
+        are never added, since generated text follows.
 
-        Raises ValueError for what is no text, for a lone surrogate, and for a text that the tokenizer cannot read or
-        makes far longer.
+        Raises ValueError for a value that is no text, for a lone surrogate, and for a text that the tokenizer cannot
+        read or makes far longer.
         """
         with encoding(self.owner, text):
             front = self._front(text) if special else []
             markup = self._markup()
-            ids = (
-                self._rendered(text, markup)
-                if isinstance(text, Rendering)
-                else self._text(text, markup)
-            )
+            is_rendering = isinstance(text, Rendering)
+            ids = self._rendered(text, markup) if is_rendering else self._text(text, markup)
         check_growth(f"the tokenizer of {self.owner}", len(text), len(ids))
         return front + ids
 
     def encode_turn(self, text: str) -> list[int]:
-        """Return the ids of a text as a user's turn, with thinking switched off. Raises as `encode` and `render`."""
+        """Return the token ids of a text as a user's turn in the chat template, with thinking switched off.
+
+        Raises what `encode` and `render` raise.
+        """
         turn = {"role": "user", "content": text}
-        return self.encode(
-            self.render([turn], add_generation_prompt=True, enable_thinking=False), special=False
-        )
+        rendering = self.render([turn], add_generation_prompt=True, enable_thinking=False)
+        return self.encode(rendering, special=False)
 
     def decode(self, ids: list[int]) -> str:
-        """Return the text of token ids without special tokens, and without the space that the tokenizer put before it.
+        """Return the text of token ids, without special tokens and without a space that the tokenizer adds in front.
 
-        Spaces are not tidied up: a text that was encoded comes back as it was.
+        Other spaces are unchanged, so decoding returns the text that was encoded.
         """
-        text = str(
-            self.tokenizer.decode(
-                [*ids], skip_special_tokens=True, clean_up_tokenization_spaces=False
-            )
-        )
+        text = self._decoded(ids, skip_special_tokens=True)
         return text[1:] if text.startswith(" ") and self._keeps_its_space() else text
 
     def with_blanks(self, text: str, mask_id: int, lists: Lists | None = None) -> str:
-        """Return a text as the `Rendering` with masks for its blanks.
+        """Return a text as a `Rendering` with masks for its blanks, or the text itself if it has no blanks.
 
-        lists: by blank, its words, None for any; without it the text alone says them.
+        lists: by blank, its words; an entry None, or None in place of all lists, means the words in the text.
 
-        Raises ValueError, one sentence, for a list that no blank can have, and for lists of more or fewer blanks.
+        Raises ValueError, one sentence, for a wrong list, and for more or fewer lists than blanks.
         """
         mask = self.tokenizer.added_tokens_decoder.get(mask_id)
         parts: list[str | int] = []
@@ -220,10 +232,11 @@ class Encoder:
                 pattern += f"|{re.escape(mask.content)}"
             blanks = list(re.finditer(f"(?P<space> ?)(?:{pattern})", text))
         for blank, listed in zip(blanks, _lists_of(blanks, lists), strict=True):
-            listed_ids = (
-                () if listed is None else self._words(listed, blank["space"], blank.start() > 0)
-            )
-            size = max(map(len, listed_ids)) if listed_ids else len(blank["blank"] or "_")
+            listed_ids: Words = ()
+            size = len(blank["blank"] or "_")
+            if listed is not None:
+                listed_ids = self._words(listed, blank["space"], blank.start() > 0)
+                size = max(map(len, listed_ids))
             parts += [text[at : blank.start()], *[mask_id] * size]
             words += [listed_ids, *[()] * (size - 1)]
             at = blank.end()
@@ -232,9 +245,11 @@ class Encoder:
         return Rendering(written, parts, words) if blanks else text
 
     def _words(self, words: Any, space: str, goes_on: bool) -> Words:
-        """The token ids of the words of a list, as they stand in its blank. Raises ValueError, one sentence.
+        """Return the token ids of the words of a list, as they would be in its blank.
 
-        space: what precedes them in the text. goes_on: whether the text begins before the blank.
+        space: the space before the blank, or "". goes_on: whether there is text before the blank.
+
+        Raises ValueError, one sentence, for a wrong list.
         """
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
             raise ValueError(f"the words of a blank must be a list of texts, not {shown(words)}")
@@ -256,7 +271,12 @@ class Encoder:
         return tuple(ids_of_words)
 
     def render(self, turns: Sequence[Fields], **how: Any) -> Rendering:
-        """Return a conversation in the chat template, in which what its turns say stays text. Raises ValueError."""
+        """Return a conversation in the chat template. Markup in the turns stays text.
+
+        turns: mappings with "role" and "content". how: further arguments of `apply_chat_template`.
+
+        Raises ValueError for a turn that is no text, and for a template that cannot be used.
+        """
         unusable = f"the chat template of {self.owner} cannot be used"
         with _using(self.owner, unusable):
             markup = self._markup()
@@ -282,7 +302,10 @@ class Encoder:
         return made
 
     def _markup(self) -> frozenset[int]:
-        """The ids of added tokens that are markup: special ones, ends, and what the template spells but words."""
+        """Return the ids of added tokens that are markup.
+
+        These are special tokens, ends, and tokens in the template's text that are no words.
+        """
         template = str(self.tokenizer.chat_template or "")
 
         def spelled(text: str) -> bool:
@@ -298,9 +321,9 @@ class Encoder:
     def _found(
         self, text: str, markup: frozenset[int], split: bool = False
     ) -> list[tuple[int, int, int]]:
-        """The markup of a text: (id, start, stop). split: leave out special tokens.
+        """Return the markup in a text as (id, start, stop). split: leave out special tokens.
 
-        What the vocabulary lacks is no markup, though its token may be a special one.
+        The unknown token counts only if the text spells it, not if it stands for text that the vocabulary lacks.
         """
         read = self.tokenizer(
             text,
@@ -323,7 +346,7 @@ class Encoder:
         ]
 
     def _hidden(self, text: str, markup: frozenset[int], stand_ins: _StandIns) -> str:
-        """A text in which a character stands for every part that would be markup, and for every mask."""
+        """Return a text in which a stand-in character replaces every part that would be markup, and every mask."""
         if isinstance(text, Rendering):
             parts = [
                 stand_ins.character(part) if isinstance(part, int) else str(part)
@@ -338,7 +361,7 @@ class Encoder:
         return made + text[at:]
 
     def _front(self, text: str) -> list[int]:
-        """The special tokens that the tokenizer puts before a text."""
+        """Return the special tokens with which the tokenizer begins a text."""
         probe = f"a {text[:100]}"
         read = self.tokenizer(
             probe, split_special_tokens=True, return_special_tokens_mask=True, verbose=False
@@ -347,9 +370,9 @@ class Encoder:
         return read["input_ids"][: added.index(0) if 0 in added else None]
 
     def _text(self, text: str, markup: frozenset[int], goes_on: bool = False) -> list[int]:
-        """The ids of a text. A markup token that the tokenizer does not call special is broken in two.
+        """Return the ids of a text. Markup that the tokenizer does not call special is divided, so that it is text.
 
-        goes_on: whether the text goes on from another one, see `_continued`.
+        goes_on: whether other text precedes this text, see `_continued`.
         """
         places = self._found(text, markup, split=True)
         cuts = [(start + stop) // 2 for _, start, stop in places if stop - start > 1]
@@ -361,31 +384,31 @@ class Encoder:
         return ids
 
     def _continued(self, text: str) -> list[int]:
-        """The ids of a text that goes on from another one: without the space that some tokenizers put before a text.
+        """Return the ids of a text that follows other text, without the space that some tokenizers put before a text.
 
-        The ids of the text alone, if they read the same there.
+        If the ids of the text alone have the same text there, these ids are returned.
         """
         alone = self._ids(text, split=True)
         for beginning in _BEGINNINGS:
             first = self._ids(beginning, split=True)
             whole = self._ids(beginning + text, split=True)
             if first and whole[: len(first)] == first:
-                return (
-                    alone
-                    if self._says([*first, *alone]) == self._says(whole)
-                    else whole[len(first) :]
-                )
+                if self._decoded([*first, *alone]) == self._decoded(whole):
+                    return alone
+                return whole[len(first) :]
         return alone
 
-    def _says(self, ids: Sequence[int]) -> str:
+    def _decoded(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         return str(
             self.tokenizer.decode(
-                [*ids], skip_special_tokens=False, clean_up_tokenization_spaces=False
+                [*ids],
+                skip_special_tokens=skip_special_tokens,
+                clean_up_tokenization_spaces=False,
             )
         )
 
     def _keeps_its_space(self) -> bool:
-        """Whether the tokenizer puts a space before a text which its decoder leaves there, as GPT-2's may."""
+        """Return whether the tokenizer adds a space before a text and its decoder keeps that space, as GPT-2's may."""
         inner: Any = self.tokenizer.backend_tokenizer
         text = inner.normalizer.normalize_str(_LETTER) if inner.normalizer else _LETTER
         words = (
@@ -399,7 +422,11 @@ class Encoder:
         )
 
     def _rendered(self, text: Rendering, markup: frozenset[int]) -> list[int]:
-        """The ids of a rendering. Read at once, if nothing but its markup is read as markup."""
+        """Return the ids of a rendering.
+
+        The whole text is encoded at once if the tokenizer then finds only the rendering's markup. Otherwise its parts
+        are encoded one by one.
+        """
         whole = self._ids(text)
         read = [i for i in whole if i in markup]
         if self.tokenizer.unk_token_id in read:
@@ -415,7 +442,10 @@ class Encoder:
         return ids
 
     def _goes_on_after(self, token: int) -> bool:
-        """Whether a text behind a token is read as one that goes on: behind a mask; behind markup it may begin anew."""
+        """Return whether the tokenizer encodes a text after this token like a continuation.
+
+        It does after a mask. After markup, some tokenizers encode a text like the beginning of a text.
+        """
         if token == self.mask_id:
             return True
         markup = self.tokenizer.added_tokens_decoder[token].content
@@ -428,7 +458,10 @@ class Encoder:
 
 
 class _StandIns:
-    """Characters that stand for parts of texts while a template is rendered, and that it and the turns lack."""
+    """Stand-ins: private-use characters that replace parts of texts while a template is rendered.
+
+    Characters that the template or the turns contain are not used.
+    """
 
     def __init__(self, template: str, turns: Sequence[Fields]) -> None:
         taken = {*template, *(character for turn in turns for character in str(turn["content"]))}
@@ -436,10 +469,11 @@ class _StandIns:
         self._of: dict[str | int, str] = {}
 
     def character(self, part: str | int) -> str:
+        """Return the stand-in for a part."""
         return self._of.setdefault(part, next(self._free))
 
     def parts(self, text: str) -> list[str | int]:
-        """Return a text with what the characters stand for, and ids between its parts."""
+        """Return a text in parts, with the stand-ins replaced by their parts. Ids are parts by themselves."""
         texts = {
             ord(character): part for part, character in self._of.items() if isinstance(part, str)
         }

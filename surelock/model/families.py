@@ -1,8 +1,8 @@
 """The checkpoint families: how their config.json is read, and the names of their tensors.
 
-A family is data: the keys of its configuration, the values that they must have for this network's forward pass to be
-the model's, and a table from the network's parameters to the tensors of the checkpoint. Several tensors are stacked
-along the rows, in order.
+A family is data: the keys of its config.json, the values that these keys must have, and a table from the network's
+parameters to the tensors of the checkpoint. With other values, `Network` would not compute the model. If a parameter
+has several tensors, they are stacked along the rows, in order.
 """
 
 import json
@@ -30,9 +30,9 @@ _CAUSAL = (
     "it is the causal LFM2, as LFM2.5-Encoder loads without its own code: no mask stands for a word"
 )
 _NEXT_TOKEN = "a causal model, which predicts the next token from those before it"
-_CAUSAL_NAMES = ("ForCausalLM", "LMHeadModel")  # how transformers names them
+_CAUSAL_NAMES = ("ForCausalLM", "LMHeadModel")  # ends of the names of causal models in transformers
 _TIMED = "its posteriors depend on the time of a step, so kept keys and values are stale in every other step"
-#: Architectures that look like one of a family and cannot be decoded, with the reasons.
+#: By architecture that resembles a family but cannot be decoded, the reason.
 REFUSED = {
     "LLaDAMoEModel": _EXPERTS,
     "LLaDAMoEModelLM": _EXPERTS,
@@ -45,22 +45,26 @@ REFUSED = {
 
 @frozen
 class Family:
-    """A checkpoint family. model_type, architecture: its names in config.json."""
+    """A checkpoint family. model_type, architecture: the family's names in config.json."""
 
     model_type: str
     architecture: str
     tensors: Mapping[str, tuple[str, ...]]  # by parameter of the network, its tensor names
-    read_config: Callable[[Fields], NetworkConfig]  # reads the shape from config.json
-    # the id of the mask, if its files do not name one; -1 is the last of the vocabulary
+    read_config: Callable[[Fields], NetworkConfig]  # returns the network's shape for a config.json
+    # id of the mask if the checkpoint's files name no mask; -1 is the last id of the vocabulary
     mask_id: int | None = None
     generation: Fields = field(default_factory=dict)  # recommended settings, a short spelling
-    # by a word in the names of block-causal ones: their blocks
+    # by word in the name of a block-causal checkpoint, the size of its blocks
     named: Mapping[str, int] = field(default_factory=dict)
-    modulated: bool = False  # whether a constant time condition is to be folded in, see `surelock.model.modulation`
-    tokenizer: str = ""  # the hub id of the tokenizer, if the files of a checkpoint have none
-    template: str = ""  # the chat template, if not that of the tokenizer
-    stop: str = ""  # the text that ends an answer, beside the ids that do
-    declared: str = ""  # the key of config.json that a causal model of this architecture lacks
+    modulated: bool = (
+        False  # whether a checkpoint may have a time condition, see `surelock.model.modulation`
+    )
+    tokenizer: str = ""  # hub id of the tokenizer for checkpoints without one
+    template: str = ""  # chat template that replaces the tokenizer's; "": none
+    stop: str = ""  # text that ends an answer, in addition to the ids that end it; "": none
+    declared: str = (
+        ""  # key of config.json that causal models of the same architecture lack; "": none
+    )
 
     def tensor_names(self, parameter: str) -> tuple[str, ...]:
         """Return the tensor names of a parameter such as 'blocks.3.qkv.weight'."""
@@ -82,7 +86,7 @@ def read_json(path: Path) -> Json:
     except FileNotFoundError:
         raise CheckpointError(f"{path} does not exist") from None
     except (OSError, ValueError, RecursionError) as error:
-        # ValueError: no UTF-8, no JSON, a number without end
+        # ValueError: not UTF-8, not JSON, or a number with too many digits
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} must hold a JSON object")
@@ -92,14 +96,14 @@ def read_json(path: Path) -> Json:
 def family_of(config: Fields) -> Family:
     """Return the family of a config.json by its architectures, or by its model_type if it names no architecture.
 
-    The architecture decides, since model_type often names the model that a checkpoint was made from. Raises
-    CheckpointError for an unknown architecture, and for a causal model.
+    Architectures have precedence, since model_type often names the model from which a checkpoint was made.
+
+    Raises CheckpointError for an unknown architecture, and for a causal model.
     """
     model_type = config.get("model_type")
+    type_text = "" if model_type is None else model_type
     named = config.get("architectures") or []
-    texts = (
-        [*named, "" if model_type is None else model_type] if isinstance(named, list) else [None]
-    )
+    texts = [*named, type_text] if isinstance(named, list) else [None]
     if not all(isinstance(text, str) for text in texts):
         raise CheckpointError(
             "config.json must name its architectures in a list of texts, its model_type in a text"
@@ -108,7 +112,7 @@ def family_of(config: Fields) -> Family:
         if family.architecture in named or (not named and family.model_type == model_type):
             _refuse_causal(family, config)
             return family
-    # SEDD's file names no architecture
+    # The config.json of SEDD names no architecture.
     if not texts[-1] and {"graph", "noise"} <= config.keys():
         named = ["SEDD"]
     for name in named or texts:
@@ -126,19 +130,20 @@ def family_of(config: Fields) -> Family:
 
 
 def _refuse_causal(family: Family, config: Fields) -> None:
-    """Raise CheckpointError for a causal model of a family whose architecture causal models have, too."""
+    """Raise CheckpointError for a causal model that has the architecture of a family."""
     if family.declared and config.get(family.declared) in (None, -1, []):
         other = f"a diffusion model of this architecture has a {family.declared} in {CONFIG}"
         raise CheckpointError(f"{family.architecture} is {_NEXT_TOKEN}; {other}")
 
 
 def shape_of(family: Family, config: Fields, name: str) -> NetworkConfig:
-    """Return the shape of a checkpoint: from its config.json, and whether it is block-causal also from its name.
+    """Return the shape of a checkpoint. It is read from config.json; only the block size may also come from the name.
 
-    name: the hub id or the path that was loaded. A family may have siblings whose config.json differs in nothing. Of
-    the words in a name that tell them apart, the last one counts. A block_size in config.json counts before the name.
+    name: the hub id or the path that was loaded. Some block-causal checkpoints have the same config.json as other
+    checkpoints of their family. The last word of `Family.named` in the name then decides. A block_size in config.json
+    has precedence over the name.
 
-    Raises CheckpointError.
+    Raises CheckpointError for a config.json that the network cannot compute.
     """
     shape = family.read_config(config)
     kinds = re.findall("|".join(("mdlm", *family.named)), name.lower()) if family.named else []
@@ -148,13 +153,16 @@ def shape_of(family: Family, config: Fields, name: str) -> NetworkConfig:
 
 
 def _require(config: Fields, *keys: str) -> None:
-    """Raise CheckpointError, which names the first ten, for keys that a config.json lacks."""
+    """Raise CheckpointError for keys that a config.json lacks. The message names the first ten."""
     if missing := [key for key in keys if config.get(key) is None]:
         raise CheckpointError(f"{CONFIG} has no {', '.join(map(repr, missing[:10]))}")
 
 
 def _number(config: Fields, key: str, kind: type = int) -> Any:
-    """A required number above 0: whole, or with kind=float any."""
+    """Return a required number above 0. kind: int for a whole number, float for any number.
+
+    Raises CheckpointError for a missing key and for other values.
+    """
     _require(config, key)
     value = config[key]
     wanted = int if kind is int else (int, float)
@@ -170,7 +178,11 @@ def _number(config: Fields, key: str, kind: type = int) -> Any:
 
 
 def _refuse_unless(config: Fields, off: str, **required: tuple[Any, ...]) -> None:
-    """off: keys that are false or missing. required: the values that others may have."""
+    """Raise CheckpointError for values of a config.json that are not supported.
+
+    off: keys that must be false, null or missing, separated by spaces. required: by other key, the values that it may
+    have if it is there.
+    """
     for key, allowed in (dict.fromkeys(off.split(), (False, None)) | required).items():
         if key in config and config[key] not in allowed:
             raise CheckpointError(
@@ -179,10 +191,12 @@ def _refuse_unless(config: Fields, off: str, **required: tuple[Any, ...]) -> Non
 
 
 def _rope_theta(config: Fields) -> float:
-    """The base of rotary embeddings.
+    """Return the base of rotary embeddings.
 
-    It stands outside, in rope_parameters (transformers 5) or in rope_scaling, there also by kind of layer. As in
-    transformers, the inner one goes before the outer one. Raises CheckpointError for what scales the embeddings.
+    rope_theta is a key of config.json, or of its objects rope_parameters (transformers 5) or rope_scaling, where it may
+    also be listed by kind of layer. As in transformers, a value in an object has precedence.
+
+    Raises CheckpointError for scaled embeddings, and for several different values.
     """
     inner: set[float] = set()
     for key in ("rope_parameters", "rope_scaling"):
@@ -208,21 +222,17 @@ def _rope_theta(config: Fields) -> float:
 
 
 def _refuse_scaling(key: str, rope: Fields) -> None:
-    """Refuse what scales or shortens rotary embeddings: a factor of 1 does not."""
+    """Raise CheckpointError for scaled or partial rotary embeddings. A factor of 1 is allowed. key: name of `rope`."""
     kinds = [rope[name] for name in ("rope_type", "type") if rope.get(name) is not None]
-    scales = any(kind != "default" for kind in kinds) or (
-        not kinds and rope.get("factor") is not None
-    )
+    scales = any(kind != "default" for kind in kinds)
+    if not kinds:
+        scales = rope.get("factor") is not None
     factors = [rope.get("factor"), rope.get("attention_factor") or 1]
-    factors += [
-        factor for name in ("short_factor", "long_factor") for factor in rope.get(name) or ()
-    ]
-    if (scales and any(factor != 1 for factor in factors)) or rope.get(
-        "partial_rotary_factor"
-    ) not in (
-        None,
-        1,
-    ):
+    for name in ("short_factor", "long_factor"):
+        factors += rope.get(name) or ()
+    is_scaled = scales and any(factor != 1 for factor in factors)
+    is_partial = rope.get("partial_rotary_factor") not in (None, 1)
+    if is_scaled or is_partial:
         scaling = {name: value for name, value in rope.items() if value is not None}
         raise CheckpointError(
             f"config.json scales rotary embeddings, which is unsupported: {key} holds {scaling!r:.120}"
@@ -230,7 +240,10 @@ def _refuse_scaling(key: str, rope: Fields) -> None:
 
 
 def _read(config: Fields, keys: Mapping[str, str], **fields: Any) -> NetworkConfig:
-    """The shape of a configuration. keys: by field, the required key; fields: those that are known otherwise."""
+    """Return the shape of a network.
+
+    keys: by field of `NetworkConfig`, the required key of config.json. fields: further fields.
+    """
     d_model = _number(config, keys["d_model"])
     n_heads = _number(config, keys["n_heads"])
     shape = {name: _number(config, key) for name, key in keys.items() if name != "tied"} | fields
@@ -260,6 +273,7 @@ LLADA_FIXED = {
 
 
 def _read_llada(config: Fields) -> NetworkConfig:
+    """Return the shape of an LLaDA checkpoint."""
     _require(config, *LLADA_KEYS.values(), "rms_norm_eps")
     off = "alibi include_bias attention_layer_norm input_emb_norm scale_logits"
     _refuse_unless(
@@ -281,18 +295,18 @@ def _read_llada(config: Fields) -> NetworkConfig:
 
 
 def _read_coda(config: Fields) -> NetworkConfig:
-    """The shape of Qwen3, whose next-token logits it kept; its config.json leaves out that it is not tied."""
+    """Return the shape of a CoDA checkpoint: Qwen3, with shifted logits. Its config.json does not say it is untied."""
     return _read_qwen({"tie_word_embeddings": False, **config}, qk_norm=True, shifted=True)
 
 
 def _read_sdar(config: Fields) -> NetworkConfig:
-    """The shape of Qwen3, block-causal."""
+    """Return the shape of an SDAR checkpoint: block-causal Qwen3."""
     _number(config, "block_size")
     return _read_qwen(config, qk_norm=True)
 
 
 def _read_dream(config: Fields) -> NetworkConfig:
-    """The shape of Qwen2.5, whose next-token logits Dream and DiffuCoder kept."""
+    """Return the shape of a Dream or DiffuCoder checkpoint: Qwen2.5, with shifted logits as in next-token models."""
     _refuse_unless(config, "use_mrope")
     return _read_qwen(config, qkv_bias=True, shifted=True)
 
@@ -307,6 +321,7 @@ QWEN_KEYS |= {"tied": "tie_word_embeddings"}
 
 
 def _read_qwen(config: Fields, **more: Any) -> NetworkConfig:
+    """Return the shape of a checkpoint with the keys of Qwen. more: further fields of `NetworkConfig`."""
     _require(config, *QWEN_KEYS.values(), "rms_norm_eps")
     _refuse_unless(config, "attention_bias mlp_bias use_sliding_window", hidden_act=("silu",))
     theta = _rope_theta(config)
@@ -328,7 +343,7 @@ def _read_qwen(config: Fields, **more: Any) -> NetworkConfig:
 
 
 def _read_mdlm(config: Fields) -> NetworkConfig:
-    """The shape of MDLM and BD3LM. Without cross_attn the latter has no mask, and attends as the former does."""
+    """Return the shape of an MDLM or BD3LM checkpoint. BD3LM without cross_attn is not block-causal, as MDLM."""
     if config.get("time_conditioning") not in (False, None):
         raise CheckpointError(
             f"config.json sets time_conditioning, which is not supported: {_TIMED}"
@@ -354,7 +369,7 @@ def _read_mdlm(config: Fields) -> NetworkConfig:
 
 
 def _read_lfm2(config: Fields) -> NetworkConfig:
-    """The shape of LFM2, whose convolutions are centred here. Ids above the trained ones are left out."""
+    """Return the shape of a bidirectional LFM2 checkpoint, with centred convolutions. Untrained ids are left out."""
     _refuse_unless(config, "conv_bias", conv_L_cache=(3,))
     _require(config, "layer_types", "num_hidden_layers")
     kinds = config["layer_types"]
@@ -370,11 +385,11 @@ def _read_lfm2(config: Fields) -> NetworkConfig:
         {"intermediate_size": config.get("block_ff_dim"), **config}, "intermediate_size"
     )
     if config.get("block_auto_adjust_ff_dim", True):
+        # as in transformers: two thirds, times a multiplier, rounded up to a multiple of `unit`
         unit = config.get("block_multiple_of", 256)
-        width = (
-            -(int((config.get("block_ffn_dim_multiplier") or 1) * int(2 * width / 3)) // -unit)
-            * unit
-        )
+        multiplier = config.get("block_ffn_dim_multiplier") or 1
+        width = int(multiplier * int(2 * width / 3))
+        width = -(width // -unit) * unit
     tied = config.get("tie_embedding", config.get("tie_word_embeddings", True))
     shape = {
         "vocab_size": min(vocab, _LFM2_TRAINED),
@@ -387,19 +402,23 @@ def _read_lfm2(config: Fields) -> NetworkConfig:
 
 
 def _block_tensors(prefix: str, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """'attn_norm.weight' -> 'a b c' becomes 'blocks.{i}.attn_norm.weight' -> (prefix.a.weight, ...)."""
-    return {
-        f"blocks.{{i}}.{ours}": tuple(
-            f"{prefix}.{name}.{ours.rsplit('.', 1)[1]}" for name in theirs.split()
-        )
-        for ours, theirs in names.items()
-    }
+    """Return a part of `Family.tensors`, for layers.
+
+    names: by parameter of a layer, its modules in the checkpoint, separated by spaces. For example, 'attn_norm.weight':
+    'a b' becomes 'blocks.{i}.attn_norm.weight': ('prefix.a.weight', 'prefix.b.weight').
+    """
+    tensors = {}
+    for parameter, modules in names.items():
+        kind = parameter.rsplit(".", 1)[1]
+        sources = tuple(f"{prefix}.{module}.{kind}" for module in modules.split())
+        tensors[f"blocks.{{i}}.{parameter}"] = sources
+    return tensors
 
 
 def _layout(
     outside: tuple[str, str, str], prefix: str, names: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """All tensor names of a family. outside: embedding, norm and head. prefix, names: of a layer."""
+    """Return `Family.tensors`. outside: names of embedding, norm and head. prefix, names: see `_block_tensors`."""
     around = zip(("embed.weight", "norm.weight", "head.weight"), outside, strict=True)
     return {name: (tensor,) for name, tensor in around} | _block_tensors(prefix, names)
 
@@ -474,12 +493,12 @@ _LFM2 = _layout(
 _read_qwen3 = partial(_read_qwen, qk_norm=True)
 _read_qwen2 = partial(_read_qwen, qkv_bias=True)
 
-#: In blocks, as its authors sample: without them the padding behind a short answer is committed first.
+#: The authors sample in blocks. Without blocks the padding after a short answer is committed first.
 _TINY_A2D = {"gen_length": 128, "steps": 128, "block_length": 32}
-#: The block-causal siblings, by their names alone: dllm's bd3lm checkpoints and OPDLM.
+#: Block-causal checkpoints that only differ by name: dllm's bd3lm checkpoints and OPDLM.
 _SIBLINGS = {"bd3lm": 32, "opdlm": 4}
 
-#: 64,402 of LFM2's 65,536 ids were trained.
+#: Number of ids of LFM2 that were trained, of 65,536.
 _LFM2_TRAINED = 64_402
 _LFM2_CHAT = (
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}[SYS]\n{{ m.content }}\n[/SYS]\n\n"
@@ -487,7 +506,7 @@ _LFM2_CHAT = (
     "{% else %}[Answer]\n{{ m.content }}\n[/Answer]\n\n{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}[Answer]\n{% endif %}"
 )
-#: As its authors' Space samples it, which also never commits two neighbours in one step.
+#: The settings of the authors' Space, which in addition never commits two neighbours in one step.
 _LFM2_SPACE = {
     "gen_length": 64,
     "steps": 32,
@@ -495,7 +514,7 @@ _LFM2_SPACE = {
     "unmask": "threshold",
     "threshold": 0.9,
 }
-#: The model's distribution is that of temperature 1, in random order. The most confident first, it repeats itself.
+#: The model was trained for temperature 1 and random order. With the most confident positions first, it repeats itself.
 _MDLM_SAMPLING = {"gen_length": 256, "steps": 256, "temperature": 0.8}
 _of_mdlm = partial(
     Family, tensors=_MDLM, read_config=_read_mdlm, mask_id=-1, generation=_MDLM_SAMPLING, modulated=True,
@@ -526,7 +545,7 @@ FAMILIES = (
     Family("illada", "ILLaDAForCausalLM", _LLAMA, _read_qwen, mask_id=5),
     _of_mdlm("mdlm", "MDLM"),
     _of_mdlm("bd3lm", "BD3LM"),
-    Family(  # its model_type is the causal one's
+    Family(  # without a model_type, which is the causal model's
         "",
         "Lfm2BidirectionalForMaskedLM",
         _LFM2,

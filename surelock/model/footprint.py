@@ -1,4 +1,4 @@
-"""What the weights of a model take in memory, beside what the machine has: before they are fetched or read."""
+"""The memory that a model's weights need, compared with the machine's, before the weights are downloaded or read."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ from surelock.model.families import SHOW_PROGRESS_FROM
 from surelock.model.machine import total_memory
 from surelock.places import label_of
 
-#: By tensor, its dtype, as safetensors spell it, and its shape.
+#: By tensor, its dtype, as safetensors spells it, and its shape.
 Sizes = Mapping[str, tuple[str, Sequence[int]]]
 _IN_A_LAYER = re.compile(r"\.\d+\.")
 
@@ -28,7 +28,7 @@ def file_sizes(directory: Path) -> Sizes:
 
 
 def hub_sizes(name: str) -> Sizes:
-    """Return the sizes of a hub model's tensors, from their headers there; none if it is cached or unknown."""
+    """Return the sizes of a hub model's tensors, from the headers on the hub; {} if the model is cached or unknown."""
     from huggingface_hub import get_safetensors_metadata, try_to_load_from_cache
     from huggingface_hub.errors import (
         HfHubHTTPError,
@@ -64,7 +64,10 @@ def check_room(
     device_map: Any = None,
     weights: str | None = None,
 ) -> None:
-    """Write what weights of a large model will take to stderr. Raises CheckpointError if they exceed the device."""
+    """Write to stderr how much memory the weights of a large model need.
+
+    Raises CheckpointError if they need more memory than the device has.
+    """
     counts = Counter()
     for kind, shape in sizes.values():
         counts[kind] += prod(shape)
@@ -79,16 +82,23 @@ def check_room(
     if device_map is None:
         sentence += f", this {'GPU' if device.type == 'cuda' else 'machine'} has {has / 1e9:.1f}"
     small = weight_bytes(sizes, dtype, int8=True)
-    offer = f": --weights int8 takes {small / 1e9:.1f}" if weights is None and small < has else ""
     if device_map is None and takes > has:
-        raise CheckpointError(f"{sentence}{offer or ': no setting makes it fit'}")
+        offer = "no setting makes it fit"
+        if weights is None and small < has:
+            offer = f"--weights int8 takes {small / 1e9:.1f}"
+        raise CheckpointError(f"{sentence}: {offer}")
     tqdm.write(sentence, file=sys.stderr)
 
 
 def weight_bytes(sizes: Sizes, dtype: torch.dtype, int8: bool) -> int:
-    """Return the bytes of tensors in a dtype. int8: the layers' products in int8, see `surelock.model.int8`."""
-    whole = 0
+    """Return the bytes of tensors in a dtype.
+
+    int8: whether the weights of the layers' products are in int8, see `surelock.model.int8`.
+    """
+    total = 0
     for name, (_, shape) in sizes.items():
-        is_product = int8 and len(shape) == 2 and _IN_A_LAYER.search(name)
-        whole += prod(shape) + 5 * shape[0] if is_product else dtype.itemsize * prod(shape)
-    return whole
+        if int8 and len(shape) == 2 and _IN_A_LAYER.search(name):
+            total += prod(shape) + 5 * shape[0]
+        else:
+            total += dtype.itemsize * prod(shape)
+    return total

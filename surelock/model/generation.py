@@ -1,4 +1,4 @@
-"""What a checkpoint recommends: its generation_config.json, over what its family does."""
+"""The settings that a checkpoint recommends, from its generation_config.json and from its family."""
 
 from pathlib import Path
 
@@ -14,12 +14,15 @@ _SHARED = dict(described(DecodeSettings))
 
 
 def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> Json:
-    """Return the settings that a checkpoint recommends: those of its generation_config.json over those of its family.
+    """Return the settings that a checkpoint recommends, a short spelling.
 
-    null is left out, and `max_new_tokens` is the length. Steps without a length write at least as many tokens. A
-    block-causal network has fixed blocks, so none of the family are recommended. A file with `do_sample` was written
-    for next-token sampling, so its temperature is ignored. Raises CheckpointError, which names the file, for a damaged
-    one and for settings that make no decoder.
+    Settings of its generation_config.json have precedence over settings of its family.
+    - null means that a setting is missing, and `max_new_tokens` is read as `gen_length`.
+    - If the file has steps but no length, the length is at least the number of steps.
+    - A block-causal network has fixed blocks, so the family's `block_length` is left out.
+    - A file with `do_sample` was written for next-token sampling, so its temperature is ignored.
+
+    Raises CheckpointError, which names the file, for a damaged file and for impossible settings.
     """
     file = directory / GENERATION
     values = dict(family.generation)
@@ -39,7 +42,10 @@ def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> Json
 
 
 def _with_length(values: Json, family: Fields, most: int) -> Json:
-    """The settings of a file with their length, which transformers calls max_new_tokens."""
+    """Return the settings of a file with `gen_length`, which transformers calls max_new_tokens.
+
+    family: settings of the family. most: the largest number of positions of the network. Raises ValueError.
+    """
     for name in _SHARED.keys() & values.keys():
         _SHARED[name].checked(name, values[name])
     if "max_new_tokens" in values:

@@ -1,6 +1,7 @@
-"""Weights in int8, by torchao: those of the layers' products, with a factor per row.
+"""Weights in int8, by torchao: the weights of the layers' matrix products, with a factor per row.
 
-Embedding, head, norms and biases stay as they are: most of the memory is in the products, and the head decides tokens.
+Embedding, head, norms and biases keep their dtype: the products take most of the memory, and errors of the head would
+change tokens.
 """
 
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ from surelock.model.network import Network
 
 
 def check_weights(weights: str | None, dtype: torch.dtype | None) -> None:
-    """Raise ValueError for weights that cannot be had: only None and "int8" can."""
+    """Raise ValueError unless `weights` is None or "int8", and int8 is possible with the dtype and has torchao."""
     if weights not in (None, "int8"):
         raise ValueError(f"weights must be 'int8' or None, not {shown(weights)}")
     if weights is not None and dtype is torch.float64:
@@ -25,7 +26,7 @@ def check_weights(weights: str | None, dtype: torch.dtype | None) -> None:
 
 
 def is_product(network: Network, parameter: str) -> bool:
-    """Return whether a parameter, by its name, is the weights of a layer's matrix product."""
+    """Return whether a parameter, named as in the network, is the weight of a layer's matrix product."""
     owner, _, kind = parameter.rpartition(".")
     return (
         kind == "weight"
@@ -35,9 +36,12 @@ def is_product(network: Network, parameter: str) -> bool:
 
 
 def quantize(network: Network, parameter: str) -> None:
-    """Replace a product's weights by int8 and a float32 factor per row, on their device."""
-    from torchao.quantization import Int8WeightOnlyConfig, quantize_  # its import takes seconds
+    """Replace a product's weight by int8 numbers and a float32 factor per row, on its device."""
+    from torchao.quantization import (
+        Int8WeightOnlyConfig,
+        quantize_,
+    )  # here, since the import takes seconds
 
     owner = network.get_submodule(parameter.rpartition(".")[0])
-    # it would tune every later compilation
+    # set_inductor_config=True would change the settings of all later compilations.
     quantize_(owner, Int8WeightOnlyConfig(set_inductor_config=False))

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 class LanguageModel:
     """A masked diffusion language model, as `surelock.load` returns it.
 
-    tokenizer: of transformers; None if the checkpoint has none, prompts are then token ids.
+    name: the model's name, as it was passed to `surelock.load`.
+    engine: computes the rows of runs.
+    tokenizer: a tokenizer of transformers; None if the checkpoint has none. Prompts are then token ids.
     mask_id, pad_id: the ids of the mask and of padding.
     ends: the ids that end a text. The first is EOS, which fills the rest of a text.
     generation: the settings that the family and generation_config.json recommend, a short spelling.
-    stop: a text that ends an answer, where no id does; "" is none.
+    stop: a text that ends an answer, for models without an id that does; "": none.
     weights: eight digits of the weights' files, see `digits_of_weights`; "" if unknown.
     shape: the network's shape and the special tokens, as a run needs them.
     """
@@ -50,9 +52,9 @@ class LanguageModel:
 
     @property
     def recommended(self) -> Json:
-        """The settings that `decode` and `generate` use where none are passed, by the names of flags.
+        """The settings that `decode` and `generate` use if none are passed, by the names of flags.
 
-        It may be changed.
+        Changes of this mapping take effect in later calls.
         """
         return self.generation
 
@@ -63,7 +65,7 @@ class LanguageModel:
 
     @property
     def network(self) -> Network:
-        """The torch network. Under ONNX Runtime it is loaded on first use."""
+        """The torch network. Under ONNX Runtime it is loaded at the first access."""
         return self.engine.network
 
     @property
@@ -84,16 +86,22 @@ class LanguageModel:
     def encode(self, text: str, chat: bool = False, blanks: bool | Lists = False) -> list[int]:
         """Return the token ids of a text. Text that spells a special token is encoded as text.
 
-        chat: put the prompt into the tokenizer's chat template as a user's turn, with thinking switched off.
-        blanks: two or more underscores in a row are as many masks, unless a letter, a digit or a backslash touches
-        them, and the tokenizer's own mask token is one. A space before a blank belongs to it. A list behind a blank,
-        `__{red|blue|light green}`, says the words that it may become, however many underscores it has. So does a list
-        of texts per blank in place of True, [["red", "blue"], None]; None is any word. Ids of a prompt with such
-        blanks are `Listed`: they have the masks of the longest words until `surelock.settled` chooses.
+        chat: put the text into the tokenizer's chat template as a user's turn, with thinking switched off.
+        blanks: whether blanks become masks.
+        - n underscores in a row, n at least 2, become n masks, unless a letter, a digit or a backslash touches them.
+        - The text of the tokenizer's mask token becomes one mask.
+        - A space before a blank belongs to the blank.
+        - A list after a blank, `__{red|blue|light green}`, contains the words that the blank may become. The number of
+          underscores then has no effect.
+        - blanks may also be a list with an entry per blank, such as [["red", "blue"], None]: a list of words, or None
+          for any words.
 
-        Raises ValueError for what is no text, for a model without a tokenizer or, with chat, without a chat template,
-        for a template that cannot be used, for a text with a lone surrogate or that the tokenizer cannot read, and for
-        a list that no blank can have.
+        The ids of a text whose blanks have lists are `Listed`. A blank has as many masks as its longest word has
+        tokens, until `surelock.settled` chooses a number.
+
+        Raises ValueError for a value that is no text, for a model without a tokenizer or, with chat, without a chat
+        template, for a template that cannot be used, for a text that has a lone surrogate or that the tokenizer cannot
+        read, and for a wrong list.
         """
         encoder = self.encoder
         if blanks is not False:
@@ -102,14 +110,12 @@ class LanguageModel:
         if chat and not encoder.tokenizer.chat_template:
             raise ValueError(f"{self.name} has no chat template: use chat=False")
         ids = encoder.encode_turn(text) if chat else encoder.encode(text)
-        return (
-            self._listed(ids, text.words)
-            if isinstance(text, Rendering) and any(text.words)
-            else ids
-        )
+        if isinstance(text, Rendering) and any(text.words):
+            return self._listed(ids, text.words)
+        return ids
 
     def _listed(self, ids: list[int], words: Sequence[Words]) -> list[int]:
-        """Token ids of a prompt with the lists that begin at its masks."""
+        """Return the token ids of a prompt with lists. words: by mask, the words of the list that begins there."""
         masks = [position for position, token in enumerate(ids) if token == self.mask_id]
         if len(masks) != len(words):
             raise ValueError(
@@ -122,7 +128,7 @@ class LanguageModel:
 
     @property
     def encoder(self) -> Encoder:
-        """What encodes its texts. Raises ValueError for a model without a tokenizer."""
+        """The `Encoder` for the model's texts. Raises ValueError for a model without a tokenizer."""
         if self.tokenizer is None:
             ways = "name one (--tokenizer), put tokenizer.json beside its weights, or give lists of token ids in Python"
             raise ValueError(f"{self.name} has no tokenizer, which texts need: {ways}")
@@ -136,6 +142,7 @@ class LanguageModel:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of token ids without special tokens. Raises ValueError for a model without a tokenizer.
 
-        Texts of parts are not the parts of a text: `written` and `filled` return those.
+        The texts of two parts of a sequence may differ from the parts of its text. `surelock.written` and
+        `surelock.filled` return parts of a text.
         """
         return self.encoder.decode([int(i) for i in ids])

@@ -1,4 +1,4 @@
-"""The names of GPU and processor, the memory that is free, and the peak memory of the process."""
+"""The names of GPU and processor, their memory, and the peak memory of the process."""
 
 import platform
 import sys
@@ -10,11 +10,14 @@ import torch
 
 _CPUINFO = Path("/proc/cpuinfo")
 _MOST_THREADS = 1024
-_SHARED = (0, 0)  # the pool from which all that is no graph takes
+_SHARED = (0, 0)  # torch's memory pool for everything except captured graphs
 
 
 def set_threads(threads: int | None) -> None:
-    """Set the threads of torch, unless None. Raises ValueError for a number at which torch might end the process."""
+    """Set the number of threads of torch; None changes nothing.
+
+    Raises ValueError for a number at which torch might end the process.
+    """
     if threads is not None:
         if not 0 < threads <= _MOST_THREADS:
             raise ValueError(f"threads: must be from 1 to {_MOST_THREADS}, not {threads}")
@@ -32,28 +35,24 @@ def device_name(device: torch.device) -> str:
 
 
 def processor() -> str:
-    """Return the name of the processor, if Linux knows it, and the widest instructions that torch uses."""
+    """Return the name of the processor, or its architecture if Linux has no name, and torch's instruction set."""
     lines = _CPUINFO.read_text("utf-8").splitlines() if _CPUINFO.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return (
-        f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
-    )
+    name = names[0] if names else platform.machine()
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def total_memory(device: torch.device) -> int:
     """Return the bytes of memory of a GPU, or of the system."""
-    gpu = device.type == "cuda"
-    return (
-        torch.cuda.get_device_properties(device).total_memory
-        if gpu
-        else psutil.virtual_memory().total
-    )
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return psutil.virtual_memory().total
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that can be allocated on a device, those that torch holds and does not use included.
+    """Return the bytes that can be allocated on a device.
 
-    What captured graphs hold is theirs alone.
+    Memory that torch has reserved and does not use is included, except for memory reserved for captured graphs.
     """
     if device.type != "cuda":
         return psutil.virtual_memory().available

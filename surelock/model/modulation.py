@@ -1,8 +1,8 @@
-"""MDLM's time condition (kuleshov-group/mdlm, models/dit.py): one constant vector, folded into what it modulates.
+"""MDLM's time condition (kuleshov-group/mdlm, models/dit.py), a constant vector, folded into weights.
 
 Without time conditioning sigma is 0 in every step. A layer then computes x + gate * f(norm(x) * (1 + scale) + shift)
-with constant shift, scale and gate. So the norm's weight is multiplied by (1 + scale), and its bias becomes `shift`.
-The rows and the bias of f's last linear layer are multiplied by `gate`.
+with constant shift, scale and gate. An equivalent layer without these constants has a norm whose weight is multiplied
+by 1 + scale and whose bias is shift. The rows and the bias of the last linear layer of f are multiplied by gate.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from surelock.errors import CheckpointError
 from surelock.model.stored import Stored, Tensors
 from surelock.values import Floats
 
-_WAVES = 256  # cosines, then sines, of the time
+_WAVES = 256  # length of the time embedding: cosines, then sines
 _FIRST = "backbone.sigma_map.mlp.0"
 _SECOND = "backbone.sigma_map.mlp.2"
 _OUTPUT = "backbone.output_layer.adaLN_modulation"
@@ -26,7 +26,7 @@ def modulated(names: Iterable[str]) -> bool:
 
 
 def time_shapes(config: NetworkConfig, width: int) -> dict[str, tuple[int, ...]]:
-    """Return the names and shapes of all tensors of the time condition. width: the length of its vector."""
+    """Return, by name, the shapes of the time condition's tensors. width: the length of its vector."""
     shapes = {
         _FIRST: (width, _WAVES),
         _SECOND: (width, width),
@@ -79,7 +79,7 @@ def folded(config: NetworkConfig, tensors: Tensors, files: Mapping[str, Stored] 
 
 
 def _condition(config: NetworkConfig, files: Mapping[str, Stored]) -> Callable[[str], Floats]:
-    """Return a function that applies the linear layer of a name to the constant vector."""
+    """Return a function that applies a linear layer, which it takes by name, to the constant vector."""
     shapes = time_shapes(config, sum(files[f"{_SECOND}.bias"].shape[:1]))
 
     def checked(name: str) -> Floats:

@@ -1,8 +1,8 @@
 """One network for every checkpoint family: a pre-norm Transformer with two forward passes.
 
-`Network.forward` is the dense forward pass. `PackedForward` (in `surelock.engines.torch`) computes the rows that it is
-given and lets them attend to the cached keys and values of all others: lines 9 to 15 of Algorithm 1, whose numbers
-stand in the comments here. Both run the same layers and differ in one function, `attend`.
+`Network.forward` is the dense forward pass. `PackedForward` (in `surelock.engines.torch`) computes only some rows. They
+attend to the cached keys and values of all positions: lines 9 to 15 of Algorithm 1. Comments here name these lines.
+Both passes run the same layers. They differ in the function `attend`.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,20 +21,23 @@ Pick = Callable[[Tensor], Tensor]
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Apply rotary embeddings to x [..., heads, head_size] in halves, as LLaDA and Qwen do."""
+    """Return x [..., heads, head_size] with rotary embeddings, applied in halves as in LLaDA and Qwen.
+
+    cos, sin: see `rotary_table`.
+    """
     rotated = torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
     return rotated if rotated.dtype == x.dtype else rotated.to(x.dtype)
 
 
 def gated(gate_up: Tensor) -> Tensor:
-    """Return SiLU(gate) * up of both, side by side: [..., 2 d_ff] -> [..., d_ff]."""
+    """Return SiLU(gate) * up, [..., d_ff]. gate_up: gate and up side by side, [..., 2 d_ff]; may be overwritten."""
     gate, up = gate_up.chunk(2, dim=-1)
     gate = F.silu(gate)
     return gate * up if gate.requires_grad else gate.mul_(up)
 
 
 class Elementwise(NamedTuple):
-    """The elementwise functions of a layer: these, or compiled ones (`surelock.engines.fused`)."""
+    """The elementwise functions of a layer: `PLAIN`, or compiled functions (`surelock.engines.fused`)."""
 
     rotate: Callable[[Tensor, Tensor, Tensor], Tensor]
     gated: Callable[[Tensor], Tensor]
@@ -45,14 +48,16 @@ PLAIN = Elementwise(rotate, gated)
 
 def norm_of(config: NetworkConfig) -> nn.Module:
     """Return a norm of hidden states, computed in float32 (float64 in a float64 network)."""
-    return (nn.LayerNorm if config.layer_norm else nn.RMSNorm)(config.d_model, eps=config.norm_eps)
+    kind = nn.LayerNorm if config.layer_norm else nn.RMSNorm
+    return kind(config.d_model, eps=config.norm_eps)
 
 
 class Block(nn.Module):
-    """A layer: x + attention(norm(x)), then x + SwiGLU(norm(x)), or the two in the other forms of `NetworkConfig`.
+    """A layer: x + attention(norm(x)), then x + SwiGLU(norm(x)). `NetworkConfig` has other forms of both.
 
-    One matrix product makes queries, keys and values, and one makes gate and up. In a layer that is a convolution one
-    makes B, C and X, all of one head of width d_model: C takes the place of the queries, B * X that of the keys.
+    One matrix product computes queries, keys and values, and one computes gate and up. In a layer that is a
+    convolution, one matrix product computes B, C and X, as one head of width d_model. C is used like queries, and B * X
+    like keys.
     """
 
     def __init__(self, config: NetworkConfig, layer: int) -> None:
@@ -84,7 +89,13 @@ class Block(nn.Module):
         only: Pick | None = None,
         elementwise: Elementwise = PLAIN,
     ) -> Tensor:
-        """Compute the layer for all rows of x, or for those that `only` picks. The others get keys and values alone."""
+        """Return the output of the layer for rows x [..., d_model].
+
+        rotary: cosines and sines of the rows' positions.
+        attend: a function from queries, keys and values to the attended values, in the shape of the queries.
+        only: a function that picks rows. The output has only the picked rows. For all other rows the layer computes
+        only keys and values.
+        """
         if self.conv is None:
             # line 10: Q, K, V of the active rows
             q, k, v = self._project(self.attn_norm(x), rotary, elementwise)
@@ -97,26 +108,22 @@ class Block(nn.Module):
         if only is not None:
             x = only(x)
             q = only(q)
-        # Line 11: `attend` writes K and V of the rows into the cache, which holds those of all others. A row that locks
-        # has its own there: that is all of line 24's cache.
+        # Line 11: `attend` writes K and V of the rows into the cache, which has K and V of every position. Line 24
+        # needs no code: K and V of a row that locks stay in the cache.
         # line 12: attention, then the feed-forward
         x = add_product(x, out, attend(q, k, v).flatten(-2))
         h = self.gate_up(self.ff_norm(x))
-        plain = self.gate_up.bias is not None
-        return add_product(
-            x, self.ff_out, F.gelu(h, approximate="tanh") if plain else elementwise.gated(h)
-        )
+        is_gelu = self.gate_up.bias is not None
+        h = F.gelu(h, approximate="tanh") if is_gelu else elementwise.gated(h)
+        return add_product(x, self.ff_out, h)
 
     def _project(
         self, h: Tensor, rotary: Rotary, elementwise: Elementwise
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
+        """Return queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
         n_heads, n_kv_heads, _ = self.heads
-        both, v = (
-            self.qkv(h)
-            .unflatten(-1, (sum(self.heads), -1))
-            .split((n_heads + n_kv_heads, n_kv_heads), dim=-2)
-        )
+        heads = self.qkv(h).unflatten(-1, (sum(self.heads), -1))
+        both, v = heads.split((n_heads + n_kv_heads, n_kv_heads), dim=-2)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = both.split((n_heads, n_kv_heads), dim=-2)
             both = torch.cat((self.q_norm(q), self.k_norm(k)), dim=-2)
@@ -125,35 +132,32 @@ class Block(nn.Module):
 
 
 def add_product(x: Tensor, linear: nn.Linear, h: Tensor) -> Tensor:
-    """Return x + linear(h). Packed rows [R, d] on a GPU are added to in place, by the matrix product itself."""
-    whole = type(linear.weight) is nn.Parameter  # weights in int8 have another class
-    if whole and x.dim() == 2 and not x.is_cpu:
+    """Return x + linear(h). For packed rows [R, d] on a GPU the matrix product adds to x in place."""
+    is_int8 = type(linear.weight) is not nn.Parameter  # weights in int8 have another class
+    if not is_int8 and x.dim() == 2 and not x.is_cpu:
         x = x.addmm_(h, linear.weight.T)
         return x if linear.bias is None else x.add_(linear.bias)
     return x + linear(h)
 
 
 class Network(nn.Module):
-    """The Transformer of a `config`.
+    """The Transformer of a `NetworkConfig`.
 
-    Blocks may lie on different devices (`device_map`); the hidden states move to the device of the next block.
+    Layers may be on different devices (`device_map`). The hidden states move to the device of the next layer.
     """
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         self.config = config
         values = torch.empty(config.vocab_size, config.d_model)
-        # Drawn on the meta device, they would import torch's compiler: 70 MB.
-        self.embed = nn.Embedding(
-            config.vocab_size, config.d_model, _weight=values if values.is_meta else None
-        )
+        # Random values on the meta device would make torch import its compiler, which takes 70 MB.
+        values = values if values.is_meta else None
+        self.embed = nn.Embedding(config.vocab_size, config.d_model, _weight=values)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
         self.norm = norm_of(config)
-        self.head = (
-            None
-            if config.tied
-            else nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
-        )
+        self.head = None
+        if not config.tied:
+            self.head = nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
 
     @property
     def head_weight(self) -> Tensor:
@@ -162,25 +166,25 @@ class Network(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
+        """The dtype of the embedding, in which the network computes."""
         return self.embed.weight.dtype
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The dense forward pass: tokens [B, N] int64, without pads -> logits [B, N, vocab_size]."""
+        """Run the dense forward pass. tokens: [B, N] int64, without pads. Returns logits [B, N, vocab_size]."""
         return self.logits(self.hidden(tokens))
 
     def hidden(self, tokens: Tensor) -> Tensor:
-        """The dense forward pass up to the head: tokens [B, N] int64 -> [B, N, d_model].
+        """Run the dense forward pass up to the head. tokens: [B, N] int64. Returns hidden states [B, N, d_model].
 
-        These are the hidden states after the last norm; in a shifted network those of the position before.
+        They are the states after the last norm. In a shifted network, a position has the state of the position before.
         """
         x = self._dense(tokens)
         return torch.cat((x[:, :1], x[:, :-1]), dim=1) if self.config.shifted else x
 
     def attention(self, tokens: Tensor, position: int) -> Tensor:
-        """Return the attention of the row that predicts `position`: the mean over layers that attend, and over heads,
-        [N] float32.
+        """Return the attention of the row that predicts `position`, [N] float32.
 
-        tokens: [1, N] int64. The shares sum to 1.
+        It is the mean over heads and over layers with attention, and sums to 1. tokens: [1, N] int64.
         """
         row = max(0, position - self.config.shifted)
         groups = self.config.n_heads // self.config.n_kv_heads
@@ -198,7 +202,10 @@ class Network(nn.Module):
     def _dense(
         self, tokens: Tensor, look: Callable[[Tensor, Tensor, Tensor | None], None] | None = None
     ) -> Tensor:
-        """All layers for all rows. look: is called with the queries, keys and mask of every layer that attends."""
+        """Run all layers for all rows.
+
+        look: a function that is called with queries, keys and mask of every layer with attention.
+        """
         gqa = self.config.n_heads != self.config.n_kv_heads
         length = tokens.shape[1]
 
@@ -212,23 +219,26 @@ class Network(nn.Module):
         def rotary(device: torch.device) -> Rotary:
             return rotary_table(self.config, length, self.dtype, device)
 
-        return self.run(
-            tokens, rotary, lambda layer: convolve if layer in self.config.conv_layers else attend
-        )
+        def attend_in(layer: int) -> Attend:
+            return convolve if layer in self.config.conv_layers else attend
+
+        return self.run(tokens, rotary, attend_in)
 
     def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """The head: hidden states [..., d_model] -> logits [..., vocab_size], written to `out` if there is one (2-D).
+        """Return the head's logits [..., vocab_size] for hidden states x [..., d_model].
 
-        Line 15: the posteriors are their softmax, at temperature 1.
+        out: a tensor [K, vocab_size] for the result, for x [K, d_model].
+
+        Line 15: the posteriors are the softmax of the logits, at temperature 1.
         """
         x = x.to(self.head_weight.device)
         bias = None if self.head is None else self.head.bias
         if out is None:
             return F.linear(x, self.head_weight, bias)
         weight = self.head_weight.T
-        return (
-            torch.mm(x, weight, out=out) if bias is None else torch.addmm(bias, x, weight, out=out)
-        )
+        if bias is None:
+            return torch.mm(x, weight, out=out)
+        return torch.addmm(bias, x, weight, out=out)
 
     def run(
         self,
@@ -238,36 +248,48 @@ class Network(nn.Module):
         only: Pick | None = None,
         elementwise: Elementwise = PLAIN,
     ) -> Tensor:
-        """Run all layers: tokens [...] int64 -> hidden states [..., d_model]. only: picks rows of the last layer."""
+        """Run all layers. tokens: [...] int64. Returns hidden states [..., d_model] after the last norm.
+
+        rotary: a function from a device to the cosines and sines of the rows' positions.
+        attend: a function from the number of a layer to its `attend`, see `Block.forward`.
+        only: a function that picks rows in the last layer; None: all rows.
+        """
         x = self.embed(tokens.to(self.embed.weight.device))
         factors = None
         device = None
         last = len(self.blocks) - 1
-        # line 9. Line 13: no locked row is here
+        # Line 9, for every layer. Line 13 needs no code, because locked rows are not among the rows.
         for number, block in enumerate(cast("Iterable[Block]", self.blocks)):
             block_device = block.ff_out.weight.device
             if factors is None or block_device != device:
                 x = x.to(block_device)
                 factors = rotary(block_device)
                 device = block_device
-            x = block(x, factors, attend(number), only if number == last else None, elementwise)
+            picked = only if number == last else None
+            x = block(x, factors, attend(number), picked, elementwise)
         return self.norm(x.to(self.norm.weight.device))
 
 
 def convolve(c: Tensor, kept: Tensor, weight: Tensor) -> Tensor:
-    """Return C times the centred convolution of B * X: all [B, N, 1, d_model]. weight: [d_model, 1, 3]."""
+    """Return c times the centred convolution of `kept`. All three are [B, N, 1, d_model]; weight: [d_model, 1, 3].
+
+    c is C, and kept is B * X, see `Block`.
+    """
     mixed = F.conv1d(kept.squeeze(-2).mT, weight, padding=1, groups=len(weight)).mT
     return c * mixed.unsqueeze(-2)
 
 
 def empty_network(config: NetworkConfig) -> Network:
-    """Return a network on the meta device: its parameters have shapes and no values."""
+    """Return a network on the meta device, whose parameters have shapes but no values."""
     with torch.device("meta"):
         return Network(config)
 
 
 def sight(config: NetworkConfig, positions: Tensor, length: int) -> Tensor | None:
-    """Return which of the first `length` positions rows at `positions` [R] see: [R, length] bool; None for all."""
+    """Return the mask of rows at `positions` [R]: which of the first `length` positions a row sees.
+
+    It is [R, length] bool, or None if rows see all positions.
+    """
     if config.block_size is None:
         return None
     seen = (positions // config.block_size + 1) * config.block_size

@@ -1,4 +1,4 @@
-"""The ids of mask, padding and ends, which several files of a checkpoint may name."""
+"""The ids of mask, padding and ends. Several files of a checkpoint may name them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ def special_ids(
     family: Family,
     directory: Path,
 ) -> Json:
-    """Return `mask_id`, `pad_id` and `ends` of a checkpoint.
+    """Return `mask_id`, `pad_id` and `ends` of a checkpoint, by these names.
 
-    A source may name an id, a list, or none (null, -1, an empty list). Ends and padding come from config.json and
-    generation_config.json, else from the tokenizer. The end of a turn in the vocabulary is an end, too. If it is the
-    first, the end of the text goes before it, since that fills the rest of a text.
+    A file may name an id, a list of ids, or no id (null, -1, an empty list). Ends and padding come from config.json and
+    generation_config.json, or from the tokenizer if these files name none. If the vocabulary has an end of turn, it is
+    an end too. If the end of turn would be the first end, the end of text is put before it, since the first end fills
+    the rest of a text.
 
-    Raises CheckpointError for an id that the network does not have, for none or more than one mask, and for a mask or
-    an end of the files that the tokenizer uses otherwise.
+    Raises CheckpointError for an id that the network does not have, for no mask or several masks, and for a mask or an
+    end in the files that is ordinary text in the tokenizer.
     """
 
     def read(name: str, value: Any) -> list[int]:
@@ -59,14 +60,11 @@ def special_ids(
         return tokens or read(name, getattr(tokenizer, name, None))
 
     added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
-    sources = {
-        **{f"{name}'s {_MASK}": content.get(_MASK) for name, content in files.items()},
-        f"the tokenizer's {_MASK}": getattr(tokenizer, _MASK, None),
-        f"the architecture of {family.model_type}": None
-        if family.mask_id is None
-        else family.mask_id % vocab_size,
-        **{f"the token {token}": added.get(token) for token in _MASKS},
-    }
+    sources = {f"{name}'s {_MASK}": content.get(_MASK) for name, content in files.items()}
+    sources[f"the tokenizer's {_MASK}"] = getattr(tokenizer, _MASK, None)
+    if family.mask_id is not None:
+        sources[f"the architecture of {family.model_type}"] = family.mask_id % vocab_size
+    sources |= {f"the token {token}": added.get(token) for token in _MASKS}
     mask_id = _one({source: read(_MASK, value) for source, value in sources.items()}, directory)
     if tokenizer is not None:
         for (name, content), key in product(files.items(), (_MASK, _END)):
@@ -77,9 +75,9 @@ def special_ids(
 
 
 def _check_special(source: str, token: int, tokenizer: Any, directory: Path) -> None:
-    """Raise CheckpointError for a mask or an end that is a piece of text, or an end that is no piece.
+    """Raise CheckpointError for an id of a mask or an end that is ordinary text in the tokenizer.
 
-    source: what names the id. A mask may be a row of the network that the tokenizer has no piece for.
+    The tokenizer need not know the mask, but it must know an end. source: the file and key that name the id.
     """
     piece = tokenizer.convert_ids_to_tokens(token)
     is_special = token in tokenizer.all_special_ids or token in tokenizer.get_added_vocab().values()
@@ -93,23 +91,20 @@ def _check_special(source: str, token: int, tokenizer: Any, directory: Path) -> 
 
 
 def _ends(ends: list[int], vocabulary: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the ends that files or tokenizer name, with the end of turn and the end of text that are missing."""
     turn = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)
     if turn is None:
-        return tuple(
-            dict.fromkeys(
-                ends or [vocabulary[token] for token in (_END_OF_TEXT,) if token in vocabulary]
-            )
-        )
+        if not ends and _END_OF_TEXT in vocabulary:
+            ends = [vocabulary[_END_OF_TEXT]]
+        return tuple(dict.fromkeys(ends))
     if ends[:1] == [turn]:
-        of_text = vocabulary.get(
-            _END_OF_TEXT, next((token for token in ends if token != turn), turn)
-        )
-        ends = [of_text, *ends]
+        other = next((token for token in ends if token != turn), turn)
+        ends = [vocabulary.get(_END_OF_TEXT, other), *ends]
     return tuple(dict.fromkeys([*ends, turn]))
 
 
 def _one(masks: Mapping[str, list[int]], directory: Path) -> int:
-    """The id of the mask, by sources that name it: all must agree."""
+    """Return the id of the mask. masks: by source, the ids that it names. Raises CheckpointError unless they agree."""
     named = [(token, source) for source, tokens in masks.items() for token in tokens]
     if not named:
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Tensors where they lie in a checkpoint's files, read a few rows at a time. Nothing here needs torch."""
+"""Tensors in a checkpoint's files, which are read a few rows at a time. This module does not need torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from surelock.values import Floats
 
-AT_ONCE = 2**24  # numbers of a tensor that are read at once
+AT_ONCE = 2**24  # largest number of a tensor's values that are read at once
 KINDS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 
 
@@ -24,12 +24,16 @@ class Stored(NamedTuple):
     shape: tuple[int, ...]
     offset: int
     nbytes: int
-    factor: Floats | None = None  # what the rows are multiplied by, float64; None is 1
+    factor: Floats | None = (
+        None  # by row, a factor that readers must apply, float64; None: no factors
+    )
 
     def resolved(self) -> Stored:
+        """Return the same place with links in the file's path resolved."""
         return self._replace(file=self.file.resolve())
 
     def rows(self, start: int, stop: int) -> Stored:
+        """Return the place of the rows from `start` to `stop`."""
         row_bytes = self.nbytes // self.shape[0]
         return self._replace(
             shape=(stop - start, *self.shape[1:]),
@@ -38,9 +42,10 @@ class Stored(NamedTuple):
         )
 
     def read(self) -> Iterator[NDArray]:
-        """Yield the rows in order, a few at a time: as they are stored, bfloat16 as uint16.
+        """Yield the rows in order, a few at a time, in their stored dtype. bfloat16 is yielded as uint16.
 
-        They are read, not mapped: to write over a mapped file changes the network, to shorten it ends the process.
+        The file is not memory-mapped. Overwriting a mapped file would change the network, and shortening it would end
+        the process.
         """
         rows, *columns = self.shape
         rows_at_once = max(1, AT_ONCE // math.prod(columns))
@@ -51,17 +56,17 @@ class Stored(NamedTuple):
                 yield np.fromfile(file, KINDS[self.dtype], math.prod(shape)).reshape(shape)
 
     def wide(self, dtype: type[np.floating]) -> NDArray:
-        """Read the tensor in a wider dtype, part by part: no second copy is held."""
+        """Return the tensor in a wider dtype. It is read in parts, so that no second copy needs memory."""
         wide = np.empty(self.shape, dtype)
         at = 0
         for part in self.read():
-            if self.dtype == "BF16":  # the upper half of a float32
+            if self.dtype == "BF16":  # bfloat16 is the upper half of a float32
                 part = (part.astype(np.uint32) << 16).view(np.float32)
             wide[at : at + len(part)] = part
             at += len(part)
         return wide
 
 
-#: By parameter of the network, the (name, tensor) that are stacked into it, in order: places in files, and arrays
-#: that were computed from others.
+#: By parameter of the network, the (name, tensor) pairs that are stacked into it, in order. A tensor is a place in a
+#: file, or an array that was computed from several tensors.
 Tensors = Mapping[str, tuple[tuple[str, Stored | Floats], ...]]

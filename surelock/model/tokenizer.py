@@ -1,4 +1,4 @@
-"""The tokenizer of a checkpoint. It is used once when it is loaded, so that damage shows then and not at a prompt."""
+"""The tokenizer of a checkpoint. Loading also uses it once, so that damage is reported when it is loaded."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 FILE = "tokenizer.json"
 DESCRIBED = "tokenizer_config.json"
-SLOW = ("vocab.json", "merges.txt")  # Dream and DiffuCoder publish only these, of Qwen2's tokenizer
+SLOW = (
+    "vocab.json",
+    "merges.txt",
+)  # Dream and DiffuCoder publish only these files, for Qwen2's tokenizer
 #: Least share of the rows of an embedding that the pieces of its tokenizer take. LLaDA, Dream and Qwen3 take .99.
 _FEWEST = 0.75
-# while transformers is imported, a second thread would get the unfinished module
+# A second thread that imports transformers at the same time would get an unfinished module.
 _IMPORTING = Lock()
 
 
@@ -38,9 +41,10 @@ def read_tokenizer(directory: Path) -> Tokenizer:
 
 @contextmanager
 def reading(what: str, *errors: type[Exception]) -> Iterator[None]:
-    """A context in which these errors, and panics, are a CheckpointError, which begins with `what`.
+    """A context manager that turns errors of its body into a CheckpointError, which begins with `what`.
 
-    Of libraries in Rust, Exception: they say all that is wrong with a file by this very class.
+    errors: the classes of errors; panics of libraries in Rust are always included. Libraries in Rust report a damaged
+    file by an exception of the class Exception itself, so Exception must be passed for them.
     """
     try:
         yield
@@ -51,9 +55,8 @@ def reading(what: str, *errors: type[Exception]) -> Iterator[None]:
 def check_pieces(tokenizer: PreTrainedTokenizerBase, rows: int, directory: Path) -> None:
     """Raise CheckpointError for a piece that the network cannot embed; warn of a tokenizer that is much too small.
 
-    rows: number of rows of the embedding matrix. Many checkpoints pad it, so it may have more rows than the tokenizer
-    has pieces.
-    directory: the folder of the tokenizer.
+    rows: number of rows of the embedding. It may exceed the number of pieces, since many checkpoints pad the embedding.
+    directory: the directory of the tokenizer's files, for the message.
     """
     pieces = tokenizer.get_vocab()
     largest = max(pieces.values(), default=-1)
@@ -74,11 +77,15 @@ def check_pieces(tokenizer: PreTrainedTokenizerBase, rows: int, directory: Path)
 
 
 def has_tokenizer(directory: Path) -> bool:
+    """Return whether a directory has the files of a tokenizer."""
     return (directory / FILE).is_file() or all((directory / name).is_file() for name in SLOW)
 
 
 def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
-    """Load a tokenizer; None if there is none. Raises CheckpointError. vocab.json and merges.txt are Qwen2's."""
+    """Return the tokenizer of a directory, or None if it has none. Raises CheckpointError for damaged files.
+
+    A directory with only vocab.json and merges.txt has Qwen2's tokenizer.
+    """
     if not has_tokenizer(directory):
         return None
     whole, *slow = (directory / name for name in (FILE, *SLOW))

@@ -1,7 +1,8 @@
 """A trial of a tokenizer and its chat template: ``python -m surelock.model.trial DIRECTORY SECONDS MEGABYTES``.
 
-A template may loop, and a tokenizer may make a text longer, without end, and nothing in a process stops them. So
-another one encodes, renders and decodes a fixed set of texts before a server loads the model.
+A checkpoint's template may loop forever, and its tokenizer may make a text longer without end. A process cannot stop
+its own template or tokenizer. So another process encodes, renders and decodes a fixed set of texts within limits,
+before a server loads the model.
 """
 
 import os
@@ -22,9 +23,9 @@ from surelock.model.tokenizer import has_tokenizer, load_tokenizer
 
 SECONDS = 20
 MEGABYTES = 2048
-_START_SECONDS = 120  # of importing what reads a tokenizer, on a slow machine
+_START_SECONDS = 120  # time for importing the tokenizer's libraries, on a slow machine
 _LENGTH = 4000  # characters of a text
-_MOST_PIECE = 4096  # characters of a token
+_MOST_PIECE = 4096  # largest number of characters of a token
 _RUNS = (
     "a",
     "A",
@@ -52,17 +53,18 @@ _DONE = "done"
 def check_tokenizer(directory: Path, seconds: int = SECONDS, megabytes: int = MEGABYTES) -> None:
     """Try the tokenizer and the chat template of a checkpoint in another process.
 
-    seconds: the limit of its processor time; without such a limit (on Windows) the wall clock's, with time to start.
-    megabytes: the limit of its memory, where the system has one.
+    seconds: the limit of its processor time. Windows has no such limit; there the wall clock is limited, with
+    additional time for the start.
+    megabytes: the limit of its memory, on systems that have one.
 
-    Raises CheckpointError if they exceed a limit, make a text far longer, or are damaged.
+    Raises CheckpointError if tokenizer or template exceed a limit, make a text far longer, or are damaged.
     """
     if not has_tokenizer(directory):
         return
     directory = directory.absolute()
     written, complaint = _tried(directory, seconds, megabytes)
     parts = written.decode("utf-8", "replace").splitlines()
-    if not parts:  # it did not begin
+    if not parts:  # the trial did not begin
         why = complaint.decode("utf-8", "replace").strip().splitlines() or ["it was ended"]
         raise CheckpointError(
             f"the tokenizer of {directory} could not be tried in another process: {why[-1]}"
@@ -78,9 +80,9 @@ def check_tokenizer(directory: Path, seconds: int = SECONDS, megabytes: int = ME
 
 
 def _tried(directory: Path, seconds: int, megabytes: int) -> tuple[bytes, bytes]:
-    """Run `main` in another process. Returns what it wrote to its output, and to its errors.
+    """Run `main` in another process. Returns its standard output and its standard error.
 
-    It runs in an empty folder and takes no module from the checkpoint's folder or from the current one.
+    The process runs in an empty folder, and imports no module from the checkpoint's folder or the current folder.
     """
     flags = ["-P", "-X", "utf8", "-m", "surelock.model.trial"]
     command = [sys.executable, *flags, str(directory), str(seconds), str(megabytes)]
@@ -101,7 +103,7 @@ def _tried(directory: Path, seconds: int, megabytes: int) -> tuple[bytes, bytes]
 
 
 def _try(directory: Path) -> Iterator[str]:
-    """Yield the name of a part before it is tried. Raises CheckpointError and Expanded."""
+    """Try the parts of a tokenizer. Yields a part's name before it is tried. Raises CheckpointError and Expanded."""
     yield "tokenizer"
     tokenizer: Any = load_tokenizer(directory)
     if tokenizer is None:
@@ -134,11 +136,12 @@ def _try(directory: Path) -> Iterator[str]:
 
 
 def _parts(count: int) -> Iterator[range]:
+    """Yield ranges of at most _LENGTH numbers that divide the numbers from 0 to `count`."""
     yield from (range(at, min(at + _LENGTH, count)) for at in range(0, count, _LENGTH))
 
 
 def _ids(encoder: Encoder, text: str, chat: bool = False) -> list[int]:
-    """The ids of a text; none if it is refused, as it is in a request. Raises Expanded, and MemoryError."""
+    """Return the ids of a text, or [] if it is refused, which is allowed. Raises Expanded and MemoryError."""
     try:
         return encoder.encode_turn(text) if chat else encoder.encode(text)
     except Expanded:
@@ -150,11 +153,12 @@ def _ids(encoder: Encoder, text: str, chat: bool = False) -> list[int]:
 
 
 def _limit(seconds: int, megabytes: int) -> None:
+    """Limit the processor time and the memory that this process may take from now on, if the system can."""
     if find_spec("resource") is None:  # on Windows
         return
     import resource
 
-    import jinja2.sandbox  # noqa: F401  # what imports take does not count
+    import jinja2.sandbox  # noqa: F401  # imported here, so that the import does not count
     from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer  # noqa: F401
 
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -168,7 +172,7 @@ def _limit(seconds: int, megabytes: int) -> None:
 
 
 def main(directory: str, seconds: str, megabytes: str) -> None:
-    """Try a tokenizer within limits. The last line of the output is the verdict, or the part that was tried last."""
+    """Try a tokenizer within limits. The last printed line is the verdict, or the part at which the process ended."""
     _limit(int(seconds), int(megabytes))
     try:
         for part in _try(Path(directory)):

@@ -1,13 +1,14 @@
-"""Commit error and regret: what leaving rows out changes, without sampling and without a judge.
+"""Commit error and regret: measures of what a run loses by leaving rows out, without sampling and without a judge.
 
-Under a compute rule, rows attend to keys and values that are out of date. The commit error measures that. A dense
-forward pass, the shadow, computes every row of the run's tokens. In the step that commits a position, the shadow's
-posterior is compared with the one that the token was drawn from: KL(shadow || run) in nats, of the posteriors at
-temperature 1, and whether the most likely token differs. The texts of two runs are never compared.
+Under a compute rule, rows attend to keys and values that are out of date. The commit error measures this. A dense
+forward pass, the shadow, computes every row for the run's tokens. In the step that commits a position, the shadow's
+posterior is compared with the run's posterior, from which the token was chosen. The commit error is KL(shadow || run)
+in nats, of the posteriors at temperature 1. A second measure is whether the most likely token differs. The texts of two
+runs are never compared.
 
-A rule that computes few rows also restricts which positions can be committed, which the commit error does not see. The
-regret does: how much less the committed positions score, by the policy's score under the shadow, than the best
-positions that the step could have committed.
+A rule that computes few rows also limits which positions can be committed. The regret measures this. It compares the
+policy's scores under the shadow: the scores of the committed positions with the best scores among all positions that
+the step could have committed.
 """
 
 from __future__ import annotations
@@ -32,12 +33,11 @@ from surelock.trace.format import load_document
 from surelock.trace.lanes import Lane
 from surelock.values import Flags, Floats, Json
 
-# The shadow computes many steps at once: at most this many rows at a time, on a GPU as many as a part of its free
-# memory holds, with this many bytes of logits held until then.
-_ROWS = {"cpu": 2**10, "cuda": 2**13}
-_SHARE = 0.5
-_HELD_BYTES = 2**26
-# with a larger vocabulary the logits of all candidates cost more than the shadow itself
+# The shadow computes many steps together.
+_ROWS = {"cpu": 2**10, "cuda": 2**13}  # largest number of rows in one forward pass
+_SHARE = 0.5  # share of a GPU's free memory that a forward pass may take
+_HELD_BYTES = 2**26  # size of collected logits at which the shadow computes the collected steps
+# With a larger vocabulary, the logits of all candidates would cost more than the shadow's forward pass.
 _MOST_WORDS = 2**15
 
 
@@ -50,12 +50,12 @@ class CommitError:
     position: int64, the position in the sequence, prompt included.
     error: float64, KL(shadow || run) in nats; 0 if the step computed every row, NaN if a `Replay` committed a position
     that the step did not compute.
-    changed: bool, whether the shadow's most likely token is another one.
-    regret: float64, how much less the commit scores than the best alternative, by the policy's score under the shadow.
-    The i-th best of the k commits of a step is compared with the i-th best of all positions that the step could have
-    committed, so the sum over a step is its regret. The score is that of `UnmaskPolicy.scores` without noise: minus the
-    entropy in nats, the margin, or the probability of the most likely allowed token. 0 if the step computed every row;
-    NaN for `Random` and `Replay`, which use no posterior, and if it was not computed.
+    changed: bool, whether the shadow's most likely token differs from the run's.
+    regret: float64, the difference of two scores under the shadow. The i-th best of the k commits of a step is compared
+    with the i-th best of all positions that the step could have committed. The sum over a step is the step's regret.
+    The score is `UnmaskPolicy.scores` without noise: minus the entropy in nats, the margin, or the probability of the
+    most likely allowed token. 0 if the step computed every row; NaN if regret was not asked for, and under `Random` and
+    `Replay`, which use no posterior.
     """
 
     step: Whole
@@ -67,8 +67,8 @@ class CommitError:
 
     def of_sequence(self, b: int) -> CommitError:
         """Return the commits of sequence b of the batch."""
-        of_b = self.sequence == b
-        return CommitError(*(getattr(self, name)[of_b] for name in self.__slots__))
+        chosen = self.sequence == b
+        return CommitError(*(getattr(self, name)[chosen] for name in self.__slots__))
 
 
 def commit_error(
@@ -80,15 +80,17 @@ def commit_error(
 ) -> CommitError:
     """Return the commit error of a run.
 
-    run: the steps of `surelock.decode(..., keep_logits=True)`, from the first one on; or a trace, as a parsed document.
-    The steps of the lanes of a trace are computed again, and `sequence` is the number of the lane.
-    settings: those of the run, for guidance and for whether EOS may be chosen. Default: those of `lm.recommended`.
+    run: all steps of `surelock.decode(..., keep_logits=True)`; or a trace, as a parsed document. The steps of a trace
+    are computed again, and `sequence` is then the number of the lane.
+    settings: the run's settings, for guidance and for whether EOS may be chosen. Default: `lm.recommended`.
     regret: whether the regret is computed, which needs the logits of all positions that a step could have committed.
-    None: if the vocabulary has at most 32,768 tokens.
+    None: it is computed if the vocabulary has at most 32,768 tokens.
 
-    Rounding adds up to 1e-12 nats in float64; in float32 up to 1e-6 to an error below 0.01 nats and 2e-5 to one above 1
-    nat. Raises ValueError for steps without logits, for steps that do not begin with step 0, and for a trace whose
-    tokens this model and engine do not produce on this machine.
+    Rounding adds up to 1e-12 nats in float64. In float32 it adds up to 1e-6 nats to an error below 0.01 nats, and up to
+    2e-5 nats to an error above 1 nat.
+
+    Raises ValueError for steps without logits, for steps that do not begin with step 0, and for a trace whose tokens
+    this model and engine do not produce on this machine.
     """
     if isinstance(run, dict):
         return _of_trace(lm, cast("Json", run), regret)
@@ -99,6 +101,7 @@ def commit_error(
 
 
 def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitError:
+    """Return the commit errors of a trace, lane by lane. Its steps are computed again."""
     trace = load_document(trace)
     header = trace["header"]
     errors_by_lane = []
@@ -106,17 +109,17 @@ def _of_trace(lm: LanguageModel, trace: Json, regret: bool | None) -> CommitErro
     field = [Lane.from_plain(lane) for lane in header["lanes"]]
     for number, lane in enumerate(field):
         decoder = lane.decoder
-        # observed, as the recorded run was
+        # observe=True, as in the recorded run
         steps = decode(lm, [prompt], **decoder.keywords(), observe=True, keep_logits=True)
         shadow = Shadow(lm, decoder.settings, regret=regret)
         records = [record for record in trace["records"] if record["lane"] == lane.id]
         for record in records:
             step = next(steps, None)
-            where = [] if step is None else np.flatnonzero(step.newly_unmasked[0])
-            if (
-                step is None
-                or np.stack((where, step.tokens[0, where]), axis=1).tolist() != record["unmasked"]
-            ):
+            unmasked = []
+            if step is not None:
+                where = np.flatnonzero(step.newly_unmasked[0])
+                unmasked = np.stack((where, step.tokens[0, where]), axis=1).tolist()
+            if step is None or unmasked != record["unmasked"]:
                 place = f"step {record['step'] + 1} of {lane.name!r}"
                 raise ValueError(
                     f"{place} is another one with this model and engine on this machine"
@@ -135,7 +138,7 @@ def _joined(parts: list[CommitError]) -> CommitError:
 
 
 def _exact(step: int, sequence: int, positions: Whole, regret: float) -> CommitError:
-    """The commits of a step without errors."""
+    """Return the commits of a step with errors 0 and this regret."""
     count = len(positions)
     same = np.zeros(count)
     changed = np.zeros(count, dtype=bool)
@@ -153,17 +156,19 @@ class _Pending(NamedTuple):
     """A step of one sequence that the shadow has not computed yet."""
 
     tokens: Whole  # [N], the input of the step
-    committed: Whole  # [k], the positions that it committed
-    # [c], ascending, the positions that the shadow scores, the committed ones among them
+    committed: Whole  # [k], the positions that the step committed
+    # [c], ascending, the positions that the shadow scores, including the committed positions
     scored: Whole
     logits: NDArray  # [k, V], the run's logits of the committed positions
-    errors: CommitError  # of these k, which the shadow corrects
+    errors: CommitError  # [k], commit errors that are 0 until the shadow sets them
 
 
 class Shadow:
-    """Collects the steps of a run and computes their commit errors, many steps at a time.
+    """Collects the steps of a run and computes their commit errors, many steps together.
 
-    lm, settings, regret: see `commit_error`. The error of a step that computed every row is 0 by definition.
+    lm, settings, regret: see `commit_error`.
+
+    The error of a step that computed every row is 0 by definition, and is not computed.
     """
 
     def __init__(
@@ -180,7 +185,10 @@ class Shadow:
         self._held = 0
 
     def add(self, step: Step) -> None:
-        """Add the next step. Raises ValueError for a step without logits, and for a first step that is not step 0."""
+        """Add the next step of the run.
+
+        Raises ValueError for a step without logits, and for a first step that is not step 0.
+        """
         if step.commit_logits is None:
             raise ValueError(
                 "the steps hold no logits of what they committed: decode with keep_logits=True"
@@ -188,7 +196,7 @@ class Shadow:
         if self._present is None:
             if step.index != 0:
                 raise ValueError(f"the steps must begin with the first, not with step {step.index}")
-            # the first step computes every position but these
+            # The first step computes every position that neither rests nor is a pad.
             self._present = step.computed | step.resting
             self._given = step.given
             self._scores = step.scores if self._wants_regret else None
@@ -214,13 +222,14 @@ class Shadow:
             self._catch_up()
 
     def copy(self) -> Shadow:
-        """Return a shadow of the same steps, to which others can be added."""
-        made = copy(self)
-        made._errors = list(self._errors)
-        made._pending = {b: list(pending) for b, pending in self._pending.items()}
-        return made
+        """Return a shadow with the same steps. Steps that are added to one do not affect the other."""
+        other = copy(self)
+        other._errors = list(self._errors)
+        other._pending = {b: list(pending) for b, pending in self._pending.items()}
+        return other
 
     def result(self) -> CommitError:
+        """Return the commit errors of the steps so far."""
         self._catch_up()
         return _joined(self._errors)
 
@@ -234,22 +243,21 @@ class Shadow:
         self._held = 0
 
     def _most_rows(self) -> int:
+        """Return the largest number of rows for one forward pass."""
         device = self._lm.device
         if device.type == "cpu":
             return _ROWS["cpu"]
         config = self._lm.config
         passes = 2 if self._settings.cfg_scale > 0 else 1
-        # of a layer's tables, those in float32 counted twice
+        # values per row in a layer's tables; values in float32 count twice
         width = 12 * config.d_model + 4 * config.d_ff
         row = passes * width * self._lm.engine.dtype.itemsize
-        free = min(
-            free_memory(device)
-            for device in {parameter.device for parameter in self._lm.network.parameters()}
-        )
+        devices = {parameter.device for parameter in self._lm.network.parameters()}
+        free = min(map(free_memory, devices))
         return max(1, min(_ROWS["cuda"], int(_SHARE * free) // row))
 
     def _compare(self, b: int, pending: list[_Pending]) -> None:
-        """Correct the errors of pending steps of a sequence, in one forward pass."""
+        """Set the errors of pending steps of a sequence, from one forward pass."""
         engine = self._lm.engine
         plan = self._plan(b, pending)
         length = len(pending[0].tokens)
@@ -257,9 +265,8 @@ class Shadow:
             [step.committed + number * length for number, step in enumerate(pending)]
         )
         other = np.concatenate([step.logits for step in pending])
-        with lent(
-            engine, Layout(tuple(plan.counts), 1 if plan.blind is None else 2, once=True)
-        ) as memory:
+        passes = 1 if plan.blind is None else 2
+        with lent(engine, Layout(tuple(plan.counts), passes, once=True)) as memory:
             score = engine.read(memory, plan).score
             z = engine.logits(memory, committed)
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)
@@ -275,7 +282,7 @@ class Shadow:
                 step.errors.regret[:] = _less(scores, np.isin(step.scored, step.committed))
 
     def _plan(self, b: int, pending: list[_Pending]) -> Plan:
-        """The dense first step of pending steps of a sequence, as sequences of a batch."""
+        """Return a plan that computes every row of the pending steps. A step is a sequence of the batch."""
         lm = self._lm
         settings = self._settings
         length = len(pending[0].tokens)
@@ -284,19 +291,17 @@ class Shadow:
         scored = np.concatenate(
             [step.scored + number * length for number, step in enumerate(pending)]
         )
-        # words of the prompt stand behind these
+        # candidates that are followed by a token of the prompt
         inner = scored % length < np.flatnonzero(prompt).max(initial=-1)
-        none, chooses = np.zeros((2, len(tokens)), dtype=bool)
-        chooses[scored] = True
-        banned = [
-            lm.mask_id,
-            *([lm.eos_id] if settings.suppress_eos and lm.eos_id is not None else []),
-        ]
-        blind = (
-            np.where(np.tile(prompt, len(pending)), lm.mask_id, tokens)
-            if settings.cfg_scale > 0
-            else None
-        )
+        none, candidates = np.zeros((2, len(tokens)), dtype=bool)
+        candidates[scored] = True
+        banned = [lm.mask_id]
+        if settings.suppress_eos and lm.eos_id is not None:
+            banned.append(lm.eos_id)
+        blind = None
+        if settings.cfg_scale > 0:
+            blind = np.where(np.tile(prompt, len(pending)), lm.mask_id, tokens)
+        barred = barred_ends(inner, lm.ends)
         return Plan(
             step=0,
             slots=np.arange(len(tokens)),
@@ -306,23 +311,27 @@ class Shadow:
             probed=none,
             watches=none,
             compares=none,
-            choice=Choice(chooses, self._scores, banned=banned, barred=barred_ends(inner, lm.ends)),
+            choice=Choice(candidates, self._scores, banned=banned, barred=barred),
             blind=blind,
             cfg_scale=settings.cfg_scale,
         )
 
 
 def _less(scores: Floats, committed: Flags) -> Floats:
-    """How much less the committed scores are than the best scores of the same rank, [k], in the order of `scores`."""
+    """Return, [k], the best score of all minus the committed score of the same rank, in the order of `scores`."""
     chosen = scores[committed]
     ranked = np.argsort(-chosen, kind="stable")
+    best = np.sort(scores)[::-1][: len(chosen)]
     less = np.empty(len(chosen))
-    less[ranked] = np.sort(scores)[::-1][: len(chosen)] - chosen[ranked]
+    less[ranked] = best - chosen[ranked]
     return less
 
 
 def _kl_of_logits(logits: NDArray, other: NDArray) -> Floats:
-    """KL(p || q) in nats, [K], of p = softmax(logits) from q = softmax(other), both [K, V]; see `kl_divergence`."""
+    """Return KL(p || q) in nats, [K], for p = softmax(logits) and q = softmax(other), both [K, V].
+
+    It is computed as in `kl_divergence`.
+    """
     log_p, log_q = (_log_softmax(array.astype(np.float64)) for array in (logits, other))
     difference = log_q - log_p
     return (np.exp(log_p) * (np.expm1(difference) - difference)).sum(axis=-1)

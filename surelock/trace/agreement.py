@@ -1,9 +1,9 @@
-"""Whether a prompt gets the same tokens in two runs, and where not, how close the decision was.
+"""Compare the tokens of a prompt in two runs. If they differ, measure how close the decision was.
 
-A run decides by numbers: logits, scores, KLs, confidences. Two runs of one prompt take other decisions where these
-numbers lie on two sides of an edge. So the edge is no further from either number than the two are from one another:
-this is the width of the tie. A width in the lower half of the digits of the dtype is rounding. Where all numbers are
-equal, or a run decided against its numbers, nothing explains the difference.
+A run decides by comparing numbers with an edge: logits, scores, KLs, confidences. Two runs of one prompt decide
+differently if their numbers lie on different sides of the edge. The distance of the two numbers is the width of the
+tie: neither number is further from the edge. A width within the lower half of the dtype's digits is explained by
+rounding. If all numbers are equal, or a run decided against its numbers, rounding does not explain the difference.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,10 +28,11 @@ class Moment:
     """A sequence of N positions after a step, with the numbers by which the run decided.
 
     tokens: [N] int64, the mask's id at masks.
-    computed, locked: [N] bool, the rows that the step computed, and those that are locked after it.
-    kl, confidence: [N] float64, nats and probability, of the last step that read the row; NaN if none has.
+    computed: [N] bool, rows that the step computed.
+    locked: [N] bool, rows that are locked after the step.
+    kl, confidence: [N] float64, nats and probability, from the last step that read the row; NaN if no step has.
     chosen: [N] int64, the tokens of the policy's candidates; -1 at all other places.
-    score: [N] float64, their scores; NaN at all other places.
+    score: [N] float64, the scores of the policy's candidates; NaN at all other places.
     """
 
     tokens: Whole
@@ -52,15 +53,16 @@ class Place(NamedTuple):
 
 @frozen
 class Difference:
-    """Where the tokens of a prompt first differ from those that it gets alone, and what was decided otherwise there.
+    """The first difference between the tokens of a prompt in a run by itself and in another run, and its cause.
 
-    place: the first step and its lowest position whose token differs.
-    tokens: alone and in the other run.
-    cause: "token" (another token was likelier), "order" (other positions were committed) or "rows" (before that, other
-    rows were computed or locked).
+    place: the first step with different tokens, and its lowest position with a different token.
+    tokens: the token in the run by itself, and the token in the other run.
+    cause: "token" (another token was more likely), "order" (other positions were committed) or "rows" (before this
+    place, other rows were computed or locked).
     since: the step and the position of the cause.
-    width: of the tie; nats for "token", score for "order", nats or probability for "rows".
-    is_tie: whether the width is that of rounding.
+    width: the width of the tie: in nats for "token", in the unit of the score for "order", in nats or as a probability
+    for "rows".
+    is_tie: whether rounding explains the width.
     """
 
     place: Place
@@ -72,12 +74,12 @@ class Difference:
 
 
 def rounding(lm: LanguageModel) -> float:
-    """Return the widest tie that rounding explains: the root of the dtype's epsilon, 3.5e-4 in float32."""
+    """Return the widest tie that rounding explains: the square root of the dtype's epsilon, 3.5e-4 in float32."""
     return float(torch.finfo(getattr(torch, lm.dtype)).eps ** 0.5)
 
 
 class Watched(Iterator[list[Moment]]):
-    """A run of some tasks, whose decoders differ in their seeds alone. Yields the moments of its sequences."""
+    """A run of some tasks, whose decoders differ only in their seeds. Yields, by step, the moments of its sequences."""
 
     def __init__(self, lm: LanguageModel, tasks: Sequence[Task]) -> None:
         prompts = [task.tokens for task in tasks]
@@ -112,7 +114,8 @@ class Watched(Iterator[list[Moment]]):
     def preference(self, sequence: int, position: int, tokens: Sequence[int]) -> tuple[float, bool]:
         """Return by how much the last step preferred the first of two tokens for a candidate, in nats.
 
-        The second value says whether the noise of a temperature is in it: on a GPU it is not known for single tokens.
+        The second value is whether the number is complete. On a GPU it lacks the noise of a temperature, which is not
+        known there for single tokens.
         """
         plan = self._plan
         assert plan is not None
@@ -131,7 +134,7 @@ class Watched(Iterator[list[Moment]]):
         return float(noisy[tokens[0]] - noisy[tokens[1]]), True
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Return the memory to the engine."""
         memory = self._memory
         self._memory = None
         if memory is not None:
@@ -139,11 +142,11 @@ class Watched(Iterator[list[Moment]]):
 
     @property
     def chooses_before_it_ranks(self) -> bool:
-        """Whether a candidate's score depends on its token, which is then chosen for all candidates."""
+        """Whether a candidate's score depends on its token, so that tokens of all candidates are chosen first."""
         return self._plan is not None and self._plan.choice.scores == "confidence"
 
     def _candidates(self, plan: Plan, reading: Reading) -> tuple[Whole, NDArray]:
-        """The token and the score of the slots, twice [total]."""
+        """Return the candidate tokens and their scores, [total] each; -1 and NaN at other slots."""
         slots = plan.slots[plan.choice.rows]
         chosen = np.full(self._starts[-1], -1)
         chosen[slots] = reading.tokens
@@ -154,7 +157,7 @@ class Watched(Iterator[list[Moment]]):
 
 
 def _moment(step: Step, chosen: Whole, score: NDArray, before: Moment | None) -> Moment:
-    """The moment of a step of one sequence."""
+    """Return the moment of a step of one sequence. before: the moment of the previous step."""
     kl = step.kl[0]
     confidence = step.confidence[0]
     if before is not None:
@@ -171,12 +174,12 @@ def moments_alone(lm: LanguageModel, task: Task) -> Iterator[Moment]:
 
 
 class Comparison:
-    """Decodes tasks once more, together, and compares the steps with what the prompts get alone.
+    """Decodes tasks together, and compares the steps with those of the prompts by themselves.
 
-    references: by task, its moments alone.
-    lm_alone: the model that they are of, if it is another one.
+    references: by task, the moments of its prompt by itself.
+    lm_alone: the model of the references, if it differs from `lm`.
 
-    `differences` holds the first difference of a task, by its number.
+    differences: by number of a task, its first difference.
     """
 
     def __init__(
@@ -193,12 +196,12 @@ class Comparison:
         self._watched = Watched(lm, tasks)
         self._steps = 0
         self._before: list[Moment | None] = [None] * len(tasks)
-        # where the rows of a task first differ, and by what
+        # by number of a task, where its rows first differ, and the width of the tie
         self._edges: dict[int, tuple[Place, float]] = {}
         self.differences: dict[int, Difference] = {}
 
     def step(self) -> bool:
-        """Decode and compare a step. Returns False once the run is over."""
+        """Decode and compare a step. Returns False if the run is over."""
         moments = next(self._watched, None)
         if moments is None:
             self.close()
@@ -211,7 +214,7 @@ class Comparison:
         return True
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Return the memory to the engine."""
         self._watched.close()
 
     def _compare(self, b: int, moment: Moment) -> None:
@@ -233,7 +236,7 @@ class Comparison:
         self.differences[b] = Difference(place, tokens, cause, since, width, is_tie)
 
     def _find_edge(self, b: int, reference: Moment, moment: Moment) -> None:
-        """Keep where the rows of a task differ for the first time."""
+        """Record the first place at which the rows of a task differ."""
         (computed,) = np.nonzero(reference.computed != moment.computed)
         (locked,) = np.nonzero(reference.locked != moment.locked)
         before = self._before[b]
@@ -249,7 +252,7 @@ class Comparison:
     def _decision(
         self, b: int, reference: Moment, moment: Moment, differing: NDArray
     ) -> tuple[str, float]:
-        """The cause of differing tokens, and the width of its tie."""
+        """Return the cause of differing tokens, and the width of its tie."""
         mask = self._lm.mask_id
         alone = differing[reference.tokens[differing] != mask]
         other = differing[moment.tokens[differing] != mask]
@@ -276,15 +279,15 @@ class Comparison:
         place = Place(self._steps, position)
         gap_alone, _ = preference_alone(self._lm_alone, self._tasks[b], place, tokens)
         gap_together, is_whole = self._watched.preference(b, position, tokens)
-        return (
-            _width_of_edge(gap_alone, gap_together) if is_whole else abs(gap_alone - gap_together)
-        )
+        if is_whole:
+            return _width_of_edge(gap_alone, gap_together)
+        return abs(gap_alone - gap_together)
 
 
 def preference_alone(
     lm: LanguageModel, task: Task, place: Place, tokens: Sequence[int]
 ) -> tuple[float, bool]:
-    """Decode a prompt by itself up to a step, and return `Watched.preference` of a position in it."""
+    """Decode a prompt by itself up to the step of a place, and return `Watched.preference` for its position."""
     with closing(Watched(lm, [task])) as watched:
         for _ in range(place.step + 1):
             next(watched)
@@ -292,21 +295,22 @@ def preference_alone(
 
 
 def _width_of_edge(gap_alone: float, gap_together: float) -> float:
-    """The width of a tie between two options. gap_alone, gap_together: by how much a run prefers the option that the
-    prompt alone took.
+    """Return the width of a tie between two options.
 
-    Two runs that decided by their numbers lie on two sides of 0, and their distance is the largest of the three.
+    gap_alone, gap_together: by how much a run prefers the option that the run of the prompt by itself took.
+
+    If both runs decided by their numbers, the gaps have different signs, and the width is their distance.
     """
     return max(abs(gap_alone - gap_together), abs(gap_alone), abs(gap_together))
 
 
 def _furthest(one: Moment, other: Moment) -> float:
-    """How far the KLs and the confidences of two runs lie apart, at most."""
+    """Return the largest difference between the KLs or the confidences of two runs."""
     return max(_width(one.kl, other.kl), _width(one.confidence, other.confidence))
 
 
 def _width(one: NDArray, other: NDArray) -> float:
-    """The largest difference of two arrays. Places that are NaN or infinite in both are equal."""
+    """Return the largest difference of two arrays. Places that are NaN or infinite in both count as equal."""
     finite = np.isfinite(one) | np.isfinite(other)
     if not finite.any():
         return 0.0

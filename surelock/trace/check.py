@@ -1,4 +1,4 @@
-"""`surelock decode --check`: whether prompts get the same tokens alone, in a batch, and by the other engine."""
+"""`surelock decode --check`: do prompts get the same tokens alone, in a batch, and with the other engine?"""
 
 import argparse
 import json
@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from tqdm import tqdm
@@ -20,11 +19,13 @@ from surelock.model.machine import device_name
 from surelock.trace.agreement import Comparison, Difference, Moment, moments_alone, rounding
 from surelock.trace.tasks import Task, batches
 
-BATCH = 8  # prompts of a batch, unless --batch names another number
-DIFFERENT = 1  # the exit status if a prompt got other tokens
+BATCH = 8  # default number of prompts of a batch
+DIFFERENT = 1  # the exit status if a prompt got different tokens
 
-References = Sequence[Sequence[Moment]]  # by prompt of a batch, its moments alone
-Differences = Iterator[tuple[int, Difference]]  # with the number of the prompt in its batch
+References = Sequence[Sequence[Moment]]  # by prompt of a batch, the moments of its run by itself
+Differences = Iterator[
+    tuple[int, Difference]
+]  # pairs (number of the prompt in its batch, difference)
 Way = Callable[[Sequence[Task], References], Differences]
 _CAUSES = {
     "token": "another token",
@@ -35,7 +36,7 @@ _UNITS = {"token": " nats", "order": "", "rows": ""}
 
 
 def check_flags(arguments: argparse.Namespace) -> None:
-    """Raise ValueError for flags that --check cannot have."""
+    """Raise ValueError for flags that cannot be used with --check."""
     for name in ("out", "table", "trace"):
         if getattr(arguments, name) is not None:
             raise ValueError(f"--check writes no file: leave --{name} out, or --check")
@@ -46,7 +47,7 @@ def check_flags(arguments: argparse.Namespace) -> None:
 
 
 def run_check(lm: LanguageModel, tasks: Sequence[Task], arguments: argparse.Namespace) -> int:
-    """Decode the tasks in every way, print what agrees, and return the exit status: 0, or 1 if a token differs."""
+    """Decode the tasks in every way, print the differences, and return the exit status: 0, or 1 if a token differs."""
     beside, why_not = _other_engine(lm, arguments)
     ways = _ways(lm, beside)
     differences_by_way: dict[str, list[tuple[Task, Difference]]] = {name: [] for name in ways}
@@ -84,7 +85,7 @@ def run_check(lm: LanguageModel, tasks: Sequence[Task], arguments: argparse.Name
 def _other_engine(
     lm: LanguageModel, arguments: argparse.Namespace
 ) -> tuple[LanguageModel | None, str]:
-    """The model by the engine that `lm` is not computed by; None with the reason if that engine cannot compute it."""
+    """Return the model with the other engine, or None and the reason if that engine cannot compute it."""
     other = "torch" if lm.engine.name.startswith("onnx") else "onnx"
     device = None if arguments.device_map else str(lm.device)
     changed = {"engine": other, "device": device}
@@ -98,7 +99,7 @@ def _other_engine(
 
 
 def _ways(lm: LanguageModel, beside: LanguageModel | None) -> dict[str, Way]:
-    """The ways to decode a batch, by name. beside: the model by the other engine, if that can compute it."""
+    """Return the ways to decode a batch, by name. beside: the model with the other engine, or None."""
     ways: dict[str, Way] = {
         "in a batch": partial(_in_a_batch, lm),
         "in another order": partial(_in_another_order, lm),
@@ -110,7 +111,7 @@ def _ways(lm: LanguageModel, beside: LanguageModel | None) -> dict[str, Way]:
 
 
 def _in_a_batch(lm: LanguageModel, batch: Sequence[Task], references: References) -> Differences:
-    """Together. A prompt without another one has itself beside it."""
+    """Decode the batch together. A single prompt is decoded together with itself."""
     numbers = [*range(len(batch))] if len(batch) > 1 else [0, 0]
     comparison = _comparison(lm, batch, references, numbers)
     _drain(comparison)
@@ -120,7 +121,7 @@ def _in_a_batch(lm: LanguageModel, batch: Sequence[Task], references: References
 def _in_another_order(
     lm: LanguageModel, batch: Sequence[Task], references: References
 ) -> Differences:
-    """Together, the last prompt first."""
+    """Decode the batch together, in reverse order."""
     numbers = [*reversed(range(len(batch)))] if len(batch) > 1 else [0, 0]
     comparison = _comparison(lm, batch, references, numbers)
     _drain(comparison)
@@ -128,7 +129,10 @@ def _in_another_order(
 
 
 def _twice_at_once(lm: LanguageModel, batch: Sequence[Task], references: References) -> Differences:
-    """Two decodes of every prompt: in two threads, or on a GPU, which has one queue of work, in turn step by step."""
+    """Decode every prompt twice at the same time: in two threads, or on a GPU by alternating steps.
+
+    A GPU has only one queue of work, so threads would not run at the same time.
+    """
     for number in range(len(batch)):
         pair = [_comparison(lm, batch, references, [number]) for _ in range(2)]
         if lm.device.type == "cuda":
@@ -137,14 +141,14 @@ def _twice_at_once(lm: LanguageModel, batch: Sequence[Task], references: Referen
                     pass
         else:
             with ThreadPoolExecutor(2) as pool:
-                list(pool.map(_drain, pair))  # which raises what a thread raised
+                list(pool.map(_drain, pair))  # `list` raises the exceptions of the threads
         yield from _differences(pair, [number])
 
 
 def _by_another_engine(
     lm: LanguageModel, beside: LanguageModel, batch: Sequence[Task], references: References
 ) -> Differences:
-    """Alone, by the other engine."""
+    """Decode every prompt by itself, with the other engine."""
     for number, task in enumerate(batch):
         comparison = Comparison(beside, [task], [references[number]], lm)
         _drain(comparison)
@@ -154,13 +158,13 @@ def _by_another_engine(
 def _comparison(
     lm: LanguageModel, batch: Sequence[Task], references: References, numbers: Sequence[int]
 ) -> Comparison:
-    """The comparison of some prompts of a batch. numbers: of them, in their order."""
-    return Comparison(
-        lm, [batch[number] for number in numbers], [references[number] for number in numbers]
-    )
+    """Return the comparison of some prompts of a batch. numbers: the numbers of the prompts, in order."""
+    tasks = [batch[number] for number in numbers]
+    return Comparison(lm, tasks, [references[number] for number in numbers])
 
 
 def _drain(comparison: Comparison) -> None:
+    """Run all steps of a comparison."""
     with closing(comparison):
         while comparison.step():
             pass
@@ -169,17 +173,16 @@ def _drain(comparison: Comparison) -> None:
 def _differences(
     comparisons: Comparison | Sequence[Comparison], numbers: Sequence[int]
 ) -> Differences:
-    """One difference per prompt. numbers: of the prompts, in their order in the comparisons."""
+    """Yield one difference per prompt. numbers: the numbers of the prompts, in their order in the comparisons."""
     several = [comparisons] if isinstance(comparisons, Comparison) else comparisons
     by_number: dict[int, Difference] = {}
-    for place, difference in chain.from_iterable(
-        comparison.differences.items() for comparison in several
-    ):
-        by_number.setdefault(numbers[place], difference)
+    for comparison in several:
+        for place, difference in comparison.differences.items():
+            by_number.setdefault(numbers[place], difference)
     yield from sorted(by_number.items())
 
 
-# --- what is said of them ---------------------------------------------------------------------------------------------
+# --- the report -------------------------------------------------------------------------------------------------------
 
 
 def _print_way(
@@ -194,15 +197,13 @@ def _print_way(
 
 
 def _sentence(lm: LanguageModel, difference: Difference) -> str:
-    """What differs and why, such as "step 14, position 31 is ' cat', alone ' dog' (another token; a tie of 3e-06)"."""
+    """Return a difference in words: "step 14, position 31 is ' cat', alone ' dog' (another token; a tie of 3e-06)"."""
     alone, token = (_token(lm, token) for token in difference.tokens)
     cause = _CAUSES[difference.cause].format(since=difference.since.step)
     size = f"{difference.width:.1e}{_UNITS[difference.cause]}"
-    tie = (
-        f"a tie of {size}"
-        if difference.is_tie
-        else f"no tie: {size}, and rounding is at most {rounding(lm):.1e}"
-    )
+    tie = f"no tie: {size}, and rounding is at most {rounding(lm):.1e}"
+    if difference.is_tie:
+        tie = f"a tie of {size}"
     place = difference.place
     return (
         f"step {place.step}, position {place.position} is {token}, alone {alone} ({cause}; {tie})"
@@ -224,7 +225,7 @@ def _result(
     differences_by_way: dict[str, list[tuple[Task, Difference]]],
     why_not: str,
 ) -> dict[str, Any]:
-    """The object of --json."""
+    """Return the object that --json prints."""
     setup = {
         "model": lm.name,
         "engine": lm.engine.name,
@@ -251,7 +252,7 @@ def _result(
 
 
 def _plain(task: Task, difference: Difference) -> dict[str, Any]:
-    """A difference as JSON has it."""
+    """Return the JSON form of a difference."""
     plain = asdict(difference)
     place = plain.pop("place")
     since = plain.pop("since")

@@ -1,4 +1,4 @@
-"""`surelock decode`: continues one prompt, or a file of them in batches."""
+"""`surelock decode`: continues one prompt, or the prompts of a file in batches."""
 
 import argparse
 import json
@@ -38,6 +38,7 @@ from surelock.values import Json
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `surelock decode`."""
     add = parser.add_argument
     add(
         "prompt",
@@ -97,9 +98,9 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_decode(arguments: argparse.Namespace) -> int:
-    """Decode every prompt, and return the exit status.
+    """Decode all prompts, and return the exit status.
 
-    Raises ValueError for what cannot be decoded or kept, before the first one is.
+    Raises ValueError for prompts that cannot be decoded and for outputs that cannot be used, before it decodes.
     """
     if arguments.batch is not None and arguments.batch < 1:
         raise ValueError(f"--batch must be at least 1, not {arguments.batch}")
@@ -115,7 +116,7 @@ def run_decode(arguments: argparse.Namespace) -> int:
     done = results.done if results else {}
     outputs = _outputs(arguments, prompts, done)
     lm = load_by(arguments)
-    lm.decode([])  # a model without a tokenizer is refused
+    lm.decode([])  # raises ValueError for a model without a tokenizer
     if arguments.chat and not lm.encoder.tokenizer.chat_template:
         raise ValueError(f"--chat: {lm.name} has no chat template, leave it out")
     how = {"chat": arguments.chat, "blanks": not arguments.no_blanks}
@@ -131,14 +132,14 @@ def run_decode(arguments: argparse.Namespace) -> int:
 
 
 def _check_places(arguments: argparse.Namespace) -> None:
-    """Raise ValueError for outputs of wrong names, and where two are one."""
+    """Raise ValueError for outputs with wrong names, and for two outputs at the same place."""
     places: dict[str, Path] = {}
     if arguments.prompts not in (None, "-"):
         places["--prompts"] = Path(arguments.prompts)
     if arguments.out not in (None, "-"):
         out = target_file("--out", Path(arguments.out), (".jsonl",))
         places["--out"] = out
-        if out.is_file() or not out.exists():  # no pipe
+        if out.is_file() or not out.exists():  # a pipe is not checked
             check_place(out)
     if arguments.table is not None:
         places["--table"] = target_file("--table", arguments.table, (".csv", ".parquet"))
@@ -156,7 +157,7 @@ def _check_places(arguments: argparse.Namespace) -> None:
 
 
 def _check_watch(arguments: argparse.Namespace) -> None:
-    """Raise ValueError for flags that do not go with --watch, and for --beside without it."""
+    """Raise ValueError for flags that cannot be used with --watch, and for --beside without --watch."""
     if arguments.beside is not None:
         if not arguments.watch:
             raise ValueError("--beside is drawn by --watch: give both")
@@ -174,7 +175,7 @@ def _check_watch(arguments: argparse.Namespace) -> None:
 def _outputs(
     arguments: argparse.Namespace, prompts: Sequence[Prompt], done: Iterable[str]
 ) -> list[Output]:
-    """The outputs beside the results. Raises what they raise."""
+    """Return the outputs other than the results. Raises what their constructors raise."""
     outputs: list[Output] = []
     if arguments.table is not None:
         kind = CsvTable if arguments.table.suffix.lower() == ".csv" else ParquetTable
@@ -185,7 +186,11 @@ def _outputs(
 
 
 def _keep(results: Results | None, outputs: Sequence[Output], tasks: Sequence[Task]) -> set[str]:
-    """Drop from the results what another output has lost, and from the others what is not done. Return what is done."""
+    """Make the results and the other outputs agree. Returns the ids of the done prompts.
+
+    Prompts that another output has lost are dropped from the results. Prompts that are not done are dropped from the
+    other outputs.
+    """
     lines = results.done if results else {}
     done = set(lines)
     holdings = [output.holding(tasks, lines) if lines else Holding() for output in outputs]
@@ -233,13 +238,13 @@ class _Run:
         self._beside = arguments.beside
         self._as_lines = arguments.out == "-" or arguments.json
         self._as_text = arguments.out is None
-        self._lines: list[Json] = []  # of the prompts that were decoded
+        self._lines: list[Json] = []  # lines of the results, of the prompts decoded so far
 
     def decode(self, tasks: Sequence[Task], done: Collection[str]) -> None:
-        """Decode what is not done. Raises KeyboardInterrupt, which says how many are.
+        """Decode the tasks whose prompts are not done. done: ids of the done prompts.
 
-        A batch of which a part is done is decoded as a whole, as without an interruption: what rounding makes of a run
-        depends on its batch.
+        A batch with some done prompts is decoded as a whole, as without an interruption, because rounding depends on
+        the batch. Raises KeyboardInterrupt, whose message says how many prompts are done.
         """
         due = [
             batch
@@ -251,8 +256,10 @@ class _Run:
                 stack.callback(self._results.close)
             for output in self._outputs:
                 stack.callback(output.close)
-            total = sum(self._tokens_of(task) for batch in due for task in batch)
-            hidden = True if self._watches else None  # None: where standard error is no terminal
+            total = sum(sum(map(self._tokens_of, batch)) for batch in due)
+            hidden = (
+                True if self._watches else None
+            )  # None: hidden unless standard error is a terminal
             bar = stack.enter_context(
                 tqdm(total=total, unit=" tokens", leave=False, disable=hidden)
             )
@@ -289,10 +296,11 @@ class _Run:
             )
 
     def _tokens_of(self, task: Task) -> int:
+        """Return the number of masks of a task."""
         return task.decoder.settings.gen_length + task.tokens.count(self._lm.mask_id)
 
     def _write(self, decoded: Sequence[Decoded]) -> None:
-        """Write prompts into all outputs, and their lines last."""
+        """Write decoded prompts into all outputs, and then their lines into the results."""
         for output in self._outputs:
             output.add(self._lm, decoded)
         lines = [_line(self._lm, result) for result in decoded]
@@ -304,8 +312,10 @@ class _Run:
 
     def _print(self, task: Task, line: Json) -> None:
         if self._as_text:
-            whole = task.head["chat"] or self._lm.mask_id in task.tokens
-            print(("" if whole else line["prompt"]) + line["text"], flush=True)
+            text = line["text"]
+            if not task.head["chat"] and self._lm.mask_id not in task.tokens:
+                text = line["prompt"] + text
+            print(text, flush=True)
         if self._as_lines:
             print(json.dumps(line, ensure_ascii=False), flush=True)
 
@@ -318,10 +328,11 @@ def _decoded(
     observe: bool,
     followed: Callable[[Iterable[Step]], Iterable[Step]] = iter,
 ) -> list[Decoded]:
-    """Decode a batch. Without `observe` the last step of each run is kept.
+    """Decode a batch.
 
-    left: what is left to do, as the progress bar says it.
-    followed: takes the steps and yields them, such as `Watch.follow`.
+    left: text for the progress bar about the prompts that are left.
+    observe: keep all steps of a run, with KLs and confidences. Otherwise only its last step is kept.
+    followed: a function that takes the steps and yields them, such as `Watch.follow`.
     """
     decoder = joint_decoder(batch)
     settings = decoder.settings
@@ -342,7 +353,7 @@ def _decoded(
 
 
 def _line(lm: LanguageModel, decoded: Decoded) -> Json:
-    """The line of a prompt in the results."""
+    """Return the line of a prompt in the results."""
     task = decoded.task
     text = written(lm, task.tokens, decoded.steps[-1].tokens[0].tolist())
     rows = int(decoded.totals.rows().computed.sum())
@@ -351,14 +362,14 @@ def _line(lm: LanguageModel, decoded: Decoded) -> Json:
 
 
 def _summary(lines: list[Json]) -> str:
+    """Return a sentence with the totals of some lines."""
     names = ("tokens", "seconds", "flops", "baseline_flops", "spared")
     sums = {name: sum(line[name] for line in lines) for name in names}
-    what = (
-        f"{len(lines)} prompts, {sums['tokens']} tokens"
-        if len(lines) > 1
-        else f"{lines[0]['steps']} steps"
-    )
-    locked = f", {lines[0]['locked']:.0%} of the positions locked" if len(lines) == 1 else ""
+    what = f"{len(lines)} prompts, {sums['tokens']} tokens"
+    locked = ""
+    if len(lines) == 1:
+        what = f"{lines[0]['steps']} steps"
+        locked = f", {lines[0]['locked']:.0%} of the positions locked"
     share = f"{sums['flops'] / sums['baseline_flops']:.0%} of the baseline's FLOPs"
     spared = f", {sums['spared']} steps spared by the end" if sums["spared"] else ""
     pace = f"{sums['tokens'] / sums['seconds']:.0f} tokens/s"

@@ -1,7 +1,7 @@
 """A table of many prompts as CSV.
 
-It does the quoting itself, so that cells are read as they were written: whether the csv module quotes a carriage
-return depends on the version of Python.
+The csv module is not used: whether it quotes a carriage return depends on the version of Python, and this module must
+read its files back exactly.
 """
 
 import re
@@ -28,19 +28,20 @@ _ROW = re.compile(
     rb"(?:True|False),(?P<computed>True|False),(?:True|False),(?:True|False),%b,%b\n"
     % (_QUOTED, _PLAIN, _QUOTED, _PLAIN, _PLAIN)
 )
-_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # also in full width
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # first characters of formulas, also in full width
 
 
 def harmless(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula: the text, or an apostrophe and the text.
+    """Return a text that spreadsheets do not treat as a formula: the text, or an apostrophe and the text.
 
-    The apostrophe is put before a formula, also behind blanks and in full width, and before a text that begins with
-    a tab, the end of a line, or an apostrophe. assets/js/export/share.js has the same rule.
+    The apostrophe is added to formulas, also after blanks and in full width, and to texts that begin with a tab, a line
+    end or an apostrophe. assets/js/export/share.js has the same rule.
     """
     if text.startswith(("'", "\t", "\r", "\n")):
         return f"'{text}"
     for char in text:
-        if not char.isspace() and unicodedata.category(char)[0] != "C":  # C: control characters
+        is_control = unicodedata.category(char)[0] == "C"
+        if not char.isspace() and not is_control:
             return f"'{text}" if char in _FORMULA else text
     return text
 
@@ -54,7 +55,7 @@ class CsvTable:
     """A CSV file to which the rows of the prompts are appended."""
 
     def __init__(self, file: Path) -> None:
-        """Raises ValueError for a file that is no table, and OSError for one that cannot be written."""
+        """Raises ValueError for a file that is no table, and OSError for a file that cannot be written."""
         check_table_place(file)
         start = b""
         if file.is_file():
@@ -63,11 +64,13 @@ class CsvTable:
         if start != _HEAD[: len(start)]:
             raise ValueError(f"--table: {file} is no table of this command: choose another file")
         self.place = file
-        self._names: set[str | None] = set()  # the prompts of the file; None for damaged rows
+        self._names: set[str | None] = (
+            set()
+        )  # ids of the prompts in the file, and None if rows are damaged
         self._new = True
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
-        """Return which of the done prompts the table holds. Damaged rows do not count."""
+        """Return which of the done prompts the table contains. Damaged rows do not count."""
         counts = RowCounts()
         for record in self._records():
             name = _id_of(record)
@@ -80,7 +83,7 @@ class CsvTable:
         return counts.holding(done)
 
     def keep(self, ids: Collection[str]) -> None:
-        """Drop the rows of all other prompts. If none is kept, the first rows replace the file."""
+        """Drop the rows of all prompts except `ids`. If no prompt is kept, the first `add` replaces the file."""
         self._new = not ids
         if ids and not self._names <= set(ids):
             with replaced(self.place) as part, part.open("wb") as opened:
@@ -93,7 +96,7 @@ class CsvTable:
                 opened.writelines(kept)
 
     def _records(self) -> Iterator[bytes]:
-        """Yield the rows as they lie in the file, and the rest if the last row is cut."""
+        """Yield the rows of the file as bytes. The last row may be incomplete."""
         if not self.place.is_file():
             return
         with self.place.open("rb") as opened:
@@ -112,9 +115,8 @@ class CsvTable:
 
     def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
         """Append the rows of prompts."""
-        rows = "".join(
-            _rows(decoded.task.id, table(decoded.steps, lm)) for decoded in batch
-        ).encode()
+        texts = [_rows(decoded.task.id, table(decoded.steps, lm)) for decoded in batch]
+        rows = "".join(texts).encode()
         if self._new:
             with replaced(self.place) as part:
                 part.write_bytes(_HEAD + rows)
@@ -124,11 +126,11 @@ class CsvTable:
                 append(opened, rows)
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: all rows are on the disk."""
 
 
 def _id_of(record: bytes) -> str | None:
-    """The id that a row begins with, None if it is damaged."""
+    """Return the id at the beginning of a row, or None if it is damaged."""
     start = _ID.match(record)
     if start is None:
         return None
@@ -139,7 +141,7 @@ def _id_of(record: bytes) -> str | None:
 
 
 def _rows(prompt: str, frame: pd.DataFrame) -> str:
-    """The rows of a prompt, as lines. prompt: its id."""
+    """Return the rows of a prompt as lines. prompt: its id. frame: its table."""
     cell = harmless(prompt)
     plain = cell.isprintable() and cell == cell.strip() and not set(cell) & set('",')
     columns = [[cell if plain else quoted(cell)] * len(frame)]
@@ -148,7 +150,7 @@ def _rows(prompt: str, frame: pd.DataFrame) -> str:
 
 
 def _cells(name: str, column: Any) -> list[str]:
-    """The cells of a column: numbers and flags as Python writes them, texts in quotation marks, "" for no value."""
+    """Return the cells of a column: numbers and flags as Python writes them, quoted texts, "" for missing values."""
     if name == "text":
         texts = {text: quoted(harmless(text)) for text in column.dropna().unique().tolist()}
         return [texts.get(text, "") for text in column.tolist()]

@@ -20,7 +20,7 @@ from surelock.trace.table import STATES, Cells, Run, cells_of
 from surelock.trace.timing import paces
 from surelock.values import Flags, Floats, Json
 
-# The page's colours (assets/css/base.css): of STATES, then of up to four lanes.
+# The page's colours (assets/css/base.css): five colours for STATES, then four for lanes.
 _LIGHT = [
     "#e4e8ee",
     "#f0a24a",
@@ -43,22 +43,24 @@ _DARK = [
     "#45cdbd",
     "#f3946a",
 ]
-_ROW = 270  # pixels: of a lane; above the first, and below the curves
-_EDGE = 90
+_ROW = 270  # height of a lane, in pixels
+_EDGE = 90  # margin above the first lane and below the curves, in pixels
 
 
 class _Lane(NamedTuple):
+    """The data that is drawn of a lane."""
+
     name: str
     cells: Cells
-    saved: Floats  # [steps], the share of FLOPs saved up to a step
+    saved: Floats  # [steps], the share of FLOPs saved up to and including a step
     prompt: Flags  # [N], whether a position belongs to the prompt
     ends: Sequence[int]  # token ids that end the text
-    stop: str  # a text that ends it
+    stop: str  # text that ends the lane's text; "": none
     pace: str = ""  # its speed compared with the reference, in words
 
     @property
     def tokens(self) -> list[int]:
-        """The tokens after the last step; -1 is masked."""
+        """The tokens after the last step, -1 at masks."""
         blank = np.array([[-1] * self.cells.tokens.shape[1]])
         return np.concatenate([blank, self.cells.tokens])[-1].tolist()
 
@@ -84,12 +86,14 @@ def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> 
     """Return a Plotly figure of a run: for every lane a raster of states and the text; below, curves of all lanes.
 
     run: a trace (a path, or a parsed document), or the steps of `surelock.decode`, whose sequences are the lanes.
-    lm: the model of the steps, for their words; without it tokens are shown as ids.
+    lm: the model of the steps, for the tokens' texts. Without `lm`, tokens are shown as ids.
+    dark: whether the figure is dark.
 
-    The curves are the median KL of a step's rows, in nats, without rows that have none, and the share of FLOPs saved
-    so far.
+    The curves are the median KL of a step's rows in nats, over rows with a finite KL, and the share of FLOPs saved so
+    far.
+
     Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read, and
-    ValueError without a step.
+    ValueError for a run without a step.
     """
     lanes = list(_of_trace(run) if isinstance(run, str | Path | dict) else _of_steps(list(run), lm))
     if not any(lane.cells.tokens.size for lane in lanes):
@@ -127,16 +131,16 @@ def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> 
             "x": steps,
             "line_color": colours[5 + (row - 1) % 4],
         }
-        medians = [
-            np.median(kl[np.isfinite(kl)]) if np.isfinite(kl).any() else None
-            for kl in lane.cells.kl
-        ]
+        finite_kls = [kl[np.isfinite(kl)] for kl in lane.cells.kl]
+        medians = [np.median(kl) if len(kl) else None for kl in finite_kls]
         drawn.add_trace(go.Scatter(y=medians, **line), last, 1)
         drawn.add_trace(go.Scatter(y=lane.saved, showlegend=False, **line), last, 2)
     drawn.update_xaxes(title="step", row=last)
     drawn.update_yaxes(type="log", exponentformat="power", dtick=1, row=last, col=1)
     drawn.update_yaxes(tickformat=".0%", row=last, col=2)
-    scale = [(edge / 5, colours[state]) for state in range(5) for edge in (state, state + 1)]
+    scale = []  # five bands of one colour
+    for state in range(5):
+        scale += [(state / 5, colours[state]), ((state + 1) / 5, colours[state])]
     bar = {
         "orientation": "h",
         "x": 0.3,
@@ -160,6 +164,7 @@ def figure(run: Run, lm: LanguageModel | None = None, *, dark: bool = False) -> 
 
 
 def _title(lane: _Lane) -> str:
+    """Return the title of a lane, as HTML."""
     words = f"{lane.saved[-1:].sum():.0%} of the FLOPs saved"
     if lane.pace:
         words += f", {lane.pace}"
@@ -167,6 +172,7 @@ def _title(lane: _Lane) -> str:
 
 
 def _raster(lane: _Lane, steps: NDArray) -> go.Heatmap:
+    """Return the raster of a lane's states, with a column per step and a row per position."""
     words = [
         escape(running_text(lane.cells.pieces, [token]).strip()[:16], quote=False)
         for token in lane.tokens
@@ -183,6 +189,7 @@ def _raster(lane: _Lane, steps: NDArray) -> go.Heatmap:
 
 
 def _of_trace(source: str | Path | Json) -> Iterator[_Lane]:
+    """Yield the lanes of a trace."""
     document = load_document(source)
     header = document["header"]
     pace = paces(document)
@@ -203,6 +210,7 @@ def _of_trace(source: str | Path | Json) -> Iterator[_Lane]:
 
 
 def _of_steps(steps: list[Step], lm: LanguageModel | None) -> Iterator[_Lane]:
+    """Yield the sequences of steps as lanes."""
     ends, stop = (lm.ends, lm.stop) if lm else ((), "")
     for b, cells in enumerate(cells_of(steps, lm)):
         flops = np.cumsum([step.flops[b] for step in steps])

@@ -1,6 +1,7 @@
-"""The trace format: constants, the byte scales of the stream, and the check of a document read from outside.
+"""The trace format: constants, the byte scales of the stream, and the check of a document from outside.
 
-``schema.json`` describes the fields. The stream and the recorded run hold base64 of bytes, an export plain numbers.
+``schema.json`` describes the fields. KLs and confidences are base64 of bytes in the stream and in the recorded run, and
+plain numbers in an export.
 """
 
 import base64
@@ -19,9 +20,9 @@ FORMAT = "surelock-trace"
 VERSION = 4
 TOP_K = 5
 
-KL_LOW = 1e-12  # nats, the values of bytes 1 and 254
-KL_HIGH = 1e2
-KL_INFINITE = 255  # the row had no earlier posterior
+KL_LOW = 1e-12  # nats, the value of byte 1
+KL_HIGH = 1e2  # nats, the value of byte 254
+KL_INFINITE = 255  # byte for an infinite KL: the row had no earlier posterior
 _DECADES = float(np.log10(KL_HIGH / KL_LOW))
 
 
@@ -31,7 +32,7 @@ def compact_json(value: Any) -> str:
 
 
 class TraceError(ValueError):
-    """A document is not a trace. The message is one sentence."""
+    """Raised for a document that is not a trace. The message is one sentence."""
 
 
 def kl_to_bytes(kl: np.ndarray) -> np.ndarray:
@@ -56,6 +57,7 @@ def unit_to_bytes(p: np.ndarray) -> np.ndarray:
 
 
 def encode_bytes(levels: np.ndarray) -> str:
+    """Return the base64 text of a uint8 array."""
     return base64.b64encode(levels.tobytes()).decode("ascii")
 
 
@@ -68,16 +70,20 @@ def decode_bytes(text: str) -> np.ndarray:
 
 
 def token_width(vocab_size: int) -> int:
+    """Return the number of bytes of a token id in the stream."""
     return 2 if vocab_size <= 2**16 else 3
 
 
 def encode_tokens(ids: np.ndarray, width: int) -> str:
-    """Return the base64 text of token ids, `width` bytes per id, the lowest first."""
+    """Return the base64 text of token ids, with `width` bytes per id, in little-endian order."""
     return encode_bytes(ids.astype("<u4")[:, None].view(np.uint8)[:, :width])
 
 
 def decode_tokens(text: str, count: int) -> np.ndarray:
-    """Return the token ids of `encode_tokens`, [count] int64. Raises TraceError for another number of bytes."""
+    """Return the token ids of a text that `encode_tokens` returned, [count] int64.
+
+    Raises TraceError for another number of bytes.
+    """
     levels = decode_bytes(text)
     width = 3 if len(levels) == 3 * count else 2
     if len(levels) != width * count:
@@ -88,7 +94,7 @@ def decode_tokens(text: str, count: int) -> np.ndarray:
 
 
 def opening(header: Json) -> np.ndarray:
-    """Return the tokens before the first step, [N] int64, -1 where masked."""
+    """Return the tokens before the first step, [N] int64, -1 at masks."""
     tokens = np.full(header["length"], -1)
     prompt = np.array(header["prompt_tokens"], dtype=np.int64)
     tokens[: len(prompt)] = np.where(prompt == header["mask_id"], -1, prompt)
@@ -96,15 +102,14 @@ def opening(header: Json) -> np.ndarray:
 
 
 def masked_before(header: Json, records: Iterable[Json]) -> Iterator[np.ndarray]:
-    """Yield by record of a lane which positions are masked before it commits, [N] bool."""
+    """Yield, by record of a lane, which positions are masked before the step commits, [N] bool."""
     masked = opening(header) < 0
     for record in records:
         masked[[*record.get("masked", ()), *record.get("taken_back", ())]] = True
         masked[[position for position, _ in record.get("written", ())]] = False
         yield masked.copy()
-        masked[[position for position, _ in (*record["unmasked"], *record.get("filled", ()))]] = (
-            False
-        )
+        commits = (*record["unmasked"], *record.get("filled", ()))
+        masked[[position for position, _ in commits]] = False
 
 
 def to_runs(mask: np.ndarray) -> list[int]:
@@ -115,20 +120,26 @@ def to_runs(mask: np.ndarray) -> list[int]:
 
 
 def from_runs(runs: list[int], length: int) -> np.ndarray:
-    """Return the positions of [start, length, ...], int64, ascending. Raises TraceError for one outside 0..length-1."""
+    """Return the positions of runs [start, length, ...], int64, ascending.
+
+    length: number of positions of the sequence. Raises TraceError for a position outside the sequence.
+    """
     if len(runs) % 2:
         raise TraceError("The trace is damaged: a list of positions is incomplete.")
     pairs = np.asarray(runs, dtype=np.int64).reshape(-1, 2)
     ends = pairs.sum(axis=1)
     if len(pairs) and (pairs.min() < 0 or ends.max() > length or np.any(pairs[1:, 0] < ends[:-1])):
         raise TraceError("The trace is damaged: a record names a position outside the sequence.")
-    return np.concatenate(
-        [np.arange(a, b) for a, b in zip(pairs[:, 0], ends, strict=True)] or [np.empty(0, np.int64)]
-    )
+    positions = [np.empty(0, np.int64)]
+    positions += [np.arange(a, b) for a, b in zip(pairs[:, 0], ends, strict=True)]
+    return np.concatenate(positions)
 
 
 def load_document(source: str | Path | Json) -> Json:
-    """Read a trace and check it. Raises TraceError, and OSError if the file cannot be read."""
+    """Return a checked trace document. source: its path, or the parsed document.
+
+    Raises TraceError for another format or a damaged trace, and OSError if the file cannot be read.
+    """
     document: Any = source
     if isinstance(source, str | Path):
         try:
@@ -158,7 +169,7 @@ def check_document(document: Json) -> None:
         raise TraceError(
             "The trace is damaged: it holds half of a character (a lone surrogate)."
         ) from None
-    except ValueError:  # the remaining case: lists nested too deeply
+    except ValueError:  # only lists that are nested too deeply are left
         raise TraceError("The trace is damaged: its values are nested too deeply.") from None
     for error in errors:
         where = "/".join(map(str, error.instance_path))[:80]
@@ -167,15 +178,16 @@ def check_document(document: Json) -> None:
     ids = [lane["id"] for lane in header["lanes"]]
     if len(set(ids)) < len(ids):
         raise TraceError("The trace is damaged: two lanes have the same id.")
-    for named in (
-        header.get("reference", ids[0]),
-        *(c.get("parent") or ids[0] for c in header["lanes"]),
-    ):
+    named_lanes = [header.get("reference", ids[0])]
+    named_lanes += [lane.get("parent") or ids[0] for lane in header["lanes"]]
+    for named in named_lanes:
         if named not in ids:
             raise TraceError(
                 f"The trace is damaged: it speaks of a lane {named!r} that is not there."
             )
-    timed = [lane for group in header.get("timed_together", ()) for lane in group["lanes"]]
+    timed = []
+    for group in header.get("timed_together", ()):
+        timed += group["lanes"]
     if unknown := set(timed) - set(ids):
         raise TraceError(
             f"The trace is damaged: it timed a lane {min(unknown)!r} that is not there."
@@ -184,40 +196,40 @@ def check_document(document: Json) -> None:
         raise TraceError("The trace is damaged: a lane stands in two of its timing groups.")
     if len(header["prompt_tokens"]) > header["length"]:
         raise TraceError("The trace is damaged: its prompt is longer than its sequence.")
-    following = dict.fromkeys(ids, 0)
+    next_steps = dict.fromkeys(ids, 0)
     for record in document["records"]:
         lane = record["lane"]
-        if (
-            lane not in following
-            or record["step"] != following[lane]
-            or following[lane] >= header["steps"]
-        ):
+        expected = next_steps.get(lane)
+        if expected is None or record["step"] != expected or expected >= header["steps"]:
             raise TraceError(
                 "The trace is damaged: its records are not one per step and lane, in order."
             )
-        following[lane] += 1
+        next_steps[lane] += 1
         _check_record(record, header["length"])
     for lane in ids:
         records = [record for record in document["records"] if record["lane"] == lane]
         for record, masked in zip(records, masked_before(header, records), strict=True):
             if "guess" in record:
-                decode_tokens(
-                    record["guess"],
-                    int(masked[from_runs(record["computed"], header["length"])].sum()),
-                )
+                computed = from_runs(record["computed"], header["length"])
+                decode_tokens(record["guess"], int(masked[computed].sum()))
 
 
 def _check_record(record: Json, length: int) -> None:
+    """Raise TraceError unless the positions and sizes of a record are possible. length: positions of the sequence."""
     where = f"step {record['step']} of {record['lane']!r}"
     rows = len(from_runs(record["computed"], length))
-    lists = ("locked", "unlocked", "probed", "masked", "taken_back", "changed")
-    named = [p for key in lists for p in record.get(key, ())]
-    named += [p for key in ("unmasked", "written", "filled") for p, _ in record.get(key, ())]
-    if any(p >= length for p in named):
+    positions = []
+    for key in ("locked", "unlocked", "probed", "masked", "taken_back", "changed"):
+        positions += record.get(key, ())
+    for key in ("unmasked", "written", "filled"):
+        positions += [position for position, _ in record.get(key, ())]
+    if any(position >= length for position in positions):
         raise TraceError(f"The trace is damaged: {where} names a position outside the sequence.")
     for key in ("kl", "confidence"):
         values = record[key]
-        if (len(decode_bytes(values)) if isinstance(values, str) else len(values)) != rows:
+        if isinstance(values, str):
+            values = decode_bytes(values)
+        if len(values) != rows:
             many = f"another number of {key} values than computed positions"
             raise TraceError(f"The trace is damaged: {where} has {many}.")
     if len(record.get("commit_error", record["unmasked"])) != len(record["unmasked"]):

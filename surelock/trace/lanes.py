@@ -25,20 +25,24 @@ class Lane:
     id: str  # unique in the race
     name: str
     decoder: Decoder
-    parent: str | None = None  # the id of the lane that it branched from; None if it did not
+    parent: str | None = (
+        None  # the id of the lane from which this lane branched; None if it did not branch
+    )
 
     def to_plain(self) -> Json:
+        """Return the lane as a trace's header has it."""
         return {"id": self.id, "name": self.name, **self.decoder.to_plain(), "parent": self.parent}
 
     @classmethod
     def from_plain(cls, plain: Any) -> Lane:
-        """Return the lane of a trace's header.
+        """Return the lane of a JSON form, as a trace's header has it.
 
-        Raises ValueError, which names the field, and says how to bring a rule that this process does not know.
+        Raises ValueError, which names the field. For a rule that this process does not know, the message says how to
+        make it known.
         """
         if not isinstance(plain, Mapping):
             raise ValueError(f"a lane must be an object, not {shown(plain)}")
-        # of the header, not of the lane
+        # "engine" is information of the header about the lane, and no part of the decoder.
         values = {key: value for key, value in plain.items() if key != "engine"}
         name = values.pop("name", None)
         lane_id = values.pop("id", None)
@@ -55,9 +59,8 @@ class Lane:
         try:
             decoder = Decoder.from_plain(values)
         except ValueError as error:
-            unknown = _kinds_in(values) - (
-                COMPUTE.keys() | TYPED.keys() | UNMASK.keys() | {Replay.kind}
-            )
+            known = COMPUTE.keys() | TYPED.keys() | UNMASK.keys() | {Replay.kind}
+            unknown = _kinds_in(values) - known
             if not unknown:
                 raise
             raise ValueError(f"{error}; {_how(min(unknown))}") from error
@@ -65,13 +68,13 @@ class Lane:
 
 
 def _how(kind: str) -> str:
-    """How to bring a rule. Traces of version 4 name its attribute `kind`, which does not say where it is."""
+    """Return how to make a rule known. Traces of version 4 have its attribute `kind`, which names no module."""
     place = kind if ":" in kind else "package.module:Class"
     return _HOW.format(place.partition(":")[0], place)
 
 
 def _kinds_in(lane: Fields) -> set[str]:
-    """Return the kinds of the rules and the policy in the plain form of a lane, its events included."""
+    """Return the kinds of the rules and the policy in the JSON form of a lane, including its events."""
     choices = [lane.get("compute"), lane.get("unmask")]
     events = lane.get("events")
     if isinstance(events, list):
@@ -83,7 +86,7 @@ def _kinds_in(lane: Fields) -> set[str]:
 
 
 def is_from_outside(lane: Fields) -> bool:
-    """Whether the plain form of a lane has a rule or a policy that is not the package's, known or not."""
+    """Return whether the JSON form of a lane has a rule or a policy from outside the package."""
     tables = COMPUTE | TYPED | UNMASK
     kinds = {kind for kind, rule in tables.items() if rule.__module__.startswith("surelock.")}
     return not _kinds_in(lane) <= kinds
@@ -99,7 +102,7 @@ def check_field(lanes: Sequence[Lane]) -> None:
 
 
 def alone(decoder: Decoder) -> Lane:
-    """Return a lane for a run by itself, named after its rule and its policy."""
+    """Return the lane of a race with only this decoder, named after its rule and its policy."""
     return Lane(
         id="decode",
         name=f"{decoder.compute.label}; {decoder.unmask.label.lower()}",

@@ -17,7 +17,7 @@ _NOT_LESSONS = ("measured.json", "schema.json", "test.json")
 
 
 class LessonError(ValueError):
-    """A file is not a lesson. The message is one sentence that names the file and the field."""
+    """Raised for a file that is not a lesson. The message is one sentence that names the file and the field."""
 
 
 @cache
@@ -28,7 +28,7 @@ def _validator() -> Any:
 
 
 def read_lesson(path: Path) -> Json:
-    """Read a lesson. Raises LessonError if the file is damaged, OSError if it cannot be read."""
+    """Return a checked lesson. Raises LessonError if the file is damaged, OSError if it cannot be read."""
     lesson = _json(path)
     for error in _validator().iter_errors(lesson):
         where = "/".join(map(str, error.instance_path))[:80]
@@ -55,7 +55,7 @@ def _json(path: Path) -> Any:
         raise LessonError(f"The lesson {path.name} is no file of at most {MOST_BYTES:,} bytes.")
     try:
         lesson = json.loads(path.read_bytes())
-        # Python reads JSON that browsers do not
+        # Python also reads JSON that browsers refuse, such as NaN.
         json.dumps(lesson, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise LessonError(f"The lesson {path.name} is not JSON.") from error
@@ -67,21 +67,25 @@ def _damaged(path: Path, where: str, why: str) -> LessonError:
 
 
 def _lanes(lesson: Json) -> set[str]:
-    """The lanes that the answers of a lesson name or its pages show."""
-    answers = [page["pins"] for page in lesson["pages"] if "pins" in page]
-    answers += [page["question"]["answer"] for page in lesson["pages"] if "question" in page]
-    answers += [lesson["claim"]["answer"]] if "claim" in lesson else []
-    named = [
-        [answer.get("lane"), answer.get("beside"), *answer.get("lanes", ())] for answer in answers
-    ]
-    named += [
-        [part[5:] for part in page["shows"] if part.startswith("lane:")] for page in lesson["pages"]
-    ]
-    return {name for names in named for name in names if name}
+    """Return the lanes that answers of a lesson name or that its pages show."""
+    answers = [lesson["claim"]["answer"]] if "claim" in lesson else []
+    names = []
+    for page in lesson["pages"]:
+        if "pins" in page:
+            answers.append(page["pins"])
+        if "question" in page:
+            answers.append(page["question"]["answer"])
+        names += [part[5:] for part in page["shows"] if part.startswith("lane:")]
+    for answer in answers:
+        names += [answer.get("lane"), answer.get("beside"), *answer.get("lanes", ())]
+    return set(filter(None, names))
 
 
 def read_lessons(folder: Path = LESSONS) -> Json:
-    """Return {"lessons": by their numbers, "problems": a sentence for every file that is no lesson}."""
+    """Return {"lessons": [lesson], "problems": [sentence]} of a folder.
+
+    Lessons are in the order of their numbers. There is a problem for every file that is no lesson.
+    """
     lessons: list[Json] = []
     problems: list[str] = []
     for path in sorted(folder.glob("*.json")):

@@ -1,7 +1,8 @@
-"""What the outputs of a run over many prompts have in common, besides its results.
+"""The common parts of the outputs of a run over many prompts, other than its results.
 
-A prompt is done when its line is in the results. All other outputs are on the disk before that line. So after a
-kill they hold all done prompts, and perhaps a part of the next batch, which is dropped.
+A prompt is done when its line is in the results. All other outputs are on the disk before that line is written. So
+after a process was killed, the other outputs contain all done prompts, and perhaps a part of the next batch. That part
+is dropped when the command runs again.
 """
 
 import os
@@ -17,8 +18,8 @@ from surelock.model.language_model import LanguageModel
 from surelock.trace.tasks import Decoded, Task
 from surelock.values import frozen
 
-Line = Mapping[str, Any]  # of the results, see `surelock.trace.results`
-#: The columns of a table of many prompts: those of `surelock.table`, with the prompt's id in place of the sequence.
+Line = Mapping[str, Any]  # a line of the results, see `surelock.trace.results`
+#: The columns of a table of many prompts: those of `surelock.table`, with the prompt's id instead of the sequence.
 COLUMNS = (
     *("id", "step", "position", "token", "text"),
     *("masked", "computed", "locked", "taken_back"),
@@ -29,36 +30,36 @@ _MOST_NAMED = 20
 
 @dataclass(slots=True)
 class Holding:
-    """The ids of the prompts that an output holds."""
+    """The ids of the prompts that an output contains."""
 
-    whole: set[str] = field(default_factory=set)  # that it holds completely
-    # of which it holds anything, the whole ones included
+    whole: set[str] = field(default_factory=set)  # complete prompts
+    # complete and incomplete prompts
     begun: set[str] = field(default_factory=set)
 
 
 class Output(Protocol):
     """A file or a folder to which every prompt adds something.
 
-    The constructor is called before the first decode, and raises ValueError or OSError for a place that cannot be
-    used. What the place holds is changed by `keep` and `add` alone.
+    The constructor is called before the first decode, and raises ValueError or OSError for a place that cannot be used.
+    Only `keep` and `add` change the content of the place.
     """
 
     place: Path
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
-        """Return which of the done prompts the output holds. Changes nothing."""
+        """Return which of the done prompts the output contains. done: by id, the line of a done prompt."""
         ...
 
     def keep(self, ids: Collection[str]) -> None:
-        """Drop all prompts but `ids`, which the output holds completely. Called once, before `add`."""
+        """Drop all prompts except `ids`, which are complete in the output. Called once, before `add`."""
         ...
 
     def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
-        """Add prompts: the disk has them on return."""
+        """Add prompts. They are on the disk when the method returns."""
         ...
 
     def close(self) -> None:
-        """Join what is still in parts into one file."""
+        """Finish the output, for example by joining parts into one file."""
         ...
 
 
@@ -66,16 +67,16 @@ class Output(Protocol):
 class Lacking:
     """The done prompts that an output lacks."""
 
-    # done before the output was begun, or no prompts of this command: it does without them
+    # prompts that were done before the output was begun, or that are not in this command: they are not decoded again
     never: list[str]
-    lost: list[str]  # it should hold them: they are decoded again
+    lost: list[str]  # prompts that the output should contain: they are decoded again
 
 
 def lacking(holding: Holding, tasks: Sequence[Task], done: Mapping[str, Line]) -> Lacking:
     """Return the done prompts that an output lacks.
 
-    An output that an earlier command did not have lacks the first lines of the results. An output that lost
-    prompts lacks later lines.
+    If an output was added by a later command, it lacks the first prompts of the results: these are `never`. If it lacks
+    a prompt after the first one that it contains, it has lost the prompt.
     """
     ids = {task.id for task in tasks}
     result = Lacking([], [])
@@ -92,28 +93,34 @@ def lacking(holding: Holding, tasks: Sequence[Task], done: Mapping[str, Line]) -
 
 
 def names_of(ids: Sequence[str]) -> str:
-    """Return "3 prompts ('1', '2', '3')", of at most twenty ids, as a sentence names them."""
+    """Return the number of prompts and at most twenty ids, in words: "3 prompts ('1', '2', '3')"."""
     more = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
     count = "1 prompt" if len(ids) == 1 else f"{len(ids)} prompts"
     return f"{count} ({', '.join(map(shown, ids[:_MOST_NAMED]))}{more})"
 
 
 class RowCounts:
-    """Counts the rows of the prompts in a table, to tell whether they are complete."""
+    """Counts the rows of prompts in a table, to find out which prompts are complete."""
 
     def __init__(self) -> None:
-        # by prompt: rows, last position, computed positions
+        # by prompt: number of rows, largest position, number of rows of computed positions
         self._counts: dict[str, list[int]] = {}
 
     def add(self, name: str, rows: int, last: int, computed: int) -> None:
-        """Count rows of a prompt. last: their largest position. computed: how many are of computed positions."""
+        """Count rows of a prompt.
+
+        rows: the number of rows. last: their largest position. computed: number of the rows that were computed.
+        """
         counts = self._counts.setdefault(name, [0, 0, 0])
         counts[0] += rows
         counts[1] = max(counts[1], last)
         counts[2] += computed
 
     def holding(self, done: Mapping[str, Line]) -> Holding:
-        """Return which prompts have a row for every step and position, and as many computed ones as their lines say."""
+        """Return which prompts are complete.
+
+        A complete prompt has a row for every step and position, and as many computed rows as its line says.
+        """
         result = Holding(begun=set(self._counts))
         for name, (rows, last, computed) in self._counts.items():
             line = done.get(name, {})
@@ -147,7 +154,7 @@ def target_file(flag: str, path: Path, suffixes: Sequence[str] = ()) -> Path:
 
 
 def check_table_place(file: Path) -> None:
-    """Raise ValueError for what is no file, and OSError for a file that cannot be written and replaced."""
+    """Raise ValueError for a folder or a device, and OSError for a file that cannot be written and replaced."""
     if file.exists() and not file.is_file():
         raise ValueError(f"--table must be a file, and {str(file)!r} is something else")
     check_place(file)

@@ -1,14 +1,15 @@
-"""A table of many prompts as Parquet. Every batch is written as a part, in a folder beside the file; `close` joins
-the parts.
+"""A table of many prompts as Parquet.
 
-As long as the folder exists it holds all rows, also those of a file that an earlier command has joined. The
-earlier file is replaced when the new one is complete.
+Every batch is written as a part, into a folder beside the file. `close` joins the parts into the file. While the folder
+exists, it contains all rows, including the rows of a file from an earlier command. That file is replaced when the new
+one is complete.
 """
 
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from surelock.trace.table import table
 from surelock.trace.tasks import Decoded, Task
 
 _PART = re.compile(r"(\d{6,})\.parquet")
-#: The types of the columns in pandas. Texts are strings: categories would differ between the prompts.
+#: The types of the columns in pandas. Texts are strings, because categories would differ between prompts.
 _TYPES = dict.fromkeys(COLUMNS, "bool") | {
     **dict.fromkeys(("id", "text"), "str"),
     **dict.fromkeys(("step", "position"), "int64"),
@@ -34,7 +35,7 @@ class ParquetTable:
     """A Parquet file, with a row group per prompt."""
 
     def __init__(self, file: Path) -> None:
-        """Raises ValueError for a file that is no table, a strange folder of parts or without pyarrow, and OSError."""
+        """Raises ValueError without pyarrow, for a file that is no table, and for a wrong folder of parts; OSError."""
         if find_spec("pyarrow") is None:
             raise ValueError(
                 "--table: a .parquet file needs pyarrow (pip install pyarrow); name a .csv file"
@@ -57,27 +58,26 @@ class ParquetTable:
                 )
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
-        """Return which of the done prompts the table holds."""
+        """Return which of the done prompts the table contains."""
         counts = RowCounts()
         for file in self._files():
             for name, rows in _prompts(file):
                 computed = rows.column("computed").to_pandas().sum()
-                counts.add(
-                    name, len(rows), rows.column("position").to_pandas().max(), int(computed)
-                )
+                last = rows.column("position").to_pandas().max()
+                counts.add(name, len(rows), last, int(computed))
         return counts.holding(done)
 
     def keep(self, ids: Collection[str]) -> None:
-        """Drop all other prompts from the parts."""
+        """Drop all prompts except `ids` from the parts."""
         self._kept = ids
-        shutil.rmtree(part_of(self.parts), ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(part_of(self.parts), ignore_errors=True)  # left by a process that was killed
         if self.parts.exists() and not ids:
             self._remove_parts()
         for part in self._part_files():
-            held = [name for name, _ in _prompts(part)]
-            if not set(held) & set(ids):
+            names = {name for name, _ in _prompts(part)}
+            if not names & set(ids):
                 part.unlink()
-            elif not set(held) <= set(ids):
+            elif not names <= set(ids):
                 _write(part, [part], ids)
 
     def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
@@ -98,7 +98,7 @@ class ParquetTable:
             self._remove_parts()
 
     def _files(self) -> list[Path]:
-        """The files that hold the rows."""
+        """Return the files that contain the rows."""
         if self.parts.exists():
             return self._part_files()
         return [self.place] if self._is_table() else []
@@ -107,14 +107,14 @@ class ParquetTable:
         return self.place.is_file() and self.place.stat().st_size > 0
 
     def _part_files(self) -> list[Path]:
-        """The parts, in the order of their numbers."""
+        """Return the files of the parts, in the order of their numbers."""
         if not self.parts.exists():
             return []
         parts = [path for path in self.parts.iterdir() if _PART.fullmatch(path.name)]
         return sorted(parts, key=lambda part: int(part.stem))
 
     def _make_parts(self) -> None:
-        """Make the folder of the parts. Part 0 has the kept rows of the file."""
+        """Make the folder of the parts. Part 0 contains the kept rows of the file."""
         folder = part_of(self.parts)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -124,7 +124,7 @@ class ParquetTable:
         sync(self.parts.parent)
 
     def _remove_parts(self) -> None:
-        """Rename the folder of the parts, then remove it: a killed process leaves all parts or none."""
+        """Rename the folder of the parts, then remove it. So a killed process leaves all parts or no parts."""
         renamed = part_of(self.parts)
         shutil.rmtree(renamed, ignore_errors=True)
         self.parts.replace(renamed)
@@ -139,7 +139,7 @@ def parts_of(file: Path) -> Path:
 
 
 def _to_arrow(prompt: str, frame: pd.DataFrame) -> Any:
-    """The table of a prompt, as a table of Arrow. prompt: its id."""
+    """Return the table of a prompt as an Arrow table. prompt: its id."""
     from pyarrow import Table
 
     columns = {name: prompt if name == "id" else frame[name] for name in COLUMNS}
@@ -148,7 +148,7 @@ def _to_arrow(prompt: str, frame: pd.DataFrame) -> Any:
 
 
 def _open(file: Path) -> Any:
-    """Open a table. Raises ValueError for a file that is no table."""
+    """Return an opened Parquet file. Raises ValueError for a file that is no table of this command."""
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
@@ -163,7 +163,7 @@ def _open(file: Path) -> Any:
 
 
 def _prompts(file: Path, ids: Collection[str] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield the ids of a file's prompts with their rows, a table of Arrow for every row group. ids: None is all."""
+    """Yield (id, rows) of a file's prompts. The rows are an Arrow table. ids: the prompts to yield; None: all."""
     from pyarrow import compute
 
     with _open(file) as opened:
@@ -175,12 +175,13 @@ def _prompts(file: Path, ids: Collection[str] | None = None) -> Iterator[tuple[s
 
 
 def _write(file: Path, sources: Iterable[Path], ids: Collection[str] | None = None) -> None:
-    """Write the rows of other files. ids: of the prompts to write; None is all."""
-    _write_tables(file, (rows for source in sources for _, rows in _prompts(source, ids)))
+    """Write the rows of other files into a file. ids: the prompts to write; None: all."""
+    prompts = chain.from_iterable(_prompts(source, ids) for source in sources)
+    _write_tables(file, (rows for _, rows in prompts))
 
 
 def _write_tables(file: Path, tables: Iterable[Any]) -> None:
-    """Write tables of Arrow with the same columns and types. A table is a row group."""
+    """Write Arrow tables with the same columns and types into a file, as one row group per table."""
     from pyarrow import Schema
     from pyarrow.parquet import ParquetWriter
 

@@ -1,4 +1,4 @@
-"""Pieces: the text of single tokens, or their bytes if these are not valid text by themselves."""
+"""Pieces: the texts of single tokens, or the bytes of tokens that are not valid text by themselves."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,21 +8,24 @@ from typing import Any
 Piece = str | list[int]
 GAP = "▁"
 MOST_CHARACTERS = 100_000
-LEAST_BYTES = 10  # a shorter text is never foreign
-FEWEST = 2  # bytes a token; a text with fewer is foreign
-MOST_A_WORD = 1.7  # tokens a word; a text with more has rare words
+LEAST_BYTES = 10  # a text with fewer bytes is never foreign
+FEWEST = 2  # bytes per token; a text with fewer is foreign
+MOST_A_WORD = 1.7  # tokens per word; a text with more has rare words
 _FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def byte_alphabet() -> dict[str, int]:
-    """Return the characters that stand for bytes in byte-level BPE vocabularies, such as GPT-2's."""
+    """Return, by character of byte-level BPE vocabularies such as GPT-2's, the byte that it encodes."""
     plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
     others = [b for b in range(256) if b not in plain]
     return {chr(b): b for b in plain} | {chr(256 + n): b for n, b in enumerate(others)}
 
 
 class Pieces:
-    """Looks up pieces, and remembers them. Without a tokenizer there are none: tokens are shown as numbers."""
+    """Looks up pieces, and remembers them.
+
+    tokenizer: a tokenizer of transformers; None: there are no pieces, and tokens are shown as numbers.
+    """
 
     def __init__(self, tokenizer: Any | None) -> None:
         self._tokenizer = tokenizer
@@ -30,7 +33,7 @@ class Pieces:
         self._known: dict[int, Piece] = {}
 
     def look_up(self, ids: Iterable[int]) -> dict[str, Piece]:
-        """Return {id as text: piece} of token ids, as a trace holds them."""
+        """Return {id as text: piece} for token ids, as traces have them."""
         if self._tokenizer is None:
             return {}
         wanted = sorted(set(ids))
@@ -40,9 +43,9 @@ class Pieces:
         return {str(token): self._known[token] for token in wanted}
 
     def is_foreign(self, tokens: Sequence[int]) -> bool:
-        """Return whether the tokens have less than FEWEST bytes: the tokenizer was made for another kind of text.
+        """Return whether the tokens have fewer than FEWEST bytes on average.
 
-        assets/js/trace/pieces.js has the same measure.
+        The tokenizer was then made for another kind of text. assets/js/trace/pieces.js has the same measure.
         """
         pieces_by_token = self.look_up(tokens)
         pieces = (pieces_by_token.get(str(token), "") for token in tokens)
@@ -50,9 +53,10 @@ class Pieces:
         return LEAST_BYTES <= size < FEWEST * len(tokens)
 
     def is_rare(self, tokens: Sequence[int]) -> bool:
-        """Return whether the words have more than MOST_A_WORD tokens: the model knows few of them.
+        """Return whether the words have more than MOST_A_WORD tokens on average.
 
-        Words with a capital, as names, are left out. assets/js/trace/pieces.js has the same measure.
+        The model then knows few of the words. Words with a capital, such as names, are left out.
+        assets/js/trace/pieces.js has the same measure.
         """
         pieces = self.look_up(tokens)
         words: list[tuple[str, int]] = [("", 0)]
@@ -67,12 +71,12 @@ class Pieces:
 
     def _piece(self, token: int) -> Piece:
         name = self._tokenizer.convert_ids_to_tokens(token)  # type: ignore[union-attr]
-        if name is None:  # an id beyond the vocabulary: padded embeddings have such rows
+        if name is None:  # padded embeddings have ids beyond the vocabulary
             return f"#{token}"
         if match := _FALLBACK_BYTE.fullmatch(name):
             return [int(match[1], 16)]
         alone = self._decode([token])
-        text = self._decode([token, token])[len(alone) :]  # its text behind another token
+        text = self._decode([token, token])[len(alone) :]  # the token's text after another token
         if "\ufffd" in text and all(char in self._alphabet for char in name):
             return [self._alphabet[char] for char in name]
         return text
@@ -83,24 +87,25 @@ class Pieces:
 
 
 def _begins_small(word: str) -> bool:
-    """Whether a word begins with a small letter, or one of a script without capitals."""
+    """Return whether a word begins with a lower-case letter, or with a letter of a script without capitals."""
     return word[:1].isalpha() and not word[:1].isupper() and not word[:1].istitle()
 
 
 def running_text(pieces: Mapping[str, Piece], tokens: Iterable[int]) -> str:
-    """Return the text of tokens, at most MOST_CHARACTERS. Below 0 is masked; adjacent masks are one GAP."""
+    """Return the text of tokens, at most MOST_CHARACTERS. A token below 0 is a mask; adjacent masks become one GAP."""
     parts = (None if token < 0 else pieces.get(str(token), f"#{token}") for token in tokens)
     characters = chain.from_iterable(_characters(list(run)) for _, run in groupby(parts, key=type))
     return "".join(islice(characters, MOST_CHARACTERS))
 
 
 def _characters(run: list[Any]) -> Iterable[str]:
-    """The text of adjacent pieces of one kind: masks, texts, or bytes, which may form a character together."""
+    """Return the characters of adjacent pieces of one kind: masks, texts, or bytes.
+
+    Adjacent bytes are decoded together, since several bytes may form one character.
+    """
     if run[0] is None:
         return GAP
     parts = chain.from_iterable(run)
-    return (
-        parts
-        if isinstance(run[0], str)
-        else bytes(islice(parts, MOST_CHARACTERS)).decode("utf-8", "replace")
-    )
+    if isinstance(run[0], str):
+        return parts
+    return bytes(islice(parts, MOST_CHARACTERS)).decode("utf-8", "replace")

@@ -14,8 +14,14 @@ from surelock.errors import nearest, shown
 from surelock.values import Json, frozen
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+<<<<<<< HEAD
 _ALONE = re.compile(r"(?<![\w\\])_(?!\w)")  # touched by no letter, digit, underscore or backslash
 _ENCODING = ("chat", "blanks")
+=======
+_ALONE = re.compile(
+    r"(?<![\w\\])_(?!\w)"
+)  # an underscore next to no letter, digit, underscore or backslash
+>>>>>>> p1
 _LONGEST_LABEL = 60  # characters of an id, in a sentence
 
 
@@ -23,29 +29,42 @@ _LONGEST_LABEL = 60  # characters of an id, in a sentence
 class Prompt:
     """A prompt of the command line or of a file."""
 
-    # unique; the number of the line or of the argument, from 1, unless the file has one
+    # unique; from the file, or else the number of the line or of the argument, from 1
     id: int | str
     text: str
+<<<<<<< HEAD
     settings: Json  # settings for this prompt alone, in their short spelling
     where: str = ""  # file and line, as a sentence begins with them; empty for an argument
     # arguments of `LanguageModel.encode` (`chat`, `blanks`) for this prompt alone
     encoding: Json = field(default_factory=dict)
+=======
+    settings: Json  # settings of only this prompt, a short spelling
+    where: str = ""  # its file and line, for messages; empty for an argument
+>>>>>>> p1
 
     @property
     def name(self) -> str:
-        """The prompt, as a sentence names it."""
+        """The name of the prompt in messages."""
         label = str(self.id)
-        return f"prompt {label if label.isprintable() and len(label) <= _LONGEST_LABEL else shown(label)}"
+        if not label.isprintable() or len(label) > _LONGEST_LABEL:
+            label = shown(label)
+        return f"prompt {label}"
 
 
 def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
     """Return the prompts of the arguments, or of a file.
 
+<<<<<<< HEAD
     source: a file of texts, one a line (empty lines are left out), or a file of JSON objects (.jsonl). An object has a
     `prompt`, and may have `id`, `chat`, `blanks` and settings by their short names. "-" is the standard input, in
     either form.
+=======
+    texts: the arguments.
+    source: a file with a text per line, without empty lines; or a .jsonl file with a JSON object per line, which has
+    `prompt`, and optionally `id` and settings by their short names. "-" is the standard input, in either form.
+>>>>>>> p1
 
-    Raises ValueError, which names the line, and OSError.
+    Raises ValueError, which names the line, for wrong content, and OSError for a file that cannot be read.
     """
     if bool(texts) == (source is not None):
         raise ValueError("give prompts as arguments, or a file of them by --prompts FILE")
@@ -78,12 +97,17 @@ def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
 
 
 def say_underscores(prompts: Sequence[Prompt]) -> None:
+<<<<<<< HEAD
     """Say on standard error which prompt has one underscore alone, which looks like a blank and is text."""
     named = [
         prompt.name
         for prompt in prompts
         if prompt.encoding.get("blanks", True) and _ALONE.search(prompt.text)
     ]
+=======
+    """Print to standard error which prompt has a single underscore, which looks like a blank but is text."""
+    named = [prompt.name for prompt in prompts if _ALONE.search(prompt.text)]
+>>>>>>> p1
     if not named:
         return
     more = f" (and {len(named) - 1} more)" if len(named) > 1 else ""
@@ -94,6 +118,7 @@ def say_underscores(prompts: Sequence[Prompt]) -> None:
 
 
 def _check_ids(source: str, prompts: list[Prompt]) -> None:
+    """Raise ValueError if two prompts have the same id."""
     first: dict[str, Prompt] = {}
     for prompt in prompts:
         earlier = first.setdefault(str(prompt.id), prompt)
@@ -103,14 +128,15 @@ def _check_ids(source: str, prompts: list[Prompt]) -> None:
 
 
 def _read(where: str, number: int, line: str) -> Prompt:
+    """Return the prompt of a line of JSON. Raises ValueError, which begins with `where`."""
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where} is not JSON: {error}") from error
     if not isinstance(values, dict) or not isinstance(values.get("prompt"), str):
-        hint = (
-            nearest("prompt", values) if isinstance(values, dict) and "prompt" not in values else ""
-        )
+        hint = ""
+        if isinstance(values, dict) and "prompt" not in values:
+            hint = nearest("prompt", values)
         raise ValueError(f"{where} must be an object with a text `prompt`{hint}")
     text = values.pop("prompt")
     name = values.pop("id", number)

@@ -1,4 +1,4 @@
-"""A race: lanes take turns, one step at a time, and every step is timed by itself."""
+"""A race: lanes take turns, one step at a time, and every step is timed separately."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ class Errors:
 
 
 class Beginning(NamedTuple):
-    """Where a lane begins: the snapshots of a run with the same past, and the step of one of them."""
+    """The beginning of a lane: the snapshots of a run with the same past, and the step of one of these snapshots."""
 
     snapshots: Snapshots
     step: int
@@ -41,7 +41,8 @@ class Beginning(NamedTuple):
 
 NOWHERE: Fields = MappingProxyType({})
 
-#: A race yields rounds: a step of every lane that still runs; then, if errors are measured, [] and the errors.
+#: A race yields rounds. A round is a step of every lane that still runs. If errors are measured, [] follows, and then a
+#: round per lane with its errors.
 Round = list[LaneStep | Errors]
 
 
@@ -55,15 +56,18 @@ def race(
     begins: Mapping[str, Beginning] = NOWHERE,
     snapshots: Mapping[str, Snapshots] = NOWHERE,
 ) -> Iterator[Round]:
-    """Decode one prompt with several lanes. Yields a list for every round: a step of every lane that still runs.
+    """Decode one prompt with several lanes. Yields rounds: a list with a step of every lane that still runs.
 
-    top: whether to report likely tokens.
-    shadow: `surelock.quality.commit_error.Shadow`, to measure commit errors. After the last round an empty list
-    says that the steps are over; then [Errors] of the lanes follow.
-    begins: by lane, where its steps begin; other lanes begin at step 0.
-    snapshots: by lane, the `Snapshots` that its steps are added to.
+    prompt: token ids.
+    top: whether to report the most likely tokens.
+    shadow: `surelock.quality.commit_error.Shadow`, to measure commit errors; None: they are not measured. After the
+    last round an empty list shows that the steps are over. Then [Errors] follows for every lane.
+    begins: by lane, the beginning of its steps; other lanes begin at step 0.
+    snapshots: by lane, the `Snapshots` to which its steps are added.
 
-    The lanes take turns in going first: none always runs on warm caches. `seconds` excludes observation.
+    Every round begins with another lane, so that no lane always runs with warm caches. `seconds` of a step excludes
+    observation.
+
     Raises ValueError for lanes that cannot race together, and what `surelock.decode` raises.
     """
     check_field(lanes)
@@ -71,10 +75,10 @@ def race(
     options = {"observe": True, "top_k": top_k, "keep_logits": shadow is not None}
     runs = {lane.id: decode(lm, [prompt], **lane.decoder.keywords(), **options) for lane in lanes}
     shadows = {lane.id: shadow(lm, lane.decoder.settings) for lane in lanes} if shadow else {}
-    for lane, (kept, step) in begins.items():
-        former = kept.begin(runs[lane], step)  # the shadow that was kept beside the snapshot
+    for lane, (lane_snapshots, step) in begins.items():
+        earlier_shadow = lane_snapshots.begin(runs[lane], step)
         if lane in shadows:
-            shadows[lane] = former.copy()
+            shadows[lane] = earlier_shadow.copy()
     ids = list(runs)
     for first in cycle(range(len(ids))):
         steps = {lane: next(runs[lane], None) for lane in ids[first:] + ids[:first]}
@@ -82,13 +86,14 @@ def race(
         if not taken:
             break
         yield [LaneStep(lane, replace(step, commit_logits=None)) for lane, step in taken.items()]
-        for lane, measured in shadows.items():
+        for lane, lane_shadow in shadows.items():
             if lane in taken:
-                measured.add(taken[lane])
-        for lane, kept in snapshots.items():
+                lane_shadow.add(taken[lane])
+        for lane, lane_snapshots in snapshots.items():
             if lane in taken:
-                kept.add(runs[lane], shadows[lane].copy() if lane in shadows else None)
+                beside = shadows[lane].copy() if lane in shadows else None
+                lane_snapshots.add(runs[lane], beside)
     if shadow:
         yield []
-    for lane, measured in shadows.items():
-        yield [Errors(lane, measured.result())]
+    for lane, lane_shadow in shadows.items():
+        yield [Errors(lane, lane_shadow.result())]

@@ -32,11 +32,11 @@ from surelock.trace.pieces import Pieces
 from surelock.trace.race import Errors, LaneStep, Round
 from surelock.values import Json
 
-# keys of a record that are added when the steps are over
+# keys of a record that are added after the steps are over
 _LATER = ("commit_error", "changed", "regret")
-_SHOWN = ("vocab_size", "n_layers", "d_model")  # of the network, in a header
-Recorded = tuple[Json, np.ndarray, np.ndarray]  # a record, with KLs and confidences as measured
-# of 255: likely tokens are stored again if one changes, or its probability by more than this
+_SHOWN = ("vocab_size", "n_layers", "d_model")  # fields of the network's shape that a header has
+Recorded = tuple[Json, np.ndarray, np.ndarray]  # (record, exact KLs, exact confidences)
+# The most likely tokens of a position are stored again if a token changes, or a probability by more than 2 / 255.
 _TOP_TOLERANCE = 2
 
 
@@ -51,11 +51,11 @@ def make_header(
 ) -> Json:
     """Return the header of a trace. Its `steps` is the largest number of steps of a lane, its `length` is N.
 
-    prompt: the text of the prompt, None if unknown.
-    name: the model's name in the trace. None is the model's own, which may be a path.
-    chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
+    prompt: the text of the prompt; None if unknown.
+    name: the model's name in the trace; None: `lm.name`, which may be a path.
+    chat: whether the prompt is in the model's chat template; None if the model has none, or if this is unknown.
 
-    Raises ValueError for more than four lanes, two of one id, or different lengths.
+    Raises ValueError for more than four lanes, for two lanes with the same id, and for different lengths.
     """
     check_field(lanes)
     lengths = {lane.decoder.settings.gen_length for lane in lanes}
@@ -63,30 +63,26 @@ def make_header(
         raise ValueError(
             f"gen_length must be the same for all lanes, not {' and '.join(map(str, sorted(lengths)))}"
         )
-    weights = {"weights": lm.weights} if lm.weights else {}
-    return {
-        "model": {
-            "name": name or lm.name,
-            **{key: getattr(lm.config, key) for key in _SHOWN},
-            **weights,
-        },
-        "prompt": prompt,
-        **({} if chat is None else {"chat": chat}),
-        "prompt_tokens": [int(token) for token in prompt_tokens],
-        **(
-            {"lists": [plain_list(word_list) for word_list in lists]}
-            if (lists := lists_of(prompt_tokens))
-            else {}
-        ),
-        "mask_id": lm.mask_id,
-        "eos_id": lm.eos_id,
-        **({"ends": list(lm.ends)} if len(lm.ends) > 1 else {}),
-        **({"stop": lm.stop} if lm.stop else {}),
+    model = {"name": name or lm.name} | {key: getattr(lm.config, key) for key in _SHOWN}
+    if lm.weights:
+        model["weights"] = lm.weights
+    header: Json = {"model": model, "prompt": prompt}
+    if chat is not None:
+        header["chat"] = chat
+    header["prompt_tokens"] = [int(token) for token in prompt_tokens]
+    if lists := lists_of(prompt_tokens):
+        header["lists"] = [plain_list(word_list) for word_list in lists]
+    header |= {"mask_id": lm.mask_id, "eos_id": lm.eos_id}
+    if len(lm.ends) > 1:
+        header["ends"] = list(lm.ends)
+    if lm.stop:
+        header["stop"] = lm.stop
+    return header | {
         "length": len(prompt_tokens) + lengths.pop(),
         "steps": max(lane.decoder.steps_of(prompt_tokens.count(lm.mask_id)) for lane in lanes),
         "lanes": [lane.to_plain() for lane in lanes],
         "engine": lm.engine.name,
-        # as `race` does
+        # in `race` the lanes take turns, so their times may be compared
         "timed_together": [{"lanes": [lane.id for lane in lanes], "machine": machine(lm.device)}],
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
@@ -95,25 +91,21 @@ def make_header(
 class Recorder:
     """Records one race.
 
-    tokenizer: of the model, for pieces; None if it has none.
+    tokenizer: the model's tokenizer, for pieces; None if it has none.
 
-    `take` returns the compact form for the stream. It also keeps what an export needs: KLs and confidences in full
-    precision, and likely tokens where they changed. `document` returns the whole trace so far, `top` the likely tokens
-    of one position.
+    `take` returns the compact form for the stream. It also keeps the data for an export: KLs and confidences in full
+    precision, and the most likely tokens where they changed. `document` returns the whole trace so far, and `top` the
+    most likely tokens of one position.
     """
 
     def __init__(self, header: Json, tokenizer: Any | None) -> None:
         self.header = header
         self._pieces = Pieces(tokenizer)
         self._width = token_width(header["model"]["vocab_size"])
-        words = [
-            token
-            for word_list in header.get("lists", ())
-            for word in word_list["words"]
-            for token in word
-        ]
-        # tokens whose pieces come first
-        self._opening = {*header["prompt_tokens"], header["mask_id"], *words}
+        # tokens whose pieces the first message has
+        self._opening = {*header["prompt_tokens"], header["mask_id"]}
+        for word_list in header.get("lists", ()):
+            self._opening.update(*word_list["words"])
         self._sent = self._opening.copy()  # tokens whose pieces the stream has
         self._records: list[Recorded] = []
         ids = [lane["id"] for lane in header["lanes"]]
@@ -134,9 +126,9 @@ class Recorder:
         }
 
     def adopt(self, lane: str, other: Recorder, of: str, steps: int) -> None:
-        """Add the first steps of a lane of another race, which the stream does not tell: the page has them.
+        """Add the first steps of a lane of another race. They are not sent to the stream, because the page has them.
 
-        lane: whose steps they are here. of: the lane of the other race.
+        lane: the lane in this race. of: the lane in the other race. steps: the number of steps.
         """
         records = [record for record in list(other._records) if record[0]["lane"] == of][:steps]
         for record, kl, confidence in records:
@@ -148,7 +140,7 @@ class Recorder:
         self._tops[lane] += tops
 
     def take(self, items: Round) -> Json:
-        """Add a round of a race, and return the message of the stream: {"records", "pieces"} or {"errors"}."""
+        """Add a round of a race, and return the stream's message: {"records", "pieces"} or {"errors"}."""
         if errors := [self._add_errors(item) for item in items if isinstance(item, Errors)]:
             return {"errors": errors}
         records = [
@@ -194,20 +186,16 @@ class Recorder:
             masks |= computed & step.ended.filled[0]
         if step.top_ids is not None:
             record["guess"] = encode_tokens(step.top_ids[0][masks, 0], self._width)
-        if (
-            step.top_ids is not None
-            and step.top_probs is not None
-            and step.top_ids.shape[-1] == TOP_K
-        ):
-            ids = step.top_ids[0][computed].astype(np.int32)
-            probs = unit_to_bytes(step.top_probs[0][computed])
-            self._keep_top(lane, np.flatnonzero(computed), ids, probs)
-        # last: another thread may be making a document
+            if step.top_probs is not None and step.top_ids.shape[-1] == TOP_K:
+                ids = step.top_ids[0][computed].astype(np.int32)
+                probs = unit_to_bytes(step.top_probs[0][computed])
+                self._keep_top(lane, np.flatnonzero(computed), ids, probs)
+        # The record is added last, since another thread may make a document at the same time.
         self._records.append((record, kl, confidence))
         return record
 
     def _add_errors(self, errors: Errors) -> Json:
-        """Write the commit errors of a lane into its records, in the order of `unmasked`, and each step's regret."""
+        """Write a lane's commit errors, in the order of `unmasked`, and the regret of the steps into its records."""
         commits = errors.commits
         records = [record for record, *_ in self._records if record["lane"] == errors.lane]
         for record in records:
@@ -220,15 +208,20 @@ class Recorder:
         }
 
     def _keep_top(self, lane: str, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> None:
+        """Keep the most likely tokens of a step, at positions where they changed. probs: bytes."""
         now = np.concatenate([ids, probs], axis=1)
         last = self._last[lane][rows]
-        other = (now != last)[:, :TOP_K] | (np.abs(now - last)[:, TOP_K:] > _TOP_TOLERANCE)
-        changed = other.any(axis=1)
+        other_ids = (now != last)[:, :TOP_K]
+        other_probs = np.abs(now - last)[:, TOP_K:] > _TOP_TOLERANCE
+        changed = (other_ids | other_probs).any(axis=1)
         self._last[lane][rows[changed]] = now[changed]
         self._tops[lane].append((rows[changed].astype(np.int32), ids[changed], probs[changed]))
 
     def top(self, lane: str, step: int, position: int) -> list[list[Any]]:
-        """Return [[token id, piece or None, probability], ...] of a position, as last computed by `step`."""
+        """Return the most likely tokens of a position, as they were last computed up to `step`.
+
+        The result is [[token id, piece or None, probability], ...]; [] if the position was not computed.
+        """
         for rows, ids, probs in reversed(self._tops.get(lane, [])[: step + 1]):
             at = int(np.searchsorted(rows, position))
             if at < len(rows) and rows[at] == position:
@@ -241,8 +234,8 @@ class Recorder:
     def document(self, *, exact: bool = True, steps: int | None = None) -> Json:
         """Return the trace so far.
 
-        exact: KLs and confidences as numbers (null is infinite) instead of bytes.
-        steps: the first steps alone, without commit errors; None is all.
+        exact: KLs and confidences are numbers (null is infinite) instead of bytes.
+        steps: only this many first steps, without commit errors; None: all steps.
         """
         records = self._recorded(steps)
         return {
@@ -251,7 +244,7 @@ class Recorder:
         }
 
     def written(self, steps: int | None = None) -> Iterator[str]:
-        """Yield the text of `document` in parts, one per record, so that the whole is never in memory."""
+        """Yield the JSON text of `document` in parts, one per record, so that the whole text is never in memory."""
         records = self._recorded(steps)
         yield f'{compact_json(self._beginning(records))[:-1]},"records":['
         for number, entry in enumerate(self._entries(records, True, steps is None)):
@@ -259,13 +252,13 @@ class Recorder:
         yield "]}"
 
     def _recorded(self, steps: int | None) -> list[Recorded]:
-        """The records so far, of the first steps alone; None is all."""
+        """Return the records so far. steps: only this many first steps; None: all steps."""
         return [
             record for record in list(self._records) if steps is None or record[0]["step"] < steps
         ]
 
     def _beginning(self, records: list[Recorded]) -> Json:
-        """What precedes the records of `document`, with the pieces of all their tokens."""
+        """Return `document` without its records, with the pieces of all tokens of the records."""
         used = set(self._opening)
         for record, *_ in records:
             used.update(self._tokens_of(record))
@@ -273,21 +266,27 @@ class Recorder:
         return self.start() | {"pieces": self._pieces.look_up(used)}
 
     def _likely(self, record: Json) -> list[int]:
-        """The likely tokens that a record of `document` lists."""
+        """Return the most likely tokens that a record of `document` lists."""
         tops = self._tops[record["lane"]]
         return tops[record["step"]][1].ravel().tolist() if tops else []
 
     def _entries(self, records: list[Recorded], exact: bool, errors: bool) -> Iterator[Json]:
-        """The records of `document`, without a lane's commit errors if another thread has not added all of them."""
-        # by the last of a lane
+        """Yield the records of `document`.
+
+        exact: see `document`. errors: include commit errors. A lane's errors are left out if another thread has not
+        added all of them yet.
+        """
+        # by lane, whether its last record has errors
         measured = {record["lane"]: errors and _LATER[-1] in record for record, *_ in records}
         for record, kl, confidence in records:
             entry = dict(record)
             tops = self._tops[record["lane"]]
-            for name in _LATER if not measured[record["lane"]] else ():
-                entry.pop(name, None)
+            if not measured[record["lane"]]:
+                for name in _LATER:
+                    entry.pop(name, None)
             if exact:
-                entry["kl"], entry["confidence"] = short_numbers(kl), short_numbers(confidence)
+                entry["kl"] = short_numbers(kl)
+                entry["confidence"] = short_numbers(confidence)
             if tops:
                 rows, ids, probs = tops[record["step"]]
                 at = to_runs(np.isin(np.arange(self.header["length"]), rows))
@@ -295,7 +294,7 @@ class Recorder:
             yield entry
 
     def _tokens_of(self, record: Json) -> list[int]:
-        """The token ids that a record writes or guesses."""
+        """Return the token ids that a record writes or guesses."""
         guess = record.get("guess", "")
         written = [*record.get("written", ()), *record["unmasked"], *record.get("filled", ())]
         guesses = decode_tokens(guess, len(decode_bytes(guess)) // self._width).tolist()
@@ -307,14 +306,15 @@ def _rounded(shares: np.ndarray) -> list[float]:
 
 
 def _commits(step: Step, flags: np.ndarray) -> list[list[int]]:
-    """[position, token] of the flagged positions of a step's first sequence."""
+    """Return [[position, token], ...] for the flagged positions of a step's first sequence. flags: [B, N] bool."""
     positions = np.flatnonzero(flags[0])
     return np.stack((positions, step.tokens[0, positions]), axis=1).tolist()
 
 
 def short_numbers(values: np.ndarray) -> list[float | None]:
-    """Return float32 numbers as the Python floats with the fewest digits that round to them; None for those that are
-    not finite.
+    """Return float32 numbers as Python floats with few digits, and None for numbers that are not finite.
+
+    A float has the fewest digits that round to the float32 number.
     """
     floats = (float(text) for text in values.astype(np.float32).astype(str))
     return [value if math.isfinite(value) else None for value in floats]

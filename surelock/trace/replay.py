@@ -1,4 +1,4 @@
-"""The standalone replay: an HTML file with the page's script and style, Plotly and one trace. A notebook shows it."""
+"""The standalone replay: an HTML file with the page's script and style, Plotly and one trace. Notebooks show it too."""
 
 import base64
 import gzip
@@ -17,26 +17,27 @@ from surelock.trace.lessons import read_lessons
 from surelock.values import Json, frozen
 
 TEMPLATE = Path(__file__).with_name("replay.html")
-#: A page that holds another page, compressed: it unpacks this page and shows it in its place.
+#: A page that contains another page, compressed. It unpacks the other page and shows it instead of itself.
 PACKED = Path(__file__).with_name("packed.html")
 TRACE_HOLE = "__SURELOCK_TRACE__"  # assets/js/export/share.js fills it in the browser
 FONT_FILE = re.compile(r"""url\(["']?\.\./fonts/([\w.-]+)["']?\)""")
 
 
 def plotly_script() -> Path:
+    """Return the path of Plotly's script."""
     import plotly
 
     return Path(plotly.__file__).with_name("package_data") / "plotly.min.js"
 
 
 def embedded_json(value: Any) -> str:
-    """Return JSON for a script element. "<" is escaped: no text can end the element."""
+    """Return JSON for a script element. "<" is escaped, so that no text can end the element."""
     text = compact_json(value).replace("<", "\\u003c")
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def data_scripts() -> str:
-    """Return the script elements with the settings (assets/js/trace/described.js) and the lessons."""
+    """Return script elements with the settings, which assets/js/trace/described.js reads, and the lessons."""
     data = {"sl-settings": describe(), "sl-lessons": read_lessons()}
     scripts = [
         f'<script id="{name}" type="application/json">{embedded_json(value)}</script>'
@@ -46,7 +47,7 @@ def data_scripts() -> str:
 
 
 def with_fonts(style: str) -> str:
-    """Return a style sheet with the contents of the fonts, in place of the names of files in assets/fonts."""
+    """Return a style sheet that contains its fonts, instead of the names of files in assets/fonts."""
 
     def embedded(match: re.Match[str]) -> str:
         font = (ASSETS / "fonts" / match[1]).read_bytes()
@@ -63,7 +64,7 @@ def replay_shell() -> str:
         "__SURELOCK_CSS__": with_fonts((ASSETS / "scripts" / "stage.css").read_text("utf-8")),
         "__SURELOCK_SETTINGS__": data_scripts(),
         "__SURELOCK_PLOTLY__": plotly_script().read_text("utf-8").replace("</script", "<\\/script"),
-        # contains TRACE_HOLE, too
+        # The script contains TRACE_HOLE too, so it must come last.
         "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text("utf-8"),
     }
     return filled(page, parts)
@@ -78,7 +79,7 @@ def filled(page: str, holes: Mapping[str, str]) -> str:
 
 
 def replay_html(source: str | Path | Json) -> str:
-    """Return the page that replays a trace, about 6 MB of HTML that needs no server and no network.
+    """Return an HTML page that replays a trace. It has about 6 MB, and needs no server and no network.
 
     source: the trace's path, or the parsed document.
 
@@ -90,18 +91,17 @@ def replay_html(source: str | Path | Json) -> str:
 
 @frozen
 class Shown:
-    """A replay that Jupyter and Colab display through `_repr_html_`."""
+    """A replay that Jupyter and Colab display through `_repr_html_`. height: in CSS pixels."""
 
     document: Json = field(repr=False)
     height: int
 
     def _repr_html_(self) -> str:
-        # A notebook keeps what it shows: packed, the page takes a third of its 6 MB.
-        packed = base64.b64encode(
-            gzip.compress(replay_html(self.document).encode(), mtime=0)
-        ).decode()
+        # A notebook stores the shown page. Compressed, the page takes a third of its 6 MB.
+        compressed = gzip.compress(replay_html(self.document).encode(), mtime=0)
+        packed = base64.b64encode(compressed).decode()
         page = PACKED.read_text("utf-8").replace("__SURELOCK_PAGE__", packed)
-        # In a sandbox without allow-same-origin nothing in the trace can reach the notebook.
+        # The sandbox has no allow-same-origin, so nothing in the trace can reach the notebook.
         return (
             '<iframe title="SureLock replay" sandbox="allow-scripts allow-downloads" '
             f'style="width: 100%; height: {self.height}px; border: 0" srcdoc="{html.escape(page)}"></iframe>'
@@ -109,9 +109,9 @@ class Shown:
 
 
 def show(source: str | Path | Json, height: int = 900) -> Shown:
-    """Show a trace in a notebook.
+    """Return an object that shows a trace in a notebook.
 
-    height: in CSS pixels.
+    source: the trace's path, or the parsed document. height: in CSS pixels.
 
     Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read, and
     ValueError for a height that is not a positive whole number.

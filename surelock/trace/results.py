@@ -1,4 +1,4 @@
-"""The results of a run over many prompts: a line of JSON for every prompt. A prompt with a line is done."""
+"""The results of a run over many prompts: a file with a line of JSON per prompt. A prompt with a line is done."""
 
 import json
 import os
@@ -11,16 +11,16 @@ from surelock.errors import shown
 from surelock.files import append, replaced
 from surelock.values import Json
 
-_START = b'{"id": '  # of a line
+_START = b'{"id": '  # beginning of every line
 
 
 class Results:
-    """A file of results. Nothing is written before `keep`."""
+    """A file of results. It is not changed before `keep`."""
 
     def __init__(self, file: Path) -> None:
-        """Read the lines. A killed process may have left half a line at the end: it does not count.
+        """Read the lines. An incomplete line at the end, which a killed process may leave, is ignored.
 
-        Raises ValueError for a file that holds something else, OSError for one that cannot be read.
+        Raises ValueError for a file with other content, OSError for a file that cannot be read.
         """
         self.file = file
         self._opened: FileIO | None = None
@@ -36,13 +36,13 @@ class Results:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"--out: {file} is damaged: {error}") from error
         self._ids = [None if line is None else str(line["id"]) for line in lines]
-        #: The lines by the ids of their prompts, in the order of the file.
+        #: By id of a prompt, its line, in the order of the file.
         self.done: dict[str, Json] = {str(line["id"]): line for line in lines if line is not None}
 
     def check(self, where: str, head: Json) -> None:
-        """Raise ValueError if a prompt has a line of another model, prompt or setting than those of this command.
+        """Raise ValueError if the file has a line for the prompt with another model, text or setting.
 
-        where: the prompt, as a sentence names it.
+        where: the name of the prompt in messages.
         head: the first fields of the line that this command would write.
         """
         line = self.done.get(str(head["id"]))
@@ -52,19 +52,18 @@ class Results:
             if name == "id":
                 continue
             old = line.get(name)
-            if (
-                name == "settings"
-                and isinstance(old, dict)
-                and "compute" in old
-                and "settings" not in old
-            ):
-                old = read_decoder(old).to_plain()  # a short spelling, as before version 5
+            if name == "settings" and isinstance(old, dict) and _is_short(old):
+                old = read_decoder(old).to_plain()
             if old == new:
                 continue
             owner = ""
             while isinstance(old, dict) and isinstance(new, dict):
                 owner = "" if name == "settings" else f" of {name}"
-                names = ("kind", *new, *old)  # another rule is named before its settings
+                names = (
+                    "kind",
+                    *new,
+                    *old,
+                )  # a different rule is reported before different settings
                 name = next(key for key in names if old.get(key) != new.get(key))
                 old = old.get(name)
                 new = new.get(name)
@@ -72,7 +71,10 @@ class Results:
             raise ValueError(f"--out: {self.file} has {where} with {change}: choose another file")
 
     def keep(self, ids: Collection[str]) -> None:
-        """Drop half a line, and the lines of all prompts but `ids`. Open the file for more. Raises OSError."""
+        """Drop an incomplete line and the lines of all prompts except `ids`, and open the file for `add`.
+
+        Raises OSError.
+        """
         if not self.done.keys() <= set(ids):
             kept = [
                 line + b"\n"
@@ -86,11 +88,17 @@ class Results:
         self._opened = self.file.open("ab", buffering=0)
 
     def add(self, lines: Sequence[Json]) -> None:
-        """Add the lines of done prompts: the disk has them on return. Raises OSError."""
+        """Add the lines of done prompts. They are on the disk when the method returns. Raises OSError."""
         assert self._opened is not None
         text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
         append(self._opened, text.encode())
 
     def close(self) -> None:
+        """Close the file."""
         if self._opened is not None:
             self._opened.close()
+
+
+def _is_short(settings: Json) -> bool:
+    """Return whether settings are a short spelling, as versions before 5 wrote them."""
+    return "compute" in settings and "settings" not in settings

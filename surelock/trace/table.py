@@ -1,4 +1,4 @@
-"""The cells of a run: what the steps did to the positions, from steps or from a trace; and tables of them in pandas."""
+"""The cells of a run, one per step and position, from steps or from a trace; and pandas tables of cells."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,8 @@ from surelock.trace.lanes import Lane, is_from_outside
 from surelock.trace.pieces import Pieces
 from surelock.values import Json, frozen
 
-#: As in assets/js/trace/trace.js: a cell is masked or not, computed in this step or not, locked or not.
+#: The states of a cell, as in assets/js/trace/trace.js. "masked" and "active" are computed in the step. A cell that is
+#: not computed is "waiting" if it is masked, otherwise "locked" or "resting".
 STATES = ("masked", "active", "locked", "resting", "waiting")
 Run = str | Path | Json | Iterator[Step] | list[Step]
 T = TypeVar("T", Step, Ended)
@@ -38,28 +39,27 @@ T = TypeVar("T", Step, Ended)
 class Cells:
     """The cells of a sequence. Arrays are [steps, N]."""
 
-    sequence: int | str  # its number in the batch, or the id of the lane of a trace
-    steps: Whole  # [steps] int64, their numbers
-    tokens: Whole  # int64, after the step; -1 is masked
-    computed: Flags
-    locked: Flags
-    taken_back: Flags  # masked again by the policy before the step, which may have written it anew
-    kl: NDArray  # float64, NaN where the step has none
-    confidence: NDArray  # float64, NaN where the step has none
+    sequence: int | str  # number of the sequence in the batch, or id of the lane in a trace
+    steps: Whole  # [steps] int64, numbers of the steps
+    tokens: Whole  # int64, tokens after the step; -1 at masks
+    computed: Flags  # computed by the step
+    locked: Flags  # locked after the step
+    taken_back: Flags  # masked again by the policy before the step; the step may have written the position again
+    kl: NDArray  # float64, in nats; NaN where the step has no KL
+    confidence: NDArray  # float64; NaN where the step has no confidence
     guess: Whole  # int64, the most likely token of a computed position that was masked before the commit; -1 if unknown
-    pieces: Json  # the texts of the tokens, as a trace holds them
+    pieces: Json  # by token id as text, its piece, as traces have them
 
     @property
     def states(self) -> NDArray[np.uint8]:
-        """The states of the positions, as indices of STATES: one that locks in the step that computes it is active."""
+        """The cells as indices of STATES. A position is active in a step that computes and locks it."""
         masked, active, locked, resting, waiting = range(len(STATES))
         written = np.where(self.computed, active, np.where(self.locked, locked, resting))
-        return np.where(self.tokens < 0, np.where(self.computed, masked, waiting), written).astype(
-            np.uint8
-        )
+        unwritten = np.where(self.computed, masked, waiting)
+        return np.where(self.tokens < 0, unwritten, written).astype(np.uint8)
 
     def frame(self) -> pd.DataFrame:
-        """Return the cells as a table, see `table`, with the guesses, <NA> where unknown."""
+        """Return the cells as a table with the columns of `table`, and a column `guess`, <NA> where unknown."""
         count, size = self.tokens.shape
         place = "lane" if isinstance(self.sequence, str) else "sequence"
         token = self.tokens.ravel()
@@ -88,17 +88,26 @@ class Cells:
 
 
 def table(run: Run, lm: LanguageModel | None = None) -> pd.DataFrame:
-    """Return a run as a table with a row per step, sequence (of a trace: lane) and position.
+    """Return a run as a table with a row per step, sequence (in a trace: lane) and position.
 
     run: the steps of `surelock.decode`, or a trace (a path, or a parsed document).
-    lm: the model of steps, for their texts.
+    lm: the model of the steps, for the tokens' texts.
 
-    The columns: step, sequence (the number in the batch from 0; of a trace it is lane, the id), position, token (<NA>
-    where masked), text, masked, computed, locked (after the step), taken_back (masked again by the policy before the
-    step, which may have written it anew), kl (nats; infinite where a row had no earlier posterior, NaN where none is
-    known), confidence. Steps decoded with `observe=True` have both of every computed row.
+    The columns are:
+    step: number of the step, from 0.
+    sequence: number of the sequence in the batch, from 0. A trace has the column lane instead, the id of the lane.
+    position: position in the sequence, from 0.
+    token: token id after the step; <NA> at masks.
+    text: the token's text.
+    masked, locked: whether the position is masked or locked after the step.
+    computed: whether the step computed the row.
+    taken_back: whether the policy masked the position again before the step. The step may have written it again.
+    kl: step-wise KL in nats; infinite if the row had no earlier posterior, NaN if unknown.
+    confidence: the largest probability; NaN if unknown.
+    Steps that were decoded with `observe=True` have kl and confidence of every computed row.
+
     Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read, and
-    ValueError without a step.
+    ValueError for a run without a step.
     """
     every = cells_of(run, lm)
     if not any(cells.tokens.size for cells in every):
@@ -112,14 +121,18 @@ def cells_of(run: Run, lm: LanguageModel | None = None) -> list[Cells]:
         document = load_document(run)
         return [lane_cells(document, lane["id"]) for lane in document["header"]["lanes"]]
     steps = list(run)
-    # without pads
-    sizes = (steps[0].computed | steps[0].resting).sum(axis=1).tolist() if steps else []
+    sizes: list[int] = []
+    if steps:  # the first step computes every position that neither rests nor is a pad
+        sizes = (steps[0].computed | steps[0].resting).sum(axis=1).tolist()
     runs = zip(*(split_step(step, sizes) for step in steps), strict=True)
     return [_step_cells(b, run, lm) for b, run in enumerate(runs)]
 
 
 def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
-    """Yield the steps of the sequences by themselves, without pads and logits. sizes: [B], its positions."""
+    """Yield, by sequence, a step that contains only the sequence, without pads and logits.
+
+    sizes: [B], by sequence, its number of positions.
+    """
     batch = len(step.tokens)
     step = replace(step, commit_logits=None)
     for b, size in enumerate(sizes):
@@ -131,7 +144,7 @@ def split_step(step: Step, sizes: Sequence[int]) -> Iterator[Step]:
 
 
 def _alone(step: T, b: int, size: int) -> T:
-    """A step, or what it says of ended sequences, with the arrays of one sequence alone."""
+    """Return a `Step` or an `Ended` whose arrays contain only sequence b. size: its number of positions."""
     arrays = {
         field.name: value
         for field in fields(step)
@@ -145,6 +158,7 @@ def _alone(step: T, b: int, size: int) -> T:
 
 
 def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Cells:
+    """Return the cells of sequence b. steps: steps that contain only this sequence."""
     names = ("tokens", "masked", "computed", "locked", "taken_back", "kl", "confidence")
     parts = {name: np.stack([getattr(step, name)[0] for step in steps]) for name in names}
     tokens = np.where(parts.pop("masked"), -1, parts.pop("tokens"))
@@ -156,6 +170,7 @@ def _step_cells(b: int, steps: tuple[Step, ...], lm: LanguageModel | None) -> Ce
 
 
 def lane_cells(document: Json, lane: str) -> Cells:
+    """Return the cells of a lane of a trace document. lane: its id."""
     header = document["header"]
     size = document["header"]["length"]
     records = [record for record in document["records"] if record["lane"] == lane]
@@ -171,12 +186,8 @@ def lane_cells(document: Json, lane: str) -> Cells:
         zip(records, masked_before(header, records), strict=True)
     ):
         token[masked] = -1
-        for position, identity in (
-            *record.get("written", ()),
-            *record["unmasked"],
-            *record.get("filled", ()),
-        ):
-            token[position] = identity
+        for position, token_id in _written(record):
+            token[position] = token_id
         taken_back[row, record.get("taken_back", [])] = True
         lock[record.get("unlocked", [])] = False
         lock[record["locked"]] = True
@@ -194,39 +205,47 @@ def lane_cells(document: Json, lane: str) -> Cells:
     )
 
 
+def _written(record: Json) -> Iterator[list[int]]:
+    """Yield [position, token id] of all tokens that a record writes, in the order in which they are written."""
+    yield from record.get("written", ())
+    yield from record["unmasked"]
+    yield from record.get("filled", ())
+
+
 def _values(record: Json) -> tuple[NDArray, NDArray]:
+    """Return KLs and confidences of a record's computed positions, float64 each."""
     kl = record["kl"]
     confidence = record["confidence"]
-    kls = (
-        bytes_to_kl(decode_bytes(kl))
-        if isinstance(kl, str)
-        else [np.inf if v is None else v for v in kl]
-    )
-    coded = isinstance(confidence, str)
-    return np.asarray(kls, float), decode_bytes(confidence) / 255 if coded else np.asarray(
-        confidence, float
-    )
+    if isinstance(confidence, str):
+        confidence = decode_bytes(confidence) / 255
+    if isinstance(kl, str):
+        return bytes_to_kl(decode_bytes(kl)), np.asarray(confidence, float)
+    kls = [np.inf if value is None else value for value in kl]
+    return np.asarray(kls, float), np.asarray(confidence, float)
 
 
 def text_of_piece(piece: str | list[int] | None) -> str | None:
-    """Return the text of a piece, with an escape for every byte that is no text."""
+    """Return the text of a piece, with an escape for every byte that is not valid text."""
     return bytes(piece).decode("utf-8", "backslashreplace") if isinstance(piece, list) else piece
 
 
 @frozen
 class Trace:
-    """The tables of one race. All of them have the column `lane`, the id of the lane.
+    """The tables of one race. All tables have the column `lane`, the id of the lane.
 
-    header: a dictionary as in the file: model, prompt, prompt_tokens, lanes, length N, steps.
-    lanes: a row per lane: name, compute and unmask (their kinds), parent (the lane that it branched from), decoder
-    (a `surelock.Decoder`, to repeat the run; None with a rule whose module is not imported), engine (None if unknown),
-    exact (see `read_trace`).
-    steps: a row per lane and step: step, seconds, flops, baseline_flops, computed (rows), unmasked (tokens),
-    taken_back (tokens that the policy masked again before), locked (positions so far), regret (<NA> if unknown).
-    positions: a row per lane and position at the end of the run: position, prompt, token, piece (its text),
-    unmask_step, lock_step, commit_error (nats); <NA> if it never happened, was undone, or is unknown.
+    header: the header of the file, a dictionary: model, prompt, prompt_tokens, lanes, length N, steps.
+    lanes: a row per lane: name, compute and unmask (kinds of the rule and the policy), parent (the lane from which it
+    branched), decoder (a `surelock.Decoder`, to repeat the run; None if the module of its rule is not imported), engine
+    (None if unknown), exact (see `read_trace`).
+    steps: a row per lane and step: step, seconds, flops, baseline_flops, computed (number of rows), unmasked (number of
+    committed tokens), taken_back (number of tokens that the policy masked again before the step), locked (number of
+    locked positions after the step), regret (<NA> if unknown).
+    positions: a row per lane and position, at the end of the run: position, prompt (whether it belongs to the prompt),
+    token, piece (the token's text), unmask_step, lock_step, commit_error (nats). A value is <NA> if the event did not
+    happen, was undone, or is unknown.
     values: a row per lane, step and computed position: step, position, kl (nats; infinite if there was no earlier
-    posterior), confidence, guess (the most likely token where masked before the commit; <NA> if unknown).
+    posterior), confidence, guess (the most likely token of a position that was masked before the commit; <NA> if
+    unknown).
     """
 
     header: Json
@@ -237,14 +256,14 @@ class Trace:
 
 
 def read_trace(source: str | Path | Json) -> Trace:
-    """Read a trace into DataFrames.
+    """Read a trace into DataFrames. source: the trace's path, or the parsed document.
 
-    A trace exported while its run is still kept holds KLs and confidences as they were measured. In the recorded run,
-    and in a trace of a run that is no longer kept, a value is one byte: KLs are rounded to a scale with steps of 14 %,
-    confidences to multiples of 1/255, and `exact` is False for the lane.
+    A trace that is exported while the server still keeps its run has exact KLs and confidences. In the recorded run,
+    and in traces of runs that the server has dropped, a value is one byte: KLs are rounded to a scale with steps of
+    14 %, confidences to multiples of 1/255, and `exact` is False for the lane.
 
-    A rule from outside is not needed. Where its module is not imported, the tables are whole, the lane's decoder is
-    None, and a warning says which rule it is.
+    The modules of rules from outside are not needed. If such a module is not imported, the tables are complete, the
+    lane's decoder is None, and a warning names the rule.
 
     Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read.
     """
@@ -255,9 +274,13 @@ def read_trace(source: str | Path | Json) -> Trace:
     field = header["lanes"]
     decoders = [_decoder(lane) for lane in field]
     ids = [lane["id"] for lane in field]
-    of = {lane: [record for record in records if record["lane"] == lane] for lane in ids}
-    positions = [positions_of(header, pieces, of[lane], lane) for lane in ids]
-    coded = ("kl", "confidence")  # as bytes, which are texts
+    positions = []
+    exact = []
+    for lane in ids:
+        lane_records = [record for record in records if record["lane"] == lane]
+        positions.append(positions_of(header, pieces, lane_records, lane))
+        stored = [record[key] for record in lane_records for key in ("kl", "confidence")]
+        exact.append(not any(isinstance(numbers, str) for numbers in stored))  # str: base64 bytes
     lanes = pd.DataFrame(
         {
             "lane": ids,
@@ -267,9 +290,7 @@ def read_trace(source: str | Path | Json) -> Trace:
             "parent": [lane.get("parent") for lane in field],
             "decoder": pd.Series(decoders, dtype=object),
             "engine": [lane.get("engine", header.get("engine")) for lane in field],
-            "exact": [
-                not any(isinstance(r[key], str) for r in of[lane] for key in coded) for lane in ids
-            ],
+            "exact": exact,
         }
     )
     cells = [lane_cells(document, lane).frame().query("computed") for lane in ids]
@@ -279,7 +300,7 @@ def read_trace(source: str | Path | Json) -> Trace:
 
 
 def _decoder(lane: Json) -> Decoder | None:
-    """The decoder of a lane. None, with a warning, where a rule from outside cannot be made from it."""
+    """Return the decoder of a lane, or None with a warning if it has a rule from outside that is not known."""
     try:
         return Lane.from_plain(lane).decoder
     except ValueError as error:
@@ -290,13 +311,14 @@ def _decoder(lane: Json) -> Decoder | None:
 
 
 def _kinds(compute: Json) -> str:
-    """The kinds of the plain form of a compute rule, as `ComputeRule.kinds`."""
+    """Return the kinds of a compute rule's JSON form, as `ComputeRule.kinds`."""
     if compute["kind"] == Both.kind:
         return f"{compute['lock']['kind']}+{compute['select']['kind']}"
     return compute["kind"]
 
 
 def steps_of(records: list[Json]) -> pd.DataFrame:
+    """Return `Trace.steps` of a trace's records."""
     columns = ["lane", "step", "seconds", "flops", "baseline_flops"]
     frame = pd.DataFrame(
         [{key: record[key] for key in columns} for record in records], columns=columns
@@ -313,6 +335,7 @@ def steps_of(records: list[Json]) -> pd.DataFrame:
 
 
 def positions_of(header: Json, pieces: Json, records: list[Json], lane: str) -> pd.DataFrame:
+    """Return `Trace.positions` of one lane. records: the records of the lane."""
     n = header["length"]
     prompt = opening(header)
     token: list[Any] = [pd.NA if token_id < 0 else token_id for token_id in prompt.tolist()]
@@ -322,13 +345,10 @@ def positions_of(header: Json, pieces: Json, records: list[Json], lane: str) -> 
     for record in records:  # events come before the step's own commits
         for position in (*record.get("masked", ()), *record.get("taken_back", ())):
             token[position] = unmasked[position] = error[position] = pd.NA
-        for position, identity in (
-            *record.get("written", ()),
-            *record["unmasked"],
-            *record.get("filled", ()),
-        ):
-            unmasked[position] = record["step"] if token[position] is pd.NA else unmasked[position]
-            token[position] = identity
+        for position, token_id in _written(record):
+            if token[position] is pd.NA:
+                unmasked[position] = record["step"]
+            token[position] = token_id
             error[position] = pd.NA
         for (position, _), nats in zip(
             record["unmasked"], record.get("commit_error", ()), strict=False

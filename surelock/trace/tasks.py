@@ -1,4 +1,4 @@
-"""Tasks: the prompts of a run over many, with their token ids and decoders."""
+"""Tasks: the prompts of a run over many prompts, with their token ids and decoders."""
 
 import json
 import re
@@ -23,10 +23,11 @@ class Task:
     prompt: Prompt
     tokens: list[int]
     decoder: Decoder
-    head: Json  # of its line: what does not depend on the run
+    head: Json  # the first fields of its line in the results, which do not depend on the run
 
     @property
     def id(self) -> str:
+        """The id of the prompt, as text."""
         return str(self.prompt.id)
 
 
@@ -36,7 +37,7 @@ class Decoded:
 
     task: Task
     totals: TotalsCounter
-    steps: list[Step] = field(default_factory=list)  # of one sequence
+    steps: list[Step] = field(default_factory=list)  # steps that contain only the task's sequence
 
 
 def task_of(
@@ -44,18 +45,18 @@ def task_of(
 ) -> Task:
     """Return the task of a prompt.
 
-    number: of the prompt, from 0, which is added to the seed.
+    number: number of the prompt, from 0. It is added to the seed.
     overrides: settings of all prompts, a short spelling.
     how: arguments of `LanguageModel.encode`, where the prompt names none.
 
-    Raises ValueError, which names the prompt and its line, for what cannot be decoded.
+    Raises ValueError, which names the prompt and its line, for a prompt that cannot be decoded.
     """
     how = {**how, **prompt.encoding}
     seed = {"seed": overrides.get("seed", lm.generation.get("seed", 0)) + number}
     try:
         decoder = recommended(lm.generation, overrides | seed | prompt.settings)
         tokens = _tokens(lm, prompt, how, decoder.settings.gen_length)
-        decode(lm, [tokens], **decoder.keywords())  # what it cannot decode is refused at the call
+        decode(lm, [tokens], **decoder.keywords())  # only for its checks: no step is computed
     except ValueError as error:
         said = re.sub(r"\bprompt 1\b", lambda _: prompt.name, str(error), count=1)
         if prompt.settings and said == str(error):
@@ -74,7 +75,7 @@ def task_of(
 
 
 def _tokens(lm: LanguageModel, prompt: Prompt, how: dict[str, bool], gen_length: int) -> list[int]:
-    """Return the token ids of a prompt, settled. Raises ValueError, of "prompt 1"."""
+    """Return the token ids of a prompt, settled. Raises ValueError, whose message names "prompt 1"."""
     try:
         return settled(lm, lm.encode(prompt.text, **how), gen_length)
     except ValueError as error:
@@ -82,14 +83,14 @@ def _tokens(lm: LanguageModel, prompt: Prompt, how: dict[str, bool], gen_length:
 
 
 def joint_decoder(batch: Sequence[Task]) -> Decoder:
-    """Return the decoder of a batch of tasks whose decoders differ in their seeds alone."""
+    """Return the decoder of a batch of tasks whose decoders differ only in their seeds."""
     decoder = batch[0].decoder
     seeds = tuple(task.decoder.settings.seed_of(0) for task in batch)
     return replace(decoder, settings=replace(decoder.settings, seed=seeds))
 
 
 def batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
-    """Yield batches of tasks whose decoders differ in their seeds alone."""
+    """Yield batches of at most `size` tasks whose decoders differ only in their seeds."""
     kinds: dict[str, list[Task]] = {}
     for task in tasks:
         settings = replace(task.decoder.settings, seed=0)

@@ -1,5 +1,7 @@
-"""Which times may be compared. Times are comparable only if the lanes took turns in one race. A ratio of times is
-reported only if it differs from 1 by more than its spread over the steps. assets/js/trace/timing.js has the same rule.
+"""Comparison of the times of lanes.
+
+Times are comparable only if the lanes took turns in one race. A ratio of times is reported only if it differs from 1 by
+more than its spread over the steps. assets/js/trace/timing.js has the same rule.
 """
 
 import math
@@ -10,13 +12,13 @@ import numpy as np
 
 from surelock.values import Floats, Json
 
-BLOCKS = 16  # of consecutive steps, for the jack-knife; with fewer steps no ratio is reported
-ERRORS = 3  # standard errors that a ratio must be away from 1
-LEAST = 1.05  # the smallest ratio that is reported: two equal runs on one machine differ by as much
+BLOCKS = 16  # number of blocks of consecutive steps, for the jack-knife; with fewer steps no ratio is reported
+ERRORS = 3  # smallest distance of a reported ratio from 1, in standard errors
+LEAST = 1.05  # smallest reported ratio, because two equal runs on one machine differ by this much
 
 
 def clocked(header: Json) -> list[str]:
-    """Return the ids of lanes with comparable times: the largest group timed together, or the only lane."""
+    """Return the ids of lanes with comparable times: the largest group that was timed together, or a single lane."""
     ids = [lane["id"] for lane in header["lanes"]]
     groups = [group["lanes"] for group in header.get("timed_together", ())]
     most = max(groups, key=len, default=[])
@@ -26,7 +28,7 @@ def clocked(header: Json) -> list[str]:
 
 
 def paces(document: Json) -> dict[str, str]:
-    """Return by lane how its time compares with the reference's, in words; "" if the two are not comparable."""
+    """Return, by lane, a comparison of its time with the reference's in words; "" if they are not comparable."""
     header = document["header"]
     timed = clocked(document["header"])
     names = {lane["id"]: lane["name"] for lane in header["lanes"]}
@@ -45,23 +47,22 @@ def paces(document: Json) -> dict[str, str]:
 
 
 def _words(seconds: list[float], reference: list[float], name: str) -> str:
+    """Return the comparison with a reference of this name, in words."""
     speed = speed_of(seconds, reference)
     if speed is None:
         return f"too close to tell which was faster, it or “{name}”"
-    return (
-        f"{speed:.1f} times as fast as “{name}”"
-        if speed > 1
-        else f"{1 / speed:.1f} times as long as “{name}”"
-    )
+    if speed > 1:
+        return f"{speed:.1f} times as fast as “{name}”"
+    return f"{1 / speed:.1f} times as long as “{name}”"
 
 
 def speed_of(seconds: Sequence[float], reference: Sequence[float]) -> float | None:
-    """Return how many times as fast one lane is as another; None if the ratio is too close to 1.
+    """Return the reference's time divided by a lane's time; None if the ratio is too close to 1.
 
-    seconds, reference: the seconds of their steps.
+    seconds, reference: the seconds of the steps of the lane and of the reference.
 
-    The standard error of the ratio's logarithm is the jack-knife's, over ratios that leave out one block of steps in
-    both lanes.
+    The standard error of the ratio's logarithm is estimated by the jack-knife: from ratios that leave out one block of
+    steps in both lanes.
     """
     if min(len(seconds), len(reference)) < BLOCKS:
         return None
@@ -73,11 +74,12 @@ def speed_of(seconds: Sequence[float], reference: Sequence[float]) -> float | No
     squares = ((logs - logs.mean()) ** 2).sum()
     error = math.sqrt((BLOCKS - 1) / BLOCKS * float(squares))
     speed = sum(reference) / sum(seconds)
-    return speed if abs(math.log(speed)) > max(math.log(LEAST), ERRORS * error) else None
+    least = max(math.log(LEAST), ERRORS * error)
+    return speed if abs(math.log(speed)) > least else None
 
 
 def _without_a_block(seconds: Sequence[float]) -> Floats:
-    """The total seconds without block i of the steps: [BLOCKS]."""
+    """Return [BLOCKS] float64: number i is the total seconds without block i of the steps."""
     edges = [len(seconds) * block // BLOCKS for block in range(BLOCKS + 1)]
     blocks = [sum(seconds[start:end]) for start, end in pairwise(edges)]
     return sum(seconds) - np.array(blocks)

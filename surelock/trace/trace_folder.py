@@ -1,4 +1,4 @@
-"""A folder of traces of a run over many prompts: a file for every prompt."""
+"""A folder with the traces of a run over many prompts, one file per prompt."""
 
 import json
 import re
@@ -19,13 +19,18 @@ from surelock.trace.tasks import Decoded, Task
 from surelock.values import Json
 
 _START = f'{{"format":"{FORMAT}"'.encode()
-#: Names that Windows keeps for devices, with any suffix.
+#: Names that Windows reserves for devices, with any suffix.
 _DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
-_LONGEST = 255 - len(PART)  # bytes of a file's name: PART stands before it while it is written
+_LONGEST = 255 - len(
+    PART
+)  # largest length of a file's name in bytes, since PART is added while it is written
 
 
 def trace_name(name: str) -> str:
-    """Return the file name of a prompt's trace: the id, quoted as in a URL. `urllib.parse.unquote` restores the id."""
+    """Return the file name of a prompt's trace: the id, quoted as in a URL. `urllib.parse.unquote` restores the id.
+
+    name: the prompt's id.
+    """
     coded = quote(name, safe="")
     if coded.startswith(".") or _DEVICE.match(coded):
         coded = f"%{ord(coded[0]):02X}{coded[1:]}"
@@ -33,15 +38,15 @@ def trace_name(name: str) -> str:
 
 
 class TraceFolder:
-    """A folder with a trace of every prompt."""
+    """A folder with a trace per prompt."""
 
     def __init__(self, folder: Path, prompts: Sequence[Prompt], done: Iterable[str]) -> None:
         """Make the folder.
 
-        done: ids of prompts that are done, which may have traces.
+        done: ids of prompts that are done, which may have traces in the folder.
 
-        Raises ValueError for ids that cannot name files side by side, and for a file that would be replaced and is
-        no trace; OSError if no file can be written.
+        Raises ValueError for ids whose file names would collide or are too long, and if a file that is no trace would
+        be replaced. Raises OSError if files cannot be written.
         """
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"--trace must be a folder, and {str(folder)!r} is a file")
@@ -56,7 +61,7 @@ class TraceFolder:
         check_replaced(folder / max(names, key=len))
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
-        """Return which of the done prompts have a trace. A trace of another run does not count."""
+        """Return which of the done prompts have a trace. A trace of another run does not count as complete."""
         tasks_by_id = {task.id: task for task in tasks}
         result = Holding()
         for name, line in done.items():
@@ -68,7 +73,7 @@ class TraceFolder:
         return result
 
     def keep(self, ids: Collection[str]) -> None:
-        """Nothing to do: a trace that is not kept is replaced when its prompt is decoded."""
+        """Do nothing: a trace that is not kept is replaced when its prompt is decoded."""
 
     def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
         """Write the traces of prompts."""
@@ -77,14 +82,14 @@ class TraceFolder:
                 part.write_bytes(compact_json(_document(lm, decoded)).encode())
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: all traces are on the disk."""
 
     def _file(self, name: str) -> Path:
         return self.place / trace_name(name)
 
 
 def _check_names(prompts: Sequence[Prompt], done: Iterable[str]) -> None:
-    """Raise ValueError for an id whose file name is too long or, in any case of letters, that of another id."""
+    """Raise ValueError for a file name that is too long, and for two file names that differ only in case."""
     first = {trace_name(name).lower(): name for name in done}
     for prompt in prompts:
         file = trace_name(str(prompt.id))
@@ -100,7 +105,7 @@ def _check_names(prompts: Sequence[Prompt], done: Iterable[str]) -> None:
 
 
 def _may_be_replaced(file: Path) -> bool:
-    """Whether a path does not exist, or is a trace."""
+    """Return whether a path does not exist or is a trace."""
     if not file.exists():
         return True
     if not file.is_file():
@@ -110,7 +115,7 @@ def _may_be_replaced(file: Path) -> bool:
 
 
 def _is_of(file: Path, task: Task, line: Line) -> bool:
-    """Whether a file is the complete trace of a task. line: the result of the task."""
+    """Return whether a file is the complete trace of a task. line: the task's line in the results."""
     try:
         document = load_document(file)
     except TraceError:
@@ -122,7 +127,7 @@ def _is_of(file: Path, task: Task, line: Line) -> bool:
 
 
 def _document(lm: LanguageModel, decoded: Decoded) -> Json:
-    """The trace document of a decoded prompt."""
+    """Return the trace document of a decoded prompt."""
     task = decoded.task
     lane = alone(task.decoder)
     about = {"name": label_of(lm.name), "chat": task.head["chat"] or None}

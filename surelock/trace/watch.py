@@ -1,4 +1,4 @@
-"""`surelock decode --watch`: in a terminal the text writes itself, and two decoders stand beside each other."""
+"""`surelock decode --watch`: a terminal shows the text while it is written, for one decoder or two side by side."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,14 +23,14 @@ END = "■"
 FRESH = "bold"
 LOCKED = "dim"
 PROMPT = "italic"
-FRAME_SECONDS = 1 / 20  # from one frame to the next, at least
-LEAST_WIDTH = 36  # columns of a lane that stands beside another
-PLAIN_LINES = 10  # of a run, where nothing can be drawn
+FRAME_SECONDS = 1 / 20  # smallest time between two frames
+LEAST_WIDTH = 36  # smallest width of a lane beside another lane, in columns
+PLAIN_LINES = 10  # number of lines for a run if nothing can be drawn
 
 
 @dataclass(slots=True)
 class Lane:
-    """What is shown of one run: its last step and the sums up to it."""
+    """The shown state of one run: its last step, and sums over its steps."""
 
     name: str
     step: Step | None = None
@@ -39,6 +39,7 @@ class Lane:
     baseline_flops: float = 0.0
 
     def take(self, step: Step) -> None:
+        """Add the next step."""
         self.step = step
         self.steps += 1
         self.flops += float(step.flops.sum())
@@ -46,7 +47,7 @@ class Lane:
 
     @property
     def counts(self) -> str:
-        """Step, rows of the step, and the share of the baseline's FLOPs so far."""
+        """Number of steps, rows of the last step, and the share of the baseline's FLOPs so far, in words."""
         if self.step is None:
             return "not begun"
         rows = int(self.step.computed.sum())
@@ -55,10 +56,11 @@ class Lane:
 
 
 class Watch(AbstractContextManager):
-    """Draws a run, or two beside each other.
+    """Draws one run, or two runs side by side.
 
-    console: rich's console of standard output. Where it is no terminal, plain lines count the steps instead.
-    sleep: waits for a number of seconds; clock: the seconds that have passed.
+    names: the names of the runs.
+    console: rich's console of standard output. If it is no terminal, plain lines count the steps instead.
+    sleep: a function that waits for a number of seconds. clock: a function that returns the time in seconds.
     """
 
     def __init__(
@@ -93,12 +95,12 @@ class Watch(AbstractContextManager):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the terminal as it was: the drawing goes, also after an interruption."""
+        """Remove the drawing from the terminal, also after an interruption."""
         if self._live is not None:
             self._live.stop()
 
     def follow(self, steps: Iterable[Step], beside: Iterable[Step] = ()) -> Iterator[Step]:
-        """Yield the steps of the first lane, and draw those of both as they come."""
+        """Yield the steps of the first run, and draw the steps of both runs. beside: the steps of the second run."""
         for first_step, second_step in zip_longest(steps, beside):
             stepped = []
             for lane, step in zip(self.lanes, (first_step, second_step), strict=False):
@@ -110,7 +112,7 @@ class Watch(AbstractContextManager):
                 yield first_step
 
     def _show(self, stepped: Sequence[Lane]) -> None:
-        """Show the lanes, of which some have just made a step."""
+        """Show the lanes. stepped: the lanes that have just made a step."""
         if self._live is None:
             self._print(stepped)
             return
@@ -121,7 +123,7 @@ class Watch(AbstractContextManager):
         self._live.update(self._drawing(), refresh=True)
 
     def _print(self, stepped: Sequence[Lane]) -> None:
-        """Print a line of a lane about ten times in its run, and at its end."""
+        """Print a line for a lane about ten times in its run, and at its end."""
         for lane in stepped:
             assert lane.step is not None
             masks = int(lane.step.masked.sum())
@@ -146,7 +148,7 @@ class Watch(AbstractContextManager):
         return Group(head, self._text(lane.step))
 
     def _text(self, step: Step) -> Text:
-        """The canvas of one sequence: a dot a mask, a square an end, words as they are."""
+        """Return the canvas of one sequence, with a dot for a mask and a square for an end."""
         tokens = step.tokens[0].tolist()
         pieces = self._pieces.look_up(tokens)
 
@@ -156,7 +158,9 @@ class Watch(AbstractContextManager):
             token = tokens[place]
             if token in self._ends and not step.given[0, place]:
                 return END
-            return pieces.get(str(token), f" {token}")  # without a tokenizer: its number
+            return pieces.get(
+                str(token), f" {token}"
+            )  # the token's number if there is no tokenizer
 
         shown = Text()
         places = range(len(tokens))
@@ -167,7 +171,7 @@ class Watch(AbstractContextManager):
 
 
 def styles_of(step: Step) -> list[str]:
-    """Return rich's styles of the positions of one sequence: fresh words bright, locked ones dim."""
+    """Return rich's styles for the positions of one sequence: new words are bold, locked words are dim."""
     styles: NDArray = np.full(step.tokens.shape[1], "", dtype=object)
     styles[step.given[0]] = PROMPT
     styles[step.locked[0]] = LOCKED
@@ -176,6 +180,6 @@ def styles_of(step: Step) -> list[str]:
 
 
 def joined(pieces: Sequence[Piece]) -> str:
-    """Return the text of adjacent pieces; bytes may form a character together."""
+    """Return the text of adjacent pieces. Bytes of several pieces may form one character."""
     data = b"".join(piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces)
     return data.decode("utf-8", "replace")
