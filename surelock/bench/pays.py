@@ -238,7 +238,7 @@ def _share(step: Step) -> float:
 
 
 def _peak(lm: LanguageModel) -> int | None:
-    """Return the greatest memory of the process so far, in bytes. On a GPU it is the memory that torch allocated there."""
+    """Return the greatest memory so far in bytes: torch's on a GPU, and that of the process on a CPU."""
     if lm.device.type == "cuda":
         return torch.cuda.max_memory_allocated(lm.device)
     return peak_memory()
