@@ -1,4 +1,4 @@
-// The parts of a stage that come when they are needed, one file a part, which imports what was there before it.
+// The parts of a stage that are loaded when they are needed. The build makes one file of every part.
 
 export const LOADS = {
   curves: async () => (await import("./curves/curves.js")).Curves,

@@ -1,10 +1,10 @@
-// All kinds of cells, and what they mean.
+// The legend of all kinds of cells.
 
 import { h } from "../dom.js";
 import { swatch } from "../stage/legend.js";
 import { explained } from "./term.js";
 
-/** The kind of a cell, its words, and what they explain. */
+/** The kind of a cell, its description, and the terms that the description explains. */
 const LEGEND = [
   ["masked", "masked"],
   ["guess", "what would be written there now"],

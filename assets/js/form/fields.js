@@ -1,4 +1,4 @@
-// Fields made from the descriptions of settings.
+// The form's fields, made from the descriptions of settings.
 
 import { decimals, nearest, stops } from "../curves/slider.js";
 import { h, select, setText } from "../dom.js";
@@ -10,7 +10,7 @@ export function row(setting, control, output = null) {
   return h("label.sl-field", { title: setting.help }, head, control);
 }
 
-/** options: [[id, text], ...]. set(id). said: a sentence beside the label. */
+/** Makes a field with a list. options: [[id, text], ...]. set(id): called for a choice. said: text beside the label. */
 export const choice = (label, options, value, set, said = "") =>
   row(
     { label, help: "" },
@@ -55,7 +55,7 @@ function slider(setting, value, set) {
   return row(setting, range, output);
 }
 
-/** The field of a setting that is no group. set(value): it was changed by hand. */
+/** Makes the field of a setting that is no group. set(value): called after a change by the visitor. */
 export function field(setting, value, set) {
   if (setting.kind === "code") return codeField(setting, value, set);
   if (setting.kind === "flag") return checkbox(setting, value, set);

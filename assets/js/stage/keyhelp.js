@@ -1,4 +1,4 @@
-// The dialog that lists the keys. Escape closes it; the browser gives the focus back.
+// The dialog that lists the keys. Escape closes it, and the browser returns the focus.
 
 import { dialog, h } from "../dom.js";
 

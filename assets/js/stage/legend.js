@@ -1,4 +1,4 @@
-// What the cells of a grid look like, and what that means.
+// The key: samples of cells, and their meanings.
 
 import { h, perFrame } from "../dom.js";
 import { page } from "../run/state.js";
@@ -6,7 +6,7 @@ import { RESTING } from "../trace/states.js";
 
 export const swatch = (kind) => h(`span.sl-swatch.sl-swatch-${kind}`, { "aria-hidden": "true" });
 
-/** The kinds that the first screen explains, where they occur; with what a wide screen has room for. */
+/** The kinds of cells in the key: kind, word, whether a trace has such cells, and an explanation for wide screens. */
 const KEY = [
   ["masked", "masked", () => true],
   ["active", "active", () => true, ": computed now"],
@@ -34,7 +34,7 @@ export function key() {
   return h("ul.sl-legend.sl-key", { "aria-label": "Key" }, nodes);
 }
 
-/** What a lane's cells can be, in words, where several lanes have several kinds. */
+/** The kinds of cells of a lane in words, for races whose lanes have different kinds. */
 export function laneKinds(lane) {
   const kinds = [
     ["active", true],

@@ -1,11 +1,12 @@
-// A lane's run up to the cursor: a row a position, a column a step of the cursor, coloured by state.
+// The raster of a lane's run up to the cursor: one row per position, one column per step of the cursor, coloured by
+// state.
 
 import { count } from "../dom.js";
 import { columnsOf, lastColumn, Strip, sharpness } from "./strip.js";
 
 const SHADES = ["rasterMasked", "rasterActive", "rasterLocked", "rasterResting", "rasterWaiting"]; // by state
 
-const EXPLAINED = "Each line is a token, each column a step"; // it stands where nothing is drawn yet
+const EXPLAINED = "Each line is a token, each column a step"; // shown in the part that is not drawn yet
 
 /** The channels of "#rrggbb". */
 const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
@@ -33,7 +34,7 @@ export class Raster extends Strip {
     this.moveTo(trace, step);
   }
 
-  /** Draws the columns up to a step of the cursor, and takes back those behind it. */
+  /** Draws the columns up to a step of the cursor, and clears the columns after it. */
   moveTo(trace, step) {
     this.place(step);
     const { columns, canvas, pen } = this;
@@ -44,7 +45,7 @@ export class Raster extends Strip {
     this.#drawn = last;
   }
 
-  /** After its last step a lane's columns stay empty: that time is saved. */
+  /** Draws a column. Columns after a lane's last step stay empty: this time is saved. */
   #column(trace, column) {
     const { lane, image, pen, shades } = this;
     const [t, before] = [column, column - 1].map((at) => trace.race.reached(lane, at));

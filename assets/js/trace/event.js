@@ -1,4 +1,4 @@
-// The shape of an event: what a person does to a lane, in a document and in a link.
+// The shape of an event in a document and in a link. An event is something that a person does to a lane.
 
 import { isCount, isObject, isText, listOf, mapOf } from "./damage.js";
 
@@ -12,7 +12,7 @@ const isChoice = (value) => isRule(value) || (isObject(value) && isPair(value));
 export const CHOICE = [isChoice, "a rule with its settings"];
 
 const POSITION = [isCount, "a position"];
-/** By its kind, what an event says. */
+/** The fields of an event, by its kind; see `check`. */
 export const EVENTS = {
   lock: { position: POSITION },
   unlock: { position: POSITION },
