@@ -123,6 +123,7 @@ export const isNarrow = () => matchMedia("(max-width: 760px)").matches;
 /** Whether the visitor can point only with a finger. */
 export const isTouch = () => globalThis.matchMedia?.("(hover: none)").matches ?? false;
 
+/** Whether the visitor prefers less motion. */
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 /** Offers a text, or a list of texts joined together, as a file to download. */
@@ -144,11 +145,14 @@ export function sameText({ words, whole, open }) {
 }
 /** A number with two significant digits, such as 0.012; very small and very large numbers as powers of ten. */
 export const short = (x) => (x === 0 || (x >= 1e-4 && x < 1e4) ? String(Number(x.toPrecision(2))) : x.toExponential(1));
+/** A share in percent, "–" if it is not finite. */
 export const percent = (x, digits = 0) => (Number.isFinite(x) ? `${(100 * x).toFixed(digits)} %` : "–");
+/** Seconds with their unit. */
 export function seconds(x) {
   if (x < 9.95) return `${x.toFixed(2)} s`;
   return `${x.toFixed(x < 99.5 ? 1 : 0)} s`;
 }
+/** A KL in nats, as text. */
 export function scientific(x) {
   if (x === Infinity) return "none yet";
   if (x === 0) return "≤ 1e-12";

@@ -14,6 +14,7 @@ const TERMS = ["posterior", "locked", "KL", "ε", "percentile", "reference", "FL
 
 const PAPER = "Stopping Computation for Converged Tokens in Masked Diffusion-LM Decoding";
 
+/** Makes the explanation of the method. */
 export function about() {
   const link = { href: "https://daioba.github.io/surelock", target: "_blank", rel: "noopener" };
   const authors = "by Daisuke Oba, Danushka Bollegala, Masahiro Kaneko and Naoaki Okazaki (ICLR 2026).";

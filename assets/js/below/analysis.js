@@ -43,6 +43,7 @@ function bars(lane) {
   return h("section", h("h5", lane.name), h("p.sl-hint", sentence), h("ol.sl-delay", items));
 }
 
+/** The panel with the bar chart. */
 export class Analysis {
   constructor() {
     const lanes = h("div.sl-delays");

@@ -95,5 +95,7 @@ export function explain(node, name) {
   shared.open(node, GLOSSARY[name]);
 }
 
+/** Closes the tip. */
 export const closeTip = () => shared?.close();
+/** Closes the tip after a moment, unless the pointer moves onto it. */
 export const closeTipSoon = () => shared?.closeSoon();

@@ -17,6 +17,7 @@ const LEGEND = [
   ["end", "the end of the text"],
 ];
 
+/** Makes the legend. */
 export function legend() {
   const explanation = (text, terms) => h("span", explained(text, terms, { stop: false })); // Tab stops at them below
   const kinds = LEGEND.map(([kind, text, ...terms]) => h("li", swatch(kind), explanation(text, terms)));

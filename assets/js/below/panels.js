@@ -12,6 +12,7 @@ import { Analysis } from "./analysis.js";
 import { legend } from "./legend.js";
 import { Runs } from "./runs.js";
 
+/** The panels, the list of keys, and the printed page. */
 export class Panels {
   /** Adds the panels to a stage. source: see Share; onUse: see Runs. */
   constructor(stage, { source = {}, onUse = null }) {

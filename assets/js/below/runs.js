@@ -12,6 +12,7 @@ const CALLED = { live: "your own" }; // the names of sources of runs
 
 const cutTo = (text, most) => (text.length > most ? `${text.slice(0, most).trimEnd()}\u00a0…` : text);
 
+/** The panel with the list of runs. */
 export class Runs {
   /** onShow(trace): shows a run. onUse(trace): puts a run's settings into the form; null if the page has no form. */
   constructor({ onShow, onUse }) {

@@ -40,6 +40,7 @@ function lineOf(lane, cell, x) {
   return { path, locks };
 }
 
+/** The picture of one position's KL. */
 export class CellCurve {
   constructor() {
     this.lines = svg("g");

@@ -74,6 +74,7 @@ const plain = (name) => name.replaceAll("&", "&amp;").replaceAll("<", "&lt;").re
 const level = (x) => (Number.isFinite(x) ? Math.max(x, KL_FLOOR) : null);
 const range = (n, f) => Array.from({ length: n }, (_, i) => f(i));
 
+/** The figures beneath the race. */
 export class Curves {
   /**
    * Adds the figures to a stage. plotly: the argument of loadPlotly; null if the page has loaded Plotly, or never

@@ -11,6 +11,7 @@ import { Inspector } from "./inspector.js";
 const EDGE = 8; // pixels to the edge of the window
 const LEAST = 360; // the least height in pixels
 
+/** The drawer. */
 export class Drawer {
   /**
    * Adds the drawer to a stage.
@@ -101,8 +102,7 @@ export class Drawer {
 
   /**
    * Puts the sheet above the player, or at the window's upper edge if it would cover its cell there. So the cell does
-   * not
-   * move under the finger. at: {top, bottom} of the cell in the window.
+   * not move under the finger. at: {top, bottom} of the cell in the window.
    */
   #lift(at) {
     const { node, player, root } = this;

@@ -13,13 +13,13 @@ import { nearest, stops } from "./slider.js";
 const OFFERED = { offered: [1e-8, 1, 0], log: true };
 const lockedIn = (states) => states.filter((state) => state === LOCKED).length;
 
+/** The handle and the estimate at the handle's epsilon. */
 export class Epsilon {
   /**
    * headOf(lane): the node of a lane's name.
    * curve: a CellCurve.
    * race(lane, epsilon, gone): adds a lane with this epsilon, and returns the reason if it cannot, or ""; null if the
-   * page
-   *   cannot run lanes.
+   * page cannot run lanes.
    */
   constructor({ headOf, curve, race }) {
     Object.assign(this, { headOf, curve, lane: null, value: null, step: -1 });

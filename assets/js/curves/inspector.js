@@ -34,6 +34,7 @@ export function lookedAt(trace, lane, t, list) {
   return `Among the tokens already written, this prediction attended most to ${words.join(", ")}.`;
 }
 
+/** The facts, likely tokens and pins in the drawer. */
 export class Inspector {
   /**
    * pin(cell): pins a cell, or unpins it.

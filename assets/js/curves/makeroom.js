@@ -3,6 +3,7 @@
 import { h } from "../dom.js";
 import { replaceable } from "../run/branching.js";
 
+/** The question which lane makes room. */
 export class MakeRoom {
   constructor() {
     this.node = h("div.sl-room", { role: "group", "aria-label": "Which lane makes room", hidden: true });

@@ -1,6 +1,7 @@
 // The functions of numpy that decisions need, on flat arrays. Whole numbers are Int32Array, flags Uint8Array, other
 // numbers Float64Array.
 
+/** An empty list. */
 export const NONE = new Int32Array(0);
 
 /** The indices of set flags, in ascending order. */
@@ -10,12 +11,14 @@ export function find(flags) {
   return places;
 }
 
+/** The number of set flags. */
 export function count(flags) {
   let sum = 0;
   for (let i = 0; i < flags.length; i++) sum += flags[i];
   return sum;
 }
 
+/** The values at some indices. */
 export const take = (values, places) => new values.constructor(places.length).map((_, i) => values[places[i]]);
 
 /** Sets the values at some indices. value: one value for all indices, or an array with a value per index. */
@@ -33,11 +36,13 @@ export function rowsOf(values, rows, width) {
   return table;
 }
 
+/** The flags of test(0) to test(size - 1). */
 export const flags = (size, test) => new Uint8Array(size).map((_, i) => Number(test(i)));
 
 /** Flags that are set in either list. */
 export const either = (a, b) => a.map((flag, i) => flag | b[i]);
 
+/** All values of several lists, in one array of the type Kind. */
 export function join(lists, Kind = Int32Array) {
   const all = new Kind(lists.reduce((sum, list) => sum + list.length, 0));
   let at = 0;

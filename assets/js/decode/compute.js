@@ -45,10 +45,12 @@ export class ComputeRule {
   end() {}
 }
 
+/** Computes every row, see `Everything` of surelock/decoding/compute.py. */
 export class Everything extends ComputeRule {
   static kind = "everything";
 }
 
+/** Computes a share of the active rows, see `SelectRule` of surelock/decoding/compute.py. */
 export class SelectRule extends ComputeRule {
   static kind = "select";
 
@@ -68,6 +70,7 @@ export class SelectRule extends ComputeRule {
   }
 }
 
+/** See `BlockCache` of surelock/decoding/compute.py. */
 export class BlockCache extends ComputeRule {
   static kind = "block_cache";
 
@@ -78,6 +81,7 @@ export class BlockCache extends ComputeRule {
   }
 }
 
+/** See `DelayedCache` of surelock/decoding/compute.py. */
 export class DelayedCache extends ComputeRule {
   static kind = "delayed_cache";
 
@@ -89,6 +93,7 @@ export class DelayedCache extends ComputeRule {
   }
 }
 
+/** See `EntropyCache` of surelock/decoding/compute.py. */
 export class EntropyCache extends ComputeRule {
   static kind = "entropy_cache";
   measures = ["entropy"];
@@ -101,6 +106,7 @@ export class EntropyCache extends ComputeRule {
   }
 }
 
+/** See `BudgetRule` of surelock/decoding/compute.py. */
 export class BudgetRule extends ComputeRule {
   static kind = "budget";
 

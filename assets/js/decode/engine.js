@@ -118,8 +118,7 @@ class Cache {
 /**
  * The engine's memory of one run: keys and values, and the posteriors of followed rows.
  * For the latest step it also has the rows that were read, their hidden states, and the logits of candidates ([V], by
- * the
- * number of a row).
+ * the number of a row).
  */
 class Memory {
   constructor(caches, length, vocabSize) {
@@ -152,6 +151,7 @@ class Memory {
   }
 }
 
+/** The engine. */
 export class OnnxEngine {
   #runtime;
   #sessions;
@@ -289,7 +289,8 @@ export class OnnxEngine {
   }
 
   /**
-   * Computes confidences, candidates (with tokens unless a quota limits the commits), and the KLs that a rule needs.
+   * Computes confidences, the scores of candidates, the KLs that a rule needs, and (without a quota) candidates'
+   * tokens.
    */
   async #choose(chunk) {
     const { memory, plan, reading, part, logits } = chunk;
@@ -318,7 +319,7 @@ export class OnnxEngine {
     if (plan.quota === null) reading.tokens.set(Int32Array.from(outputs.token.data, Number), first);
   }
 
-  /** Draws the tokens of the candidates that a plan's quota allows, as the graph would, without calling the graph. */
+  /** Draws the tokens of the best candidates, as many as the plan's quota. It adds and compares as the graph would. */
   async #draw(memory, plan, reading) {
     const best = bestOf(reading.score, plan.quota);
     const rows = find(plan.chooses);

@@ -12,6 +12,7 @@ const OPPOSED = [
 
 const where = ({ step, position }) => `event at step ${step}${position === undefined ? "" : `, position ${position}`}`;
 
+/** A RangeError that refuses an event for a reason. */
 export const refused = (event, reason) => new RangeError(`${where(event)}: ${reason}`);
 
 /**
@@ -53,6 +54,7 @@ function checkPairs(events) {
   }
 }
 
+/** Applies an event of a position to the state. Throws a RangeError if it does not fit the state. */
 export function apply(event, state) {
   const slot = event.position;
   const masked = state.masked[slot];

@@ -12,6 +12,7 @@ const FILE = "rule.js";
 /** Removes the functions by which an answer would not depend on the question alone, so that runs can be repeated. */
 const REPEATS = "delete globalThis.Date; delete Math.random;";
 
+/** The interpreter of one text. */
 export class Interpreter {
   #runtime;
   #context;

@@ -27,6 +27,7 @@ class LockingRule extends ComputeRule {
   }
 }
 
+/** The paper's rule, see `LockRule` of surelock/decoding/locking.py. */
 export class LockRule extends LockingRule {
   static kind = "lock";
 
@@ -108,6 +109,7 @@ export class LockRule extends LockingRule {
   }
 }
 
+/** The control, see `LockByAge` of surelock/decoding/locking.py. */
 export class LockByAge extends LockingRule {
   static kind = "age";
 

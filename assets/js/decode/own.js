@@ -13,12 +13,12 @@ const plain = (values) => Array.from(values, (value) => (Number.isFinite(value) 
 const shown = (value) => JSON.stringify(value).slice(0, 60);
 const truths = (values) => Array.from(values, Boolean);
 
+/** The rule of a visitor's text. */
 export class OwnRule extends ComputeRule {
   static kind = "own";
   /**
    * quickjs: the module of quickjs-emscripten-core in which rules run that are created from now on. Every run needs a
-   * new
-   * module, since a rule's text may break it. watch(busy): called when a text begins and ends to run.
+   * new module, since a rule's text may break it. watch(busy): called when a text begins and ends to run.
    */
   static quickjs = null;
   static watch = () => {};

@@ -2,9 +2,11 @@
 
 import { join } from "./arrays.js";
 
+/** The bytes of a base64 text. */
 export const bytesOf = (text) =>
   Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 
+/** A promise of the packed text of a Response's content. */
 export async function packedText({ body }) {
   const gzip = await new Response(body.pipeThrough(new CompressionStream("gzip"))).blob();
   const reader = new FileReader();

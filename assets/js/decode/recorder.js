@@ -58,6 +58,7 @@ const shareOf = (share) => Math.round(share * 1e4) / 1e4;
 const tokensOf = ({ written = [], unmasked, filled = [] }) =>
   [...written, ...unmasked, ...filled].map(([, token]) => token);
 
+/** The recorder of a race. */
 export class Recorder {
   #pieces;
   #records = [];

@@ -43,8 +43,7 @@ function spelled(pattern, classes) {
 
 /**
  * A pre-tokenizer of tokenizer.json that splits by the server's letters and numbers. The browser's edition of Unicode
- * may
- * have others.
+ * may have others.
  */
 function splitting(step, classes) {
   if (step?.type === "Sequence") {
@@ -70,6 +69,7 @@ function wordsOf(list) {
   throw new RangeError(`prompt has a blank whose list must hold ${how}, not '${list}'`);
 }
 
+/** The tokenizer of a model. */
 export class TextTokenizer {
   #writes;
   #reads;
@@ -160,7 +160,7 @@ export class TextTokenizer {
 
   /**
    * The ids of a text that continues another text, without the space that some tokenizers put before a text.
-   * The text is encoded after several beginnings; one of them does not merge with the text.
+   * The text is encoded after one of BEGINNINGS that does not merge with the text.
    */
   #continued(text) {
     const alone = this.#read(text);

@@ -70,27 +70,32 @@ class UnmaskPolicy {
   }
 }
 
+/** See `LowConfidence` of surelock/decoding/unmasking.py. */
 export class LowConfidence extends UnmaskPolicy {
   static kind = "low_confidence";
 }
 
+/** See `Random` of surelock/decoding/unmasking.py. */
 export class Random extends UnmaskPolicy {
   static kind = "random";
   scores = "noise";
 }
 
+/** See `Entropy` of surelock/decoding/unmasking.py. */
 export class Entropy extends UnmaskPolicy {
   static kind = "entropy";
   scores = "entropy";
   by_posterior = true;
 }
 
+/** See `Margin` of surelock/decoding/unmasking.py. */
 export class Margin extends UnmaskPolicy {
   static kind = "margin";
   scores = "margin";
   by_posterior = true;
 }
 
+/** See `Threshold` of surelock/decoding/unmasking.py. */
 export class Threshold extends UnmaskPolicy {
   static kind = "threshold";
   early = true;
@@ -102,6 +107,7 @@ export class Threshold extends UnmaskPolicy {
   }
 }
 
+/** See `Klass` of surelock/decoding/unmasking.py. */
 export class Klass extends UnmaskPolicy {
   static kind = "klass";
   early = true;
@@ -129,6 +135,7 @@ export class Klass extends UnmaskPolicy {
   }
 }
 
+/** See `EntropyBound` of surelock/decoding/unmasking.py. */
 export class EntropyBound extends UnmaskPolicy {
   static kind = "entropy_bound";
   scores = "entropy";
@@ -147,6 +154,7 @@ export class EntropyBound extends UnmaskPolicy {
   }
 }
 
+/** See `EarlyFinish` of surelock/decoding/unmasking.py. */
 export class EarlyFinish extends UnmaskPolicy {
   static kind = "early_finish";
   early = true;
@@ -168,6 +176,7 @@ export class EarlyFinish extends UnmaskPolicy {
   }
 }
 
+/** See `Remask` of surelock/decoding/unmasking.py. */
 export class Remask extends UnmaskPolicy {
   static kind = "remask";
   revises = true;

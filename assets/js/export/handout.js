@@ -12,6 +12,7 @@ import { Field, WIDTH } from "./poster.js";
 const MOMENT_HEIGHT = 380;
 const SHARPNESS = 2; // pixels of the picture for one pixel of the poster
 
+/** The steps, from 0, that the handout shows: after a third, two thirds and all of `count` steps. */
 export function moments(count) {
   const thirds = [count / 3, (2 * count) / 3, count];
   return [...new Set(thirds.map((after) => Math.max(1, Math.round(after)) - 1))];

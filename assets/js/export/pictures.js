@@ -73,6 +73,7 @@ async function film(trace, colours, { guesses, onProgress, signal }) {
   return new Blob(webm(frames, { width: WIDTH, height: HEIGHT, ms: FILM_MS }), { type: "video/webm" });
 }
 
+/** Makes videos and pictures, and shows the progress of a video. */
 export class Pictures {
   constructor() {
     this.bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the video" });

@@ -128,6 +128,7 @@ export function told(trace, steps) {
   return happens(trace, trace.subject, at, new Set(steps).size > 1);
 }
 
+/** The poster on a canvas. */
 export class Poster {
   /**
    * Sets the size of the canvas to WIDTH * scale by HEIGHT * scale.

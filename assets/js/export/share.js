@@ -32,11 +32,12 @@ const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
 
 /**
  * Matches texts that a spreadsheet would run as a formula, also after white space and with full-width signs. They get
- * an
- * apostrophe. A text that begins with an apostrophe gets another one: without the first apostrophe a cell is the text.
+ * an apostrophe. A text that begins with an apostrophe gets another one: without the first apostrophe a cell is the
+ * text.
  * surelock/trace/csv_table.py has the rule, too.
  */
 const FORMULA = /^(?:[\s\p{C}]*[=+\-@＝＋－＠]|['\t\r\n])/u;
+/** A text as a quoted CSV cell that no spreadsheet runs as a formula. */
 export const harmless = (text) => quoted(FORMULA.test(text) ? `'${text}` : text);
 
 const COLUMNS =
@@ -84,6 +85,7 @@ export function fillReplay(shell, document, decoder = "") {
   return (page || shell).replace(HOLE, () => json);
 }
 
+/** The panel for export and import. */
 export class Share {
   /**
    * source: the functions of the page that exports need: document(run), shell(), decoder(model), link(trace, view).

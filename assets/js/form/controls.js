@@ -79,6 +79,7 @@ export function writesLine() {
   return line;
 }
 
+/** Fills the component of the controls. */
 export function connect({ element }) {
   const button = (name, action) => h(`button.sl-control.sl-control-${name}`, { disabled: true, onclick: action });
   const pause = button("pause", () => page.now.live[page.now.phase === "paused" ? "resume" : "pause"]());

@@ -5,6 +5,7 @@ import { h, select, setText } from "../dom.js";
 import { trust } from "../run/trust.js";
 import { valueText } from "../trace/described.js";
 
+/** Makes a field: the label of a setting, a control, and an optional output beside the label. */
 export function row(setting, control, output = null) {
   const head = h("span.sl-field-head", h("span", setting.label), output);
   return h("label.sl-field", { title: setting.help }, head, control);
@@ -18,6 +19,7 @@ export const choice = (label, options, value, set, said = "") =>
     said ? h("small", said) : null,
   );
 
+/** Makes the field of a setting that is true or false. */
 export function checkbox(setting, value, set) {
   const control = h("input", { type: "checkbox", checked: value, onchange: () => set(control.checked) });
   return h("label.sl-field.sl-field-check", { title: setting.help }, control, h("span", setting.label));

@@ -29,6 +29,7 @@ function nameField(value, set) {
   return row({ label: "Name", help: "If empty, it is made of the rule and its settings." }, control);
 }
 
+/** The list of lanes. */
 export class LaneList {
   /** form: a Lanes; box: the node that contains the list. */
   constructor(form, box) {

@@ -81,6 +81,7 @@ class Lanes {
   }
 }
 
+/** Fills the component of the lanes. */
 export function connect(component) {
   return new Lanes(component);
 }

@@ -17,8 +17,7 @@ export const blockChoices = (length, steps) =>
 /**
  * The values nearest to the wanted values that fit together, with a length of at most `longest`.
  * If no block of at least half of the wanted block length fits, there is one block: much shorter blocks would decode
- * from
- * left to right.
+ * from left to right.
  */
 export function fit(wants, longest) {
   const length = wants.gen_length <= longest ? wants.gen_length : Math.max(GRAIN, longest - (longest % GRAIN));

@@ -12,6 +12,7 @@ import { blockChoices, blockSaid, fit, NAMES, wantsOf } from "./schedule.js";
 const MAIN = ["gen_length", "steps"]; // the fields that are shown at once
 const bytes = (text) => new TextEncoder().encode(text).length;
 
+/** The form. */
 export class SiteForm {
   /**
    * initial: {model, about, prompt, values, lanes, most}, the first content of the form, see surelock/ui/site.py.

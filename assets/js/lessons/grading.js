@@ -10,6 +10,7 @@ import { laneOf, stepOf } from "./steps.js";
 const LISTED = 6;
 const CLOSE = { "%": 5, steps: 1 }; // the greatest error of a prediction that counts as right, by unit
 
+/** The texts of a list as a phrase: "a, b and c". */
 export const among = (list) => [list.slice(0, -1).join(", "), list.at(-1)].filter(Boolean).join(" and ");
 const quoted = ({ name }) => `“${name}”`;
 const error = (lane) => short(errorOf(lane));
@@ -83,8 +84,7 @@ function changedWords(_, { lane }) {
 
 /**
  * The id of the lane with the largest (`want` is "most") or the smallest (`want` is "least") commit error; "same" if
- * the
- * next lane's error is closer than the share `tie` of the larger error.
+ * the next lane's error is closer than the share `tie` of the larger error.
  */
 function errorRank(_, { lanes, want, tie }) {
   const sign = want === "most" ? -1 : 1;
@@ -303,6 +303,7 @@ export function holds(trace, { answer: question, at_least: low, at_most: high, e
 
 /** A number in the unit of the question: a share in per cent, steps to half a step. */
 const inUnit = ({ unit }, value) => (unit === "%" ? Math.round(100 * value) : Math.round(2 * value) / 2);
+/** A value with the unit of its question. */
 export const withUnit = ({ unit }, value) => `${value} ${unit === "steps" && value === 1 ? "step" : unit}`;
 const optionText = ({ options }, id) => options.find((option) => option.id === id)?.text ?? "something else";
 

@@ -33,6 +33,7 @@ const button = (text, action, more = {}) => h("button.sl-small", { onclick: acti
 /** Whether an option has a rule that the learner types. */
 const isTyped = (option) => option?.compute.kind === "own";
 
+/** The lessons of a stage. */
 export class Lessons {
   /**
    * Adds the lessons to a stage.
@@ -40,8 +41,7 @@ export class Lessons {
    * @param {Tab} lessons.tab
    * @param {function(string): Promise<Trace?>} lessons.recorded reads a recorded run by its name
    * @param {?function(Trace, Lane[]): ?string} lessons.race starts a run with a trace's prompt and these lanes, and
-   *   returns
-   *   a sentence if the run cannot start; null on a page that cannot compute
+   *   returns a sentence if the run cannot start; null on a page that cannot compute
    * @param {function(?string, number)} lessons.onPlace is called with the name of the lesson and the number of its page
    */
   constructor(stage, { lessons = {} }) {

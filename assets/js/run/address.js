@@ -90,6 +90,7 @@ export function readAddress(search, hash = "") {
   return { settings: together(query.toString(), hash), view, story, problem };
 }
 
+/** Whether the query of settings is short enough for an address. */
 export const hasRoom = (settings) => apart(settings)[0].length <= LONGEST;
 
 /**
@@ -176,6 +177,7 @@ export function settingsOfForm({ model, prompt, lanes, chat, ...settings }) {
   return queryOf(model, prompt, chat, settings, JSON.parse(lanes).lanes);
 }
 
+/** Whether two queries have the same parameters. */
 export function sameSettings(a, b) {
   const [one, other] = [a, b].map((query) => new Map(new URLSearchParams(query)));
   return one.size === other.size && [...one].every(([name, value]) => other.get(name) === value);

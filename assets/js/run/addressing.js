@@ -24,6 +24,7 @@ const isRecorded = (trace) =>
   !touchesOf(trace) &&
   trace.lanes.every((lane) => lane.decoder.events?.length || page.now.recorded?.lanes.includes(lane));
 
+/** Writes the address. */
 export class Addressing {
   touched = false; // whether a visitor has used the form
 

@@ -16,6 +16,7 @@ const LEFT = "This run was interrupted by leaving the page or losing the connect
 const asksForRecorded = (settings) =>
   !settings || (page.now.recorded !== null && sameSettings(settings, settingsOf(page.now.recorded)));
 
+/** Shows the first run. */
 export class Arriving {
   #sentences = new Set(); // the sentences about the link that were shown
   #opening = new Part(

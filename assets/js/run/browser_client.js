@@ -6,6 +6,7 @@ import { page } from "./state.js";
 
 const NAME = "stories"; // the model that a browser decodes
 
+/** The client. */
 export class BrowserClient extends Client {
   constructor() {
     super(

@@ -46,8 +46,7 @@ class BrowserSource {
   /**
    * Requests a run. hear(messages): called with messages of the run, and with {loading}, {note}, {refused} or {lost}.
    * request: see `wholeRequest`. The request of a branch is {model, prompt, prompt_tokens, lanes}, with lanes of a
-   * trace's
-   * header; steps that the page already has are sent again.
+   * trace's header; steps that the page already has are sent again.
    */
   start(request, hear) {
     const run = `browser-${this.#count++}`;

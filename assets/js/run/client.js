@@ -5,6 +5,7 @@ import { MISSING, Part } from "../stage/part.js";
 
 const RUN = ["leave", "pause", "resume", "step", "stop"]; // the methods of a started run
 
+/** The client. */
 export class Client {
   /** load(): a promise of the module. make(module): makes the source, once. */
   constructor(load, make) {

@@ -22,6 +22,7 @@ export async function partsOf(model) {
   return { model: Object.fromEntries(files), runtime, interpreter };
 }
 
+/** A promise of the address of the worker's script. */
 export const workerAddress = () => addressOf(WORKER);
 
 /** A promise of {model, presets} of the decoder inside a replay, null if the page contains no decoder. */

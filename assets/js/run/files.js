@@ -8,6 +8,7 @@ const nodes = [...(globalThis.document?.querySelectorAll("script[data-file]") ??
 export const packed = new Map(nodes.map((node) => [node.dataset.file, new Blob([node.textContent])]));
 for (const node of nodes) node.remove(); // megabytes of text
 
+/** The URL of a file beside the folder of the page's scripts. */
 export const beside = (name) => new URL(`../${name}`, import.meta.url);
 
 async function blobOf(name) {
@@ -17,6 +18,7 @@ async function blobOf(name) {
 /** A promise of a file as a Response. */
 export const fileOf = async (name) => (packed.has(name) ? new Response(await blobOf(name)) : fetch(beside(name)));
 
+/** A promise of an address from which a file can be loaded. */
 export const addressOf = async (name) =>
   packed.has(name) ? URL.createObjectURL(await blobOf(name)) : beside(name).href;
 

@@ -7,6 +7,7 @@ import { Tab } from "./tab.js";
 
 const MOST = 4_000_000; // the most characters of all runs; browsers keep about five million for a page
 
+/** The kept runs. */
 export class Kept {
   #reading = new Part(
     () => import("./reading.js"),

@@ -109,6 +109,7 @@ export function begin({ root, source, fill, refuses }) {
   });
 }
 
+/** Fills the component of the stage in Gradio's page. */
 export function connect({ element, trigger }) {
   const root = element.querySelector(".sl-stage");
   const sources = root.dataset.sources.split(" "); // see surelock/ui/layout.py

@@ -2,6 +2,7 @@
 
 import { repeats } from "./branching.js";
 
+/** The followed run. */
 export class LiveRun {
   /** "running"; "stepping": one step of a paused run is requested; "aside": paused for a touch; "over". */
   state = "running";

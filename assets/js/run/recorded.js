@@ -24,4 +24,5 @@ async function fetchRun(name) {
   }
 }
 
+/** A promise of the first recorded run's trace. */
 export const recorded = readRun("stories");

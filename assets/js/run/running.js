@@ -32,6 +32,7 @@ function touchedLanes(lanes, { lane, events }) {
 
 const BRANCH = "A branch:"; // the label of a trace with a branch
 
+/** Requests, follows and ends runs. */
 export class Running {
   run = null;
   branching = null; // the waiting branch, see branchOf
@@ -91,8 +92,7 @@ export class Running {
 
   /**
    * Makes room for a touch of a race: gives up a waiting touch, ends a touch that is being computed, and pauses the
-   * race
-   * until the visitor goes back to it. Returns the reason why a touch is impossible, a sentence, or "".
+   * race until the visitor goes back to it. Returns the reason why a touch is impossible, a sentence, or "".
    */
   giveWay(race, shown) {
     const { waits } = page.now;

@@ -3,6 +3,7 @@
 import { Client } from "./client.js";
 import { edition } from "./files.js";
 
+/** The client. */
 export class ServerClient extends Client {
   /** root: the address of the server's routes. */
   constructor(root) {

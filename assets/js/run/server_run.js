@@ -27,6 +27,7 @@ const HOLDS = {
 
 const later = (ms) => new Promise((then) => setTimeout(then, ms));
 
+/** A handle of the run. */
 export class ServerRun {
   id = null;
   #last = -1; // the number of the latest message that the page has

@@ -40,6 +40,7 @@ async function answerTo(url, options) {
   return status >= 500 ? null : { status, refused: UPDATED };
 }
 
+/** The source. */
 export class ServerSource {
   visitor = newVisitor();
   runs = new Set(); // the runs that have not ended

@@ -7,6 +7,7 @@ import { page } from "./state.js";
 const INSTEAD = "The server does not answer: this browser computes it.";
 const OFFER = " This server can compute it instead: choose it in the settings.";
 
+/** Both sources as one. */
 export class Sources {
   #of = new Map(); // the source of a run, by the run's id
 

@@ -4,6 +4,7 @@ import { number } from "../trace/described.js";
 import { branchOf } from "./branching.js";
 import { page } from "./state.js";
 
+/** Starts runs. */
 export class Starting {
   constructor({ live }) {
     this.live = live;

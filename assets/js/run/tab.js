@@ -41,6 +41,7 @@ export function parsed(text) {
   }
 }
 
+/** The values of this tab. */
 export class Tab {
   constructor(storage = allowed(() => globalThis.sessionStorage ?? null, null)) {
     Object.assign(this, { storage, dropped: new Set() });

@@ -9,6 +9,7 @@ const APART =
 
 const known = new Set([described.compute.own?.settings.code.default]);
 
+/** Lets a rule's text run without a question. */
 export const trust = (code) => known.add(code);
 
 /** A promise of whether all rules may run. The visitor is asked about unknown rules, one after another. */

@@ -26,6 +26,7 @@ export function lookedFor({ step }, { race: { last } }) {
 }
 
 const megabytes = (bytes) => Math.round(bytes / 1e6);
+/** A sentence about the loading of the decoder. got, all: bytes. */
 export const fetching = ({ got, all }) =>
   got < all ? `Fetching the decoder: ${megabytes(got)} of ${megabytes(all)} MB` : "Starting the decoder …";
 

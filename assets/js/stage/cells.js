@@ -10,6 +10,7 @@ import { PIN_COLOURS } from "./theme.js";
 
 const FULL = `At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`;
 
+/** The cells of all grids. */
 export class Cells {
   led = null; // the side in which the keyboard has moved to a cell
   pointed = null; // {side, cell} under the pointer

@@ -134,6 +134,7 @@ function draw(pen, points, colour, dash) {
   pen.stroke();
 }
 
+/** Both charts. */
 export class Charts {
   constructor() {
     this.charts = CHARTS.map((chart) => new Chart(chart));

@@ -23,6 +23,7 @@ export function laneClock(trace, lane, step) {
   return [`${first ? "first: " : ""}${time}`, count(t + 1, "step")];
 }
 
+/** Shows the clock of a lane. */
 export class Clock {
   constructor(lane) {
     this.lane = lane;

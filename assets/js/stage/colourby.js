@@ -7,6 +7,7 @@ import { VALUES } from "../trace/values.js";
 
 const GUESSES = "What the model would write now, in the masked cells that the step computed";
 
+/** The controls. */
 export class ColourBy {
   #guessing = true;
 

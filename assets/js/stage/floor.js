@@ -10,6 +10,7 @@ import { Side } from "./side.js";
 
 const GAP = 8; // pixels between the parts of the first screen
 
+/** The floor of a stage. */
 export class Floor {
   sides = [];
   colours = null;
@@ -23,8 +24,7 @@ export class Floor {
    * @param {function()} options.onLayout called when cells get another size
    * @param {function()} options.onScroll called when other cells come into view
    * @param {function(): number} options.around returns the height in pixels of everything beneath the grids on the
-   *   first
-   *   screen
+   *   first screen
    */
   constructor({ parts, sight, refer, spoke, onLayout, onScroll, around }) {
     Object.assign(this, { sight, refer, spoke, around });

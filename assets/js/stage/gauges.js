@@ -58,6 +58,7 @@ function damageText(damage) {
   return `${text}, regret ${short(meanRegret)}`;
 }
 
+/** The table of all gauges. */
 export class Gauges {
   constructor() {
     this.list = h("div.sl-gauge-list");

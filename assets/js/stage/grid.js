@@ -64,6 +64,7 @@ function lockCorner(pen, [w, h], colour) {
  * @property {number} [block] the length of a block, see bordersOf
  */
 
+/** The grid of a canvas. */
 export class Grid {
   constructor(canvas) {
     this.canvas = canvas;
@@ -307,8 +308,7 @@ export class Grid {
 
   /**
    * {lines, size, weight, cut}: the largest type in which a whole label fits, if necessary squeezed or in two lines.
-   * Longer
-   * labels are cut. Punctuation is larger and bold, since it has few pixels.
+   * Longer labels are cut. Punctuation is larger and bold, since it has few pixels.
    */
   #fit(label, width, height) {
     const key = width === this.box.w - this.box.gap - 6 ? label : `${label} ${width}`;

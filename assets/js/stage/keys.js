@@ -7,9 +7,8 @@ const RUN = "#sl-run, #sl-run *";
 
 /**
  * Lets Space, arrow keys, Home and End control the timeline, unless a focused field, button, grid or scrolling box
- * needs
- * them. On the button Run, which has the focus after a click, Space plays and pauses, too, and never starts another
- * run.
+ * needs them. On the button Run, which has the focus after a click, Space plays and pauses, too, and never starts
+ * another run.
  */
 export function timelineKeys(timeline) {
   const keys = {

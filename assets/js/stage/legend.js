@@ -4,6 +4,7 @@ import { h, perFrame } from "../dom.js";
 import { page } from "../run/state.js";
 import { RESTING } from "../trace/states.js";
 
+/** Makes a sample of a kind of cell. */
 export const swatch = (kind) => h(`span.sl-swatch.sl-swatch-${kind}`, { "aria-hidden": "true" });
 
 /** The kinds of cells in the key: kind, word, whether a trace has such cells, and an explanation for wide screens. */
@@ -21,6 +22,7 @@ function endsOf({ lanes, ends }) {
   return lanes.some((lane) => last(lane).some((token) => ends.has(token)));
 }
 
+/** Makes the key, which shows the kinds of cells of the trace on show. */
 export function key() {
   const kinds = KEY.map(([kind, text, occurs, more = ""]) => {
     const label = h("span", text, h("span.sl-desk-only", more));

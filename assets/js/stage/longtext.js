@@ -15,6 +15,7 @@ const MODES = [
   ["whole", "The whole canvas, without its tokens"],
 ];
 
+/** The boxes of all grids, and the list that chooses how long texts are shown. */
 export class LongText {
   /** onLayout(): called when cells get another size. onScroll(): called when other cells come into view. */
   constructor({ onLayout, onScroll }) {

@@ -46,6 +46,7 @@ export function drawBorders(pen, sides, [x, y, w, h, width], colours) {
   }
 }
 
+/** Draws the glow of a cell. strength: 0 to 1. */
 export function glow(pen, { at: [x, y, w, h], gap }, colour, strength) {
   if (!strength) return;
   pen.globalAlpha = strength;
@@ -66,6 +67,7 @@ export function markDiffers(pen, { at: [x, y, w, h], gap }, colour) {
   pen.fillRect(x, y + h - 1, w, 1 + gap / 2);
 }
 
+/** Draws a ring inside the edge of a cell. line: its width. */
 export function ring(pen, { at: [x, y, w, h], gap }, colour, line) {
   const inset = (line - gap) / 2; // the outer edge of the line is the edge of the cell
   pen.beginPath();

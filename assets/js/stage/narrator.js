@@ -125,6 +125,7 @@ function finished(trace, step) {
   return stillWorking(done, rest, trace.race.byClock && timed.length ? after : "");
 }
 
+/** A sentence about lanes that have ended and lanes that have not. after: the words for the time. */
 export function stillWorking(done, rest, after = "") {
   const names = (lanes) => lanes.map(({ name }) => `“${name}”`).join(" and ");
   const have = done.length > 1 ? "have" : "has";

@@ -12,8 +12,7 @@ const OTHERS = "Tokens that are not those of the lane that the others are compar
 /**
  * The work of the lanes so far, relative to the reference's work in as many steps: {share, bar} for every lane.
  * share: NaN before the first step. bar: the length of the bar from 0 to 1. All bars have one scale. If no lane does
- * more
- * work than the reference, the length of a bar is the share.
+ * more work than the reference, the length of a bar is the share.
  */
 export function workSoFar(trace, step) {
   const shares = trace.lanes.map((lane) => {
@@ -51,6 +50,7 @@ function parts(node, trace) {
   return values;
 }
 
+/** The row of numbers. */
 export class Numbers {
   rows = [];
 

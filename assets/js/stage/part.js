@@ -5,6 +5,7 @@ import { say } from "../run/state.js";
 export const MISSING =
   "The connection was lost, so a part of this page is missing. Press again once it is back: what was computed is kept, and a run in this browser goes on.";
 
+/** A part that is loaded when it is needed. */
 export class Part {
   made = null; // the part, null before it is loaded
   #coming = null;

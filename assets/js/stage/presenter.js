@@ -10,6 +10,7 @@ const LARGER = 1.6;
 const ROOM = [1200, 675]; // the pixels in which a run of 140 positions fits; larger screens enlarge it more
 const CALM = 0.15; // a grid scrolls if the latest tokens are closer to an edge than this share of its height
 
+/** Presenter mode of a stage. */
 export class Presenter {
   /** Adds presenter mode to a stage. */
   constructor({ root, floor }) {

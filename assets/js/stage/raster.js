@@ -11,6 +11,7 @@ const EXPLAINED = "Each line is a token, each column a step"; // shown in the pa
 /** The channels of "#rrggbb". */
 const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
+/** The raster of a lane. */
 export class Raster extends Strip {
   #drawn = -1; // the last column that is drawn
 

@@ -16,6 +16,7 @@ import { gridName } from "./spoken.js";
 
 const UNDER = 140; // characters of the text beneath a grid whose cells have no room for tokens
 
+/** The side of a lane. */
 export class Side {
   /** floor: the Floor that contains the side. */
   constructor(lane, trace, floor) {

@@ -6,6 +6,7 @@ import { inView, watchView } from "../dom.js";
 const REST_MS = 150;
 const WORDS_MS = 1000; // the greatest age of texts out of view
 
+/** Decides which parts a drawing includes. */
 export class Sight {
   constructor(redraw) {
     Object.assign(this, { redraw, moving: false, timer: null, spoken: -Infinity });

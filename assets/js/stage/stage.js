@@ -48,6 +48,7 @@ const knownOf = ({ lanes, race }) => [race.live, ...lanes.map(({ count }) => cou
  * @property {object} lessons see Lessons
  */
 
+/** The stage. */
 export class Stage {
   chapters = [];
   moments = [];

@@ -4,6 +4,7 @@
 import { h } from "../dom.js";
 import { page } from "../run/state.js";
 
+/** The canvas of a picture, with the cursor's line. */
 export class Strip {
   columns = 0;
 

@@ -9,6 +9,7 @@ const LEAST_MS = 2500; // the least time for which a sentence is shown
 const BETWEEN_MS = 3000; // the least pause before a sentence that belongs to no moment
 const BEHIND = 2; // the most steps between a sentence's step and the cursor
 
+/** Shows the sentences. */
 export class Teller {
   constructor() {
     this.text = h("p.sl-narrator");

@@ -8,6 +8,7 @@ const START_MS = 3_000; // how long the first play rests before the first step
 const CATCH_UP = 4; // in a frame the display catches up one part in CATCH_UP of its distance to a run
 const WHOLE_RUN_MS = 9_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
 
+/** Makes an icon from the path of an SVG picture. */
 export const icon = (path) => svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: path }));
 const ICONS = {
   start: "M6 5h2v14H6zM20 5v14L9 12z",
@@ -29,6 +30,7 @@ const ICONS = {
  * @property {() => number} onRest returns the milliseconds for which the display rests at the shown step
  */
 
+/** The timeline of a stage. */
 export class Timeline {
   /** @param {Listeners} listeners */
   constructor(listeners) {

@@ -32,6 +32,7 @@ const likely = (p) => percent(p, p < 0.1 ? 1 : 0);
  * @property {function(): object[]} presets the rules that a lane can have
  */
 
+/** The menu. */
 export class Menu {
   /**
    * @param {MenuPlace} at

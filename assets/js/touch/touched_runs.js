@@ -26,6 +26,7 @@ export function touchOf(race, lane, events, { of, from, name }) {
   return { trace, child, from };
 }
 
+/** Starts and undoes touches. */
 export class TouchedRuns {
   /** live: a Running. */
   constructor(live) {

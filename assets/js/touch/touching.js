@@ -47,6 +47,7 @@ function touchText(trace, { original }, event) {
   return `${eventText(event)}, ${at}`;
 }
 
+/** The touching of a stage. */
 export class Touching {
   menu = null;
   #goesOn = null; // lets the race go on that was moving when the menu opened

@@ -17,6 +17,7 @@ export function otherAt({ original, touched }, t) {
   });
 }
 
+/** The outlines of a touched lane. */
 export class Wave {
   #since = new Map(); // by cell, the time at which its outline began
   #step = null;

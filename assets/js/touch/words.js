@@ -2,8 +2,7 @@
 
 /**
  * Names of tokens, no two of which are equal. A name is the word of a token. If words are equal, the space before
- * them is
- * shown, and if they are still equal, the numbers of the tokens.
+ * them is shown, and if they are still equal, the numbers of the tokens.
  */
 export function wordsApart(ids, pieces) {
   const plain = ids.map((id) => pieces.name(id));

@@ -53,8 +53,7 @@ export function toWrite(prompt, length) {
 
 /**
  * The form's values as a run takes them. If the prompt has blanks, steps and a block length of at least the length
- * become
- * null: the run then counts all masks.
+ * become null: the run then counts all masks.
  */
 export function withBlanks({ steps, block_length: block, ...values }) {
   const follows = (value) => (blanksOf(values.prompt ?? "").length && value >= values.gen_length ? null : value);

@@ -17,6 +17,7 @@ export const nullable = ([shape, must]) => [orNothing(shape), `${must}, or null`
 
 /** A trace that cannot be played; the message is one sentence for a reader. */
 export class TraceError extends Error {}
+/** A TraceError about a damaged part. what: a clause. */
 export const damaged = (what) => new TraceError(`The trace is damaged: ${what}.`);
 
 /**

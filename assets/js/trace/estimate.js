@@ -52,8 +52,7 @@ export function locksAt(lane, epsilon, full = null) {
 /**
  * The most certain candidates, as the rule's percentile asks.
  * The recorded confidence is coarse. Among equals, candidates that locked in this step come first, and candidates
- * that the
- * rule refused although their KL was small enough come last.
+ * that the rule refused although their KL was small enough come last.
  */
 function gate(candidates, percentile) {
   if (percentile === null || !candidates.length) return candidates;

@@ -3,6 +3,7 @@
 import { isCount, isObject, isText, listOf, mapOf } from "./damage.js";
 
 const isPlain = (value) => value === null || ["number", "string", "boolean"].includes(typeof value);
+/** The shape of a setting's value. */
 export const isSetting = (value) => isPlain(value) || listOf(isPlain)(value) || mapOf(isPlain)(value);
 const isRule = (value) => mapOf(isSetting)(value) && isText(value.kind) && value.kind !== "both";
 const isPair = ({ kind, lock, select }) => kind === "both" && isRule(lock) && isRule(select);
@@ -20,6 +21,7 @@ export const EVENTS = {
   write: { position: POSITION, token: [isCount, "a token id"] },
   rule: { compute: CHOICE },
 };
+/** The fields of every event; see `check`. */
 export const EVENT = {
   step: [isCount, "a step"],
   kind: [(kind) => isText(kind) && Object.hasOwn(EVENTS, kind), `one of ${Object.keys(EVENTS).join(", ")}`],

@@ -160,8 +160,7 @@ export class Lane {
 
   /**
    * Whether step t is the last step of the lane. It is if it has the greatest possible number, or if no position is
-   * masked
-   * after it and the policy takes no more tokens back.
+   * masked after it and the policy takes no more tokens back.
    */
   endsAt(t) {
     if (t + 1 >= this.most) return true;

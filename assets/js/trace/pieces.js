@@ -29,6 +29,7 @@ const LEAST_BYTES = 10; // the fewest bytes of a text by which a tokenizer is ju
 const FEWEST = 2; // the fewest bytes per token in a text that fits a tokenizer
 const MOST_A_WORD = 1.7; // the most tokens per word in a text whose words the model knows
 
+/** The pieces of a trace's tokens. */
 export class Pieces {
   /** ends: the tokens that end a text. */
   constructor(ends = new Set()) {

@@ -10,4 +10,5 @@ export const LOCKED = 2;
 export const RESTING = 3;
 export const WAITING = 4;
 export const STATES = ["masked", "active", "locked", "resting", "masked, not computed"];
+/** Whether a state is that of a masked cell. */
 export const isMasked = (state) => state === MASKED || state === WAITING;

@@ -29,6 +29,7 @@ function freeNumber(colours) {
   return number;
 }
 
+/** A trace: its header, its lanes, and the texts of its tokens. */
 export class Trace {
   /** Makes a trace without steps from the first message of a stream: a header and the texts of tokens (pieces). */
   constructor({ header, pieces }) {
@@ -122,8 +123,7 @@ export class Trace {
   /**
    * The end of a lane's text after step t: {position, rest}.
    * position: the position of the token that ends the text, n if no token does. A token up to the last word of the
-   * prompt
-   *   never ends the text.
+   * prompt never ends the text.
    * rest: the part of this token before the stop text (the header's `stop`), else "".
    */
   endOf(lane, t) {

@@ -9,6 +9,7 @@ const rulesIn = (lanes) =>
     .flatMap((compute) => (compute ? rulesOf(compute) : []))
     .filter(({ kind }) => kind === "own");
 
+/** The texts of all typed rules of some lanes. */
 export const codesOf = (lanes) => rulesIn(lanes).map(({ code }) => code);
 
 /** Removes the texts of typed rules from the lanes, and returns them. */
