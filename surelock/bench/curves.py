@@ -12,9 +12,8 @@ from surelock.model.language_model import LanguageModel
 from surelock.model.network import empty_network
 from surelock.values import frozen
 
-BLOCK = (
-    32  # the length of a block; if it does not divide the length, the next shorter one that does
-)
+#: The length of a block; if it does not divide the length, the next shorter one that does.
+BLOCK = 32
 SHARES = (1.0, 0.6, 0.3, 0.1, 0.03)  # the shares of the rows that the timed steps compute
 _REPEATS = 5  # how often a step is timed; a slow step is timed twice
 _SLOW = 0.2  # seconds from which a step is slow

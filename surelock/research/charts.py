@@ -12,13 +12,13 @@ from surelock.files import write_text
 from surelock.values import frozen
 
 _COLOURS = ("#1668c7", "#a3360c", "#0f766e", "#6b7280", "#7c3aed", "#b45309")
-# pixels
-_WIDTH = 300  # of a panel's horizontal axis
-_HEIGHT = 220  # of a panel's vertical axis
-_LEFT = 60  # of the margin at the left of a panel
-_TOP = 40  # of the margin above the panels
-_GAP = 70  # between two rows of panels
-_KEY = 24  # of the legend's height
+# lengths in pixels
+_WIDTH = 300  # the horizontal axis of a panel
+_HEIGHT = 220  # the vertical axis of a panel
+_LEFT = 60  # the margin at the left of a panel
+_TOP = 40  # the margin above the panels
+_GAP = 70  # the space between two rows of panels
+_KEY = 24  # the height of the legend
 _TICKS = 4  # the approximate number of ticks of an axis
 
 

@@ -7,11 +7,8 @@ import torch
 from torch import Tensor
 
 _MOMENTUM = 0.95
-_COEFFICIENTS = (
-    3.4445,
-    -4.7750,
-    2.0315,
-)  # the authors' coefficients of the Newton-Schulz iteration
+#: The authors' coefficients of the Newton-Schulz iteration.
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
 
 Direct = Callable[[Tensor, Tensor], Tensor]

@@ -3,9 +3,8 @@
 from surelock.ui.models import Models, NotReady
 from surelock.values import Fields
 
-SMALL = (
-    50_000_000  # the most parameters of the model: a larger model would delay the runs in the queue
-)
+#: The most parameters of the model: a larger model would delay the runs in the queue.
+SMALL = 50_000_000
 MOST = 6  # the most positions that are returned
 
 

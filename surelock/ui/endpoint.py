@@ -123,7 +123,7 @@ class Calls:
             DEVICE.submit(steps.close)  # runs after the present step
 
     def _read(self, named: Fields, request: Request) -> Generator[Json]:
-        """Return the generator of a call's answers. It computes nothing before it is asked for the first one.
+        """Return the generator of a call's answers. Nothing is computed before its first item is taken.
 
         Raises ValueError, one sentence.
         """

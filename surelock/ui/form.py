@@ -46,10 +46,8 @@ FIRST_LENGTH = 64
 #: seed. Its story was chosen among prompts and seeds by its text alone.
 OPENING = {"stories": {"seed": 4, "gen_length": FIRST_LENGTH, "steps": FIRST_LENGTH}}
 FIRST_LANES = ("everything", "surelock")  # presets
-MAIN = (
-    "gen_length",
-    "steps",
-)  # fields that are shown at once; "More settings" contains the other fields
+#: Fields that are shown at once; "More settings" contains the other fields.
+MAIN = ("gen_length", "steps")
 #: The greatest values that the page's fields offer, by setting.
 MOST_OFFERED: dict[str, float] = {
     name: setting.offered[1] for name, setting in SHARED.items() if setting.offered

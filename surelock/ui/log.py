@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SECONDS = 1.0  # the time between two lines of one kind
-TRACE_SECONDS = (
-    600.0  # the time between two tracebacks of one kind; in between, an error takes one line
-)
+#: The time between two tracebacks of one kind; in between, an error takes one line.
+TRACE_SECONDS = 600.0
 MOST_LINES = 5  # the most lines a second, of all kinds together
 LONGEST = 300  # the most characters of a line
 LONGEST_TRACE = 4000  # the most characters of a traceback

@@ -16,9 +16,8 @@ from statistics import median
 from surelock.values import frozen
 
 STATUS_SECONDS = 2.0  # the time between two reports of a place
-REMEMBERED = (
-    9  # the number of latest jobs whose median duration estimates the duration of the next job
-)
+#: The number of latest jobs whose median duration estimates the duration of the next job.
+REMEMBERED = 9
 MOST_READERS = 200  # the most readers of all jobs; one client may have three quarters of them
 
 

@@ -25,9 +25,8 @@ KEPT_RUNS = 4  # the most runs of a visitor; export and likely tokens need them
 SEND_SECONDS = 0.08
 EACH_SECONDS = 0.03
 MOST_SECONDS = 2.0
-PIECE = (
-    2**16
-)  # the most bytes of a batch; the next batch follows when the reader has taken this one
+#: The most bytes of a batch; the next batch follows when the reader has taken this one.
+PIECE = 2**16
 
 
 class TooMany(ValueError):

@@ -38,9 +38,8 @@ ICON = (
 #: The prefix of the files that page.js is split into. Their names contain a hash of their content.
 PART = "part-"
 SHELL = "replay.txt"  # the replay page without a trace; as .txt, so that a browser does not open it as a page
-_ASK_AGAIN = (
-    "no-cache"  # browsers ask for every file again, so that they never mix old and new modules
-)
+#: Browsers ask for every file again, so that they never mix old and new modules.
+_ASK_AGAIN = "no-cache"
 # for files whose address changes with their content
 _FOR_GOOD = "public, max-age=31536000, immutable"
 #: The policy of the worker's script, which runs WebAssembly and fetches from this server.

@@ -146,9 +146,8 @@ class SharedRace:
         self.log = [
             event("open", {"open": recorder.start(), "label": job.label, "pausable": pausable}, 0)
         ]
-        self.over: int | None = (
-            None  # the number of the first message after the steps; None before the last step
-        )
+        # The number of the first message after the steps; None before the last step.
+        self.over: int | None = None
         self.ended: str | None = None  # FINISHED, FAILED or STOPPED
         self.followers: set[object] = set()  # the runs of visitors that share the race
         self.readers = 0  # the number of open streams of the followers

@@ -18,9 +18,8 @@ class RaceSnapshots(NamedTuple):
     """The beginnings of the lanes of a race, and the snapshots that the race takes."""
 
     allowance: Allowance  # the memory that all snapshots of the race share
-    begins: dict[
-        str, Beginning
-    ]  # by id of the lane; a lane that begins at its first step is missing
+    # by id of the lane; a lane that begins at its first step is missing
+    begins: dict[str, Beginning]
     taken: dict[str, Snapshots]  # by id of the lane
 
 

@@ -32,7 +32,7 @@ export class Epsilon {
     this.said = h("p.sl-hint", { role: "status" });
     const act = (text, onclick) => h("button.sl-small", { onclick }, text);
     this.room = new MakeRoom();
-    const say = (why) => why && setText(this.said, why); // until the estimate changes
+    const say = (why) => why && setText(this.said, why); // shown until the estimate changes
     const start = (gone) => race(this.lane, this.value, gone);
     const raceIt = () => say(this.room.ask(this.trace, this.lane, start, say));
     this.race = race && act("Race it", raceIt);

@@ -51,7 +51,7 @@ function parting(one, other) {
   return Math.min(Number.POSITIVE_INFINITY, ...stepsMissing(texts, others), ...stepsMissing(others, texts));
 }
 
-/** The snapshots of one lane, of a run that is observed. */
+/** The snapshots of one lane. Its run must be observed, see `Run`. */
 export class Snapshots {
   #taken = []; // {step, run, beside, again, rows}; again: the plan of the step before if it computed every row
   #changed = null;

@@ -1,4 +1,4 @@
-// Text to token ids and back, by Hugging Face's tokenizer in JavaScript, as `LanguageModel.encode` does.
+// Converts text to token ids and back, by Hugging Face's tokenizer in JavaScript. It mirrors `LanguageModel.encode`.
 
 import { Tokenizer } from "@huggingface/tokenizers";
 import { blankBetween, LIST, stripped } from "../trace/blanks.js";

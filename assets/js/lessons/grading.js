@@ -307,7 +307,10 @@ const inUnit = ({ unit }, value) => (unit === "%" ? Math.round(100 * value) : Ma
 export const withUnit = ({ unit }, value) => `${value} ${unit === "steps" && value === 1 ? "step" : unit}`;
 const optionText = ({ options }, id) => options.find((option) => option.id === id)?.text ?? "something else";
 
-/** Whether a stored value can be a prediction of this question: an earlier edition may have had one of another kind. */
+/**
+ * Whether a stored value can be a prediction for a question: an earlier edition may have had another kind of
+ * question.
+ */
 export function suits({ kind, options }, value) {
   if (kind === "cells") return Array.isArray(value);
   return kind === "value" ? Number.isFinite(value) : options.some(({ id }) => id === value);

@@ -78,7 +78,7 @@ const wholeLane = (lane) => ({
 
 /** A clause on the number of characters of a prompt that is too long, else "". */
 export function overlong(text) {
-  const { length } = Array.from(text); // of whole characters: text.length counts UTF-16 halves
+  const { length } = Array.from(text); // counts whole characters; text.length counts UTF-16 halves
   if (length <= MOST_CHARACTERS) return "";
   return `${written(length)} characters; at most ${written(MOST_CHARACTERS)} are taken here.`;
 }

@@ -160,5 +160,5 @@ export const say = (text, kind = "note") => page.set({ said: { text, kind } });
 /** Whether a lesson's page hides a part of the stage. */
 export const hides = (part) => page.now.lesson !== null && !page.now.lesson.shows.includes(part);
 
-/** Draws what is on show again, as it is now. */
+/** Lets the views draw the present step again. */
 export const redraw = () => page.set({ drawn: { step: page.now.step, moving: false } });

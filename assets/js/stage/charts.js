@@ -48,7 +48,7 @@ class Chart {
     this.strip.columns = 0;
   }
 
-  /** Everything anew, up to the cursor's step. */
+  /** Draws everything up to the cursor's step. */
   draw(trace, colours, step) {
     const { canvas } = this.strip;
     const ratio = sharpness();
@@ -56,7 +56,7 @@ class Chart {
     this.size = [Math.max(1, canvas.clientWidth), Math.max(1, canvas.clientHeight)];
     const [width, height] = this.size.map((length) => Math.round(length * ratio));
     this.strip.columns = columnsOf(trace);
-    Object.assign(canvas, { width, height }); // that empties it
+    Object.assign(canvas, { width, height }); // setting the size clears the canvas
     this.pen = canvas.getContext("2d");
     this.pen.scale(ratio, ratio);
     this.#lines(trace);
@@ -147,7 +147,7 @@ export class Charts {
     for (const chart of this.charts) chart.load(trace);
   }
 
-  /** Everything anew, up to the cursor's step. */
+  /** Draws everything up to the cursor's step. */
   draw(trace, colours, step) {
     for (const chart of this.charts) chart.draw(trace, colours, step);
   }

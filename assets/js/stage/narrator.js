@@ -15,8 +15,8 @@ export const blanks = ({ fills }) =>
 const chapterAt = (chapters, step) => chapters.find((chapter) => chapter.step === step && chapter.stop);
 
 /**
- * The sentence of the cursor's step. Its subject is the first lane beside the reference.
- * At a chapter (see chapters.js) it is the chapter's sentence, at the end the verdict.
+ * The sentence about the cursor's step. Its subject is the first lane that is not the reference.
+ * At a chapter (see chapters.js) it is the chapter's sentence, and at the end the verdict.
  */
 export function narrate(trace, step, chapters = []) {
   const lane = trace.subject;

@@ -20,13 +20,13 @@ export class Raster extends Strip {
     this.lane = lane;
   }
 
-  /** Every column anew, up to the cursor's step. */
+  /** Draws all columns up to the cursor's step. */
   draw(trace, colours, step) {
     const { lane, canvas } = this;
     const pixels = Math.round((canvas.clientHeight || lane.n) * sharpness());
     const height = Math.min(lane.n, pixels);
     this.columns = columnsOf(trace);
-    Object.assign(canvas, { width: this.columns, height }); // that empties it
+    Object.assign(canvas, { width: this.columns, height }); // setting the size clears the canvas
     this.pen = canvas.getContext("2d");
     this.image = this.pen.createImageData(1, height);
     this.shades = SHADES.map((name) => channels(colours[name]));

@@ -56,7 +56,7 @@ export class Lane {
     // The changes of every position, the latest last: [step, token (-1: masked), step in which it was unmasked].
     this.changes = Array.from(opening(header), (token) => [[-1, token, -1]]);
     this.masked = Uint8Array.from(opening(header), (token) => (token < 0 ? 1 : 0));
-    this.masks = this.masked.reduce((sum, masked) => sum + masked, 0); // at the start
+    this.masks = this.masked.reduce((sum, masked) => sum + masked, 0); // the number of masks at the start
     this.locked = new Uint8Array(n);
     this.opening = this.masked.map((masked) => (masked ? MASKED : ACTIVE));
     this.steps = []; // see append

@@ -244,7 +244,7 @@ export class Trace {
     const t = this.race.reached(lane, step);
     const now = lane.at(t);
     if (!now) return null;
-    const fair = lane.endsAt(t) ? Infinity : t; // by the clock the reference may have done fewer steps
+    const fair = lane.endsAt(t) ? Infinity : t; // by the clock, the reference may have fewer steps
     const until = this.race.byClock ? fair : step;
     const base = this.reference.at(until);
     const { reference } = this;
