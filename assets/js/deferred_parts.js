@@ -1,5 +1,6 @@
-// The parts of a stage that come when they are needed, one file a part, which imports what was there before it.
+// The parts of a stage that are loaded when they are needed. The build makes one file of every part.
 
+/** By the name of a part, a function that loads its module and returns a promise of the part's class. */
 export const LOADS = {
   curves: async () => (await import("./curves/curves.js")).Curves,
   drawer: async () => (await import("./curves/drawer.js")).Drawer,

@@ -1,4 +1,4 @@
-// What is there before any part comes: a part that imports it holds nothing of it again.
+// The modules that are loaded before any part of the page. A part that imports this file does not contain them again.
 
 import "./stage/stage.js";
 import "./run/address.js";

@@ -1,4 +1,4 @@
-// The page's scripts: what its components connect to.
+// The functions that connect the components of the page (assets/js/load/) to its scripts.
 
 import "./loaded_first.js";
 

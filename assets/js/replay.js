@@ -1,4 +1,5 @@
-// The exported page: one trace, read from the document itself. Words can be touched where the page holds a decoder, too.
+// The exported page. It shows one trace, which is part of its document. If the document contains a decoder, too, words
+// can be touched.
 
 import { LOADS } from "./deferred_parts.js";
 import { reducedMotion } from "./dom.js";
@@ -16,7 +17,7 @@ import { followScheme } from "./stage/theme.js";
 import { TraceError } from "./trace/damage.js";
 import { readTrace } from "./trace/reading.js";
 
-/** The stage, and who decodes for it, if the page can. */
+/** Makes the stage, and connects it to the decoder if the page has one. */
 async function begin(root) {
   const decoder = await decoderHere();
   if (!decoder) return { stage: new Stage(root, LOADS) };
@@ -35,7 +36,7 @@ async function begin(root) {
 const parts = await begin(document.getElementById("sl-stage"));
 const { stage } = parts;
 embed(stage.root);
-stage.numbers.counts.append(stage.lessonsButton); // the page has it beside Run
+stage.numbers.counts.append(stage.lessonsButton); // this page has no button Run, beside which it would be
 followScheme();
 window.surelock = { ...parts, page };
 

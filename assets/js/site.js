@@ -1,4 +1,4 @@
-// The page without a server: the visitor's browser decodes. See surelock/ui/site.py.
+// The page without a server, which surelock/ui/site.py writes: the visitor's browser decodes.
 
 import { SiteForm } from "./form/site.js";
 import { readAddress } from "./run/address.js";
@@ -12,10 +12,10 @@ followScheme();
 const initial = JSON.parse(document.getElementById("sl-form").textContent);
 const ALONE = `This page has no server: its browser runs the model “${initial.model}” alone.`;
 
-/** Stands where a server would. */
+/** Takes the place of a server: it refuses everything. */
 const none = {
   start(_, hear) {
-    queueMicrotask(() => hear([{ refused: ALONE }])); // no sooner than the caller has the run
+    queueMicrotask(() => hear([{ refused: ALONE }])); // after `start` has returned
     return { leave() {} };
   },
   token: () => ({ problem: ALONE }),

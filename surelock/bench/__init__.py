@@ -1,1 +1,1 @@
-"""`bench decode`, and what every benchmark has: its subject, its timing, networks of random weights."""
+"""`bench decode`, and the parts that all benchmarks share: the subject, the timing, networks with random weights."""

@@ -1,8 +1,11 @@
-"""`bench counts`: what one step asks of a GPU, counted on tensors without data at LLaDA-8B's shape.
+"""`bench counts` counts the kernels that one step launches on a GPU, and its copies to and from the GPU.
 
-Kernels, copies to the device and copies from it, of the engine as it runs on a GPU, for a step that computes every row
-and for one in which a rule has locked half of them. CUDA graphs and fused reading, which need a GPU, are left out:
-they can only make it less. To ask for a value of a tensor without data is an error, so nothing waits but the download.
+No GPU is needed: the engine runs at LLaDA-8B's shape on tensors without data (torch's device "meta"). Two steps are
+counted: one computes every row, in the other a rule has locked half of the rows. CUDA graphs and fused reading need a
+GPU and are left out; they can only lower the counts.
+
+Reading a value of a tensor without data is an error. So the count also shows that a step waits for the GPU only at its
+download.
 """
 
 import argparse
@@ -10,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain, product
 from math import prod
 from typing import Any, cast
 
@@ -28,10 +32,10 @@ from surelock.engines.torch import TorchEngine
 from surelock.model.network import empty_network
 from surelock.values import frozen
 
-#: (generated, batch), after a prompt of PROMPT tokens.
+#: The (generated tokens, batch) of the counted steps. A prompt has PROMPT tokens.
 SIZES = ((64, 1), (256, 4), (1024, 8))
 PROMPT = 64
-#: Operators that make views or allocate, and launch no kernel.
+#: Operators that launch no kernel: they make views, or allocate memory.
 _VIEWS = (
     "_reshape_alias _unsafe_view alias as_strided detach empty empty_like empty_strided expand lift_fresh new_empty "
     "permute reshape select slice split split_with_sizes squeeze t transpose unbind unflatten unsqueeze view"
@@ -41,36 +45,37 @@ _FREE = frozenset(_VIEWS.split())
 
 @frozen
 class Kernel:
-    """A kernel: its operator, the bytes that it reads and writes, and its floating-point operations."""
+    """One launch of a kernel."""
 
-    name: str
-    nbytes: int = 0
-    flops: int = 0
+    name: str  # the operator
+    nbytes: int = 0  # bytes that it reads and writes
+    flops: int = 0  # floating-point operations
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a step asks of a GPU."""
+    """The kernels and copies of a step."""
 
-    layers: list[list[Kernel]] = field(default_factory=list)  # by layer, its kernels
-    rest: list[Kernel] = field(default_factory=list)  # all others
+    layers: list[list[Kernel]] = field(default_factory=list)  # the kernels of every layer
+    rest: list[Kernel] = field(default_factory=list)  # the kernels outside the layers
     uploads: int = 0  # copies to the device
-    downloads: int = 0  # copies from it
-    inside: int = 0  # those of both that a layer asks for
+    downloads: int = 0  # copies from the device
+    inside: int = 0  # uploads and downloads inside a layer
 
     @property
     def a_layer(self) -> int:
-        """The number of kernels per layer, but for the last, which picks the rows that are read."""
+        """The number of kernels in a layer. The last layer has others, since it picks the rows that are read."""
         (count,) = {len(layer) for layer in self.layers[:-1]}
         return count
 
     @property
     def kernels(self) -> list[Kernel]:
-        return [kernel for layer in self.layers for kernel in layer] + self.rest
+        """All kernels of the step."""
+        return [*chain.from_iterable(self.layers), *self.rest]
 
 
 class _Fused(TorchFunctionMode):
-    """Holds a norm closed: it is one kernel on a GPU, and several operators on tensors without data."""
+    """Counts a norm as one kernel, as on a GPU. On tensors without data torch splits a norm into several operators."""
 
     def __init__(self, counter: "_Counter") -> None:
         super().__init__()
@@ -84,7 +89,7 @@ class _Fused(TorchFunctionMode):
 
 
 class _Counter(TorchDispatchMode):
-    """Counts the operators on tensors without data. A download returns ones."""
+    """Counts the operators on tensors without data. A download returns a tensor of ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +97,9 @@ class _Counter(TorchDispatchMode):
         self._inside = False
 
     def add(self, kernel: Kernel) -> None:
-        (self.counts.layers[-1] if self._inside else self.counts.rest).append(kernel)
+        """Add a kernel to the present layer, or outside a layer to the rest."""
+        kernels = self.counts.layers[-1] if self._inside else self.counts.rest
+        kernels.append(kernel)
 
     def begin_layer(self, *_: Any) -> None:
         self.counts.layers.append([])
@@ -109,11 +116,8 @@ class _Counter(TorchDispatchMode):
         if result is not NotImplemented:
             return result
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if (
-            name == "_to_copy"
-            and tensors[0].is_meta
-            and kwargs.get("device") == torch.device("cpu")
-        ):
+        to_cpu = kwargs.get("device") == torch.device("cpu")
+        if name == "_to_copy" and tensors[0].is_meta and to_cpu:
             self._copied("downloads")
             return torch.ones(tensors[0].shape, dtype=kwargs.get("dtype") or tensors[0].dtype)
         out = func(*args, **kwargs)
@@ -127,6 +131,7 @@ class _Counter(TorchDispatchMode):
         return out
 
     def _copied(self, way: str) -> None:
+        """Count a copy. way: "uploads" or "downloads"."""
         setattr(self.counts, way, getattr(self.counts, way) + 1)
         self.counts.inside += self._inside
 
@@ -134,47 +139,51 @@ class _Counter(TorchDispatchMode):
 def _kernels(
     name: str, overload: str, tensors: Sequence[Tensor], made: Sequence[Tensor]
 ) -> list[Kernel]:
+    """Return the kernels of an operator. tensors: its inputs. made: its outputs."""
     written = sum(map(_bytes, made))
-    if name == "_varlen_attn":  # and a fill of 16 bytes
+    if name == "_varlen_attn":  # attention also fills 16 bytes with zeros
         q, k, _, edges = tensors[:4]
-        seen = len(k) // (len(edges) - 1)  # the mean over sequences
+        seen = len(k) // (len(edges) - 1)  # keys of a sequence, the mean over sequences
         attention = Kernel(name, 2 * _bytes(q) + 2 * _bytes(k), 4 * q.numel() * seen)
         return [attention, Kernel("zeros", 16)]
     if name in ("mm", "addmm", "addmm_"):
-        a, b = tensors[-2:] if name != "mm" else tensors[:2]
-        return [
-            Kernel(
-                name, sum(map(_bytes, tensors)) + written, 2 * a.shape[0] * a.shape[1] * b.shape[1]
-            )
-        ]
+        a, b = tensors[:2] if name == "mm" else tensors[-2:]
+        nbytes = sum(map(_bytes, tensors)) + written
+        flops = 2 * a.shape[0] * a.shape[1] * b.shape[1]
+        return [Kernel(name, nbytes, flops)]
     if name in ("index", "embedding"):
         return [Kernel(name, 2 * written)]
     if name in ("index_put_", "index_copy_"):
         return [Kernel(name, 2 * _bytes(tensors[-1]))]
     if name in ("fill_", "zeros", "full"):
         return [Kernel(name, written)]
-    # three passes over a row that exceeds shared memory
-    again = 2 * written if name == "_softmax" else 0
-    in_place = "out" in overload
-    return [Kernel(name, sum(map(_bytes, tensors)) + (0 if in_place else written) + again)]
+    nbytes = sum(map(_bytes, tensors))
+    if "out" not in overload:  # an output that was passed in is counted among the inputs
+        nbytes += written
+    if name == "_softmax":  # a row exceeds shared memory, so that it is passed three times
+        nbytes += 2 * written
+    return [Kernel(name, nbytes)]
 
 
 def _bytes(tensor: Tensor) -> int:
-    """The bytes of a tensor without what is only repeated."""
-    return (
-        prod(n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
-        * tensor.element_size()
-    )
+    """Return the bytes of a tensor in memory. A dimension that only repeats values (stride 0) does not count."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    elements = prod(size for size, stride in sizes if stride)
+    return elements * tensor.element_size()
 
 
 @cache
 def meta_engine(config: NetworkConfig = LLADA_8B) -> TorchEngine:
-    """Return an engine in bfloat16 whose tensors have no data."""
+    """Return an engine in bfloat16 with tensors without data."""
     return TorchEngine(empty_network(config).to(torch.bfloat16).eval().requires_grad_(False))
 
 
 def plan_of(engine: TorchEngine, gen_length: int, batch: int, locked: bool) -> tuple[Layout, Plan]:
-    """Return the plan of a step in the middle of a run. locked: half of all positions are, the others are watched."""
+    """Return the layout and the plan of a step in the middle of a run.
+
+    gen_length: generated tokens of a sequence. batch: the number of sequences.
+    locked: whether half of all positions are locked, while the others are compared with their last posterior.
+    """
     length = PROMPT + gen_length
     rng = np.random.default_rng(0)
     masked = gen_length // 2
@@ -183,9 +192,9 @@ def plan_of(engine: TorchEngine, gen_length: int, batch: int, locked: bool) -> t
     for b in range(batch):
         active = length
         if locked:
-            active = length // 2 + (
-                int(rng.integers(-length // 20, length // 20 + 1)) if batch > 1 else 0
-            )
+            active = length // 2
+            if batch > 1:  # sequences of a batch differ a little
+                active += int(rng.integers(-length // 20, length // 20 + 1))
         shown = min(masked, int(0.8 * active))
         rows = np.sort(rng.choice(length - shown, active - shown, replace=False))
         rows = np.concatenate((rows, np.arange(length - shown, length)))
@@ -211,7 +220,7 @@ def plan_of(engine: TorchEngine, gen_length: int, batch: int, locked: bool) -> t
 
 @contextmanager
 def counted(engine: TorchEngine) -> Iterator[Counts]:
-    """A context whose counts are those of what the engine does in it."""
+    """Return a context that counts the kernels and copies of the engine inside it."""
     counter = _Counter()
     with ExitStack() as stack:
         for block in cast("Sequence[nn.Module]", engine.network.blocks):
@@ -223,7 +232,7 @@ def counted(engine: TorchEngine) -> Iterator[Counts]:
 
 
 def count_step(engine: TorchEngine, layout: Layout, plan: Plan) -> Counts:
-    """Count a step whose plan has been computed once before, so that posteriors are kept."""
+    """Return the counts of a step. The step is computed twice: the second time there are posteriors to compare with."""
     with lent(engine, layout) as memory:
         with counted(engine):
             engine.read(memory, plan)
@@ -233,11 +242,10 @@ def count_step(engine: TorchEngine, layout: Layout, plan: Plan) -> Counts:
 
 
 def table() -> list[Figures]:
+    """Return the counts of all sizes, one JSON object per step."""
     engine = meta_engine()
     lines = []
-    for gen_length, batch, locked in (
-        (*size, locked) for size in SIZES for locked in (False, True)
-    ):
+    for (gen_length, batch), locked in product(SIZES, (False, True)):
         counts = count_step(engine, *plan_of(engine, gen_length, batch, locked))
         line = {
             "gen": gen_length,
@@ -255,4 +263,5 @@ def table() -> list[Figures]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bench counts`."""
     parser.set_defaults(run=lambda _: table())

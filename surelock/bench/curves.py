@@ -1,4 +1,4 @@
-"""What steps take by their rows, measured or predicted, and what runs keep in memory."""
+"""The seconds of a step by its number of rows, measured or predicted, and the memory of a run."""
 
 from collections.abc import Callable
 
@@ -12,46 +12,49 @@ from surelock.model.language_model import LanguageModel
 from surelock.model.network import empty_network
 from surelock.values import frozen
 
-BLOCK = 32  # the length of a block, or the next shorter one that divides the length
-SHARES = (1.0, 0.6, 0.3, 0.1, 0.03)  # of the rows, of which steps are timed
-_REPEATS = 5  # of a step; two if it is slow
-_SLOW = 0.2  # seconds
+#: The length of a block; if it does not divide the length, the next shorter one that does.
+BLOCK = 32
+SHARES = (1.0, 0.6, 0.3, 0.1, 0.03)  # the shares of the rows that the timed steps compute
+_REPEATS = 5  # how often a step is timed; a slow step is timed twice
+_SLOW = 0.2  # seconds from which a step is slow
 
 
 @frozen
 class Size:
-    """What is asked about. prompt: the tokens per prompt. block: the positions of a block."""
+    """The size of a run."""
 
-    gen_length: int
-    batch: int
-    prompt: int
-    block: int
+    gen_length: int  # generated tokens of a sequence
+    batch: int  # sequences
+    prompt: int  # tokens of a prompt
+    block: int  # positions of a block
 
     @property
     def length(self) -> int:
-        """The positions of a sequence."""
+        """The number of positions of a sequence."""
         return self.prompt + self.gen_length
 
     @property
     def rows(self) -> int:
-        """The rows of a step that computes all."""
+        """The number of rows of a step that computes every row."""
         return self.batch * self.length
 
     def resized(self, gen_length: int, batch: int) -> "Size":
-        """Return the size of another length and another batch."""
+        """Return the size with another length and another batch."""
         return Size(gen_length, batch, self.prompt, block_of(gen_length, BLOCK))
 
 
 def block_of(gen_length: int, most: int) -> int:
-    """Return the length of a block of at most so many positions; all where no such block divides the length."""
+    """Return the length of a block: at most `most` positions, or all positions if no such block divides the length."""
     return nearest_block(gen_length, gen_length, most) or gen_length
 
 
 def step_plan(size: Size, share: float, watching: bool, mask_id: int) -> tuple[Layout, Plan]:
-    """Return a step in the middle of a run: half of the generated positions and of the open block are masked.
+    """Return the layout and the plan of a step in the middle of a run.
 
-    share: of the rows that it computes. The rows are those nearest to the open block.
-    watching: whether it reads the written rows, too, and compares them with what was kept.
+    Half of the generated positions, and half of the open block, are masked.
+
+    share: the share of the rows that the step computes. It computes the rows nearest to the open block.
+    watching: whether the step also reads the written rows, and compares them with their last posterior.
     """
     rows = max(1, round(share * size.length))
     opened = size.prompt + size.gen_length // 2
@@ -78,22 +81,26 @@ def step_plan(size: Size, share: float, watching: bool, mask_id: int) -> tuple[L
 
 @frozen(eq=False)
 class Curve:
-    """The seconds of a step at SHARES of the rows. plain, watching: [len(SHARES)], see `step_plan`."""
+    """The seconds of a step that computes SHARES of the rows, see `step_plan`."""
 
-    plain: NDArray
-    watching: NDArray
+    plain: NDArray  # [len(SHARES)], without watching
+    watching: NDArray  # [len(SHARES)], with watching
 
     def mean(self, shares: NDArray, watching: bool) -> float:
-        """Return the mean seconds of steps. shares: [steps], of the rows that a step computes."""
+        """Return the mean seconds of the steps of a run.
+
+        shares: [steps], the share of the rows that a step computes. Seconds between SHARES are interpolated.
+        watching: whether the steps compare written rows.
+        """
         values = self.watching if watching else self.plain
         return float(np.interp(shares, SHARES[::-1], values[::-1]).mean())
 
 
-Seconds = Callable[[Layout, Plan], float]  # of a step
+Seconds = Callable[[Layout, Plan], float]  # a function that returns the seconds of a step
 
 
 def curve_of(size: Size, seconds: Seconds, mask_id: int) -> Curve:
-    """Return the curve of a size. seconds: measures or predicts a step."""
+    """Return the curve of a size. seconds: a function that measures or predicts a step."""
     both = []
     for watching in (False, True):
         plans = [step_plan(size, share, watching, mask_id) for share in SHARES]
@@ -102,7 +109,7 @@ def curve_of(size: Size, seconds: Seconds, mask_id: int) -> Curve:
 
 
 def timer(lm: LanguageModel) -> Seconds:
-    """Return what measures a step: the median of a few, after one that is not counted."""
+    """Return a function that measures a step: the median of a few repeats, after one that is not counted."""
 
     def seconds(layout: Layout, plan: Plan) -> float:
         with lent(lm.engine, layout) as memory:
@@ -114,14 +121,21 @@ def timer(lm: LanguageModel) -> Seconds:
 
 
 def shares_of_dual_cache(size: Size) -> NDArray:
-    """Return the share of the rows that the dual cache computes by step of a run: all when a block begins."""
+    """Return the share of the rows that the dual cache computes, [gen_length], one step per generated token.
+
+    It computes every row in the first step of a block, and the rows of the block in the other steps.
+    """
     shares = np.full(size.gen_length, size.block / size.length)
     shares[:: size.block] = 1.0
     return shares
 
 
 def run_bytes(config: NetworkConfig, size: Size, itemsize: int, keeps: bool) -> int:
-    """Return the bytes of a run: keys and values of the rows, with `keeps` posteriors. itemsize: of the dtype."""
+    """Return the bytes that a run keeps.
+
+    itemsize: the bytes of a number.
+    keeps: whether the run keeps posteriors, besides the keys and values of all rows.
+    """
     of_row = 2 * config.n_layers * config.n_kv_heads * config.head_size
     if keeps:
         of_row += config.vocab_size
@@ -129,5 +143,5 @@ def run_bytes(config: NetworkConfig, size: Size, itemsize: int, keeps: bool) -> 
 
 
 def weight_bytes(config: NetworkConfig, itemsize: int) -> int:
-    """Return what the weights of a shape take. itemsize: of the dtype."""
+    """Return the bytes of the weights of a network. itemsize: the bytes of a number."""
     return itemsize * sum(parameter.numel() for parameter in empty_network(config).parameters())

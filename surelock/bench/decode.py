@@ -1,6 +1,6 @@
-"""`bench decode`: times the locked and the unlocked sampler, which take turns step by step.
+"""`bench decode` times a decoder with locks beside the same decoder without locks. They take turns, step by step.
 
-Both samplers run in every repeat, so the ratio of a repeat compares times that were measured together.
+Both decoders run in every repeat, so that the ratio of a repeat compares times that were measured together.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from surelock.model.machine import peak_memory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bench decode`."""
     add_subject_flags(parser)
     add_decoder_flags(parser)
     parser.set_defaults(run=run)
@@ -33,8 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Figures:
     """Run the benchmark and return its JSON object.
 
-    The decoder is the model's recommended one, as of `surelock decode`; flags override it. `settings` names all of it.
-    Raises ValueError for flags that cannot be met.
+    As in `surelock decode`, the decoder is the one that the model recommends, and flags override its settings. The
+    field `settings` contains the whole decoder.
+
+    Raises ValueError for flags that cannot be followed.
     """
     load_at_start = load_of_cores()
     lm, seconds = subject(arguments)
@@ -53,9 +56,11 @@ def run(arguments: argparse.Namespace) -> Figures:
 
 
 class Turns:
-    """Runs several decoders step by step; they take turns in going first.
+    """Runs several decoders step by step. They take turns in going first.
 
-    decoders: by name, of equal settings but for what a step computes.
+    decoders: the decoders by name. They differ only in their compute rule.
+
+    Raises ValueError for decoders that cannot run.
     """
 
     def __init__(
@@ -64,12 +69,14 @@ class Turns:
         self.lm = lm
         self.prompts = prompts
         self.decoders = decoders
-        self.steps: dict[str, list[Step]] = {}  # by name, those of the last repeat
-        self.seconds: dict[str, list[list[float]]] = defaultdict(list)  # by name [repeats][steps]
-        for decoder in decoders.values():  # refused before anything is allocated
+        self.steps: dict[str, list[Step]] = {}  # by name, the steps of the last repeat
+        # by name, the seconds of every step of every repeat: [repeats][steps]
+        self.seconds: dict[str, list[list[float]]] = defaultdict(list)
+        for decoder in decoders.values():  # raises ValueError before anything is allocated
             decode(lm, prompts, **decoder.keywords())
 
     def repeat(self) -> None:
+        """Run all decoders once, and record their steps and seconds."""
         runs = {
             name: decode(self.lm, self.prompts, **decoder.keywords())
             for name, decoder in self.decoders.items()
@@ -89,7 +96,7 @@ class Turns:
 
 
 class Lockstep(Turns):
-    """Runs baseline and locked sampler in turn.
+    """Runs a decoder and its baseline in turn.
 
     locked: the decoder with locks. The baseline is the same decoder with every row computed.
     """
@@ -100,11 +107,13 @@ class Lockstep(Turns):
         )
 
     def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
-        """Return figures of some repeats; times are medians over them. tokens: how many a run commits."""
-        steps = {
-            name: np.median([values[r] for r in repeats], axis=0)
-            for name, values in self.seconds.items()
-        }
+        """Return figures of some repeats. The time of a step is its median over these repeats.
+
+        tokens: the number of tokens that a run commits.
+        """
+        steps = {}
+        for name, values in self.seconds.items():
+            steps[name] = np.median([values[repeat] for repeat in repeats], axis=0)
         base = steps["baseline"]
         locked = steps["locked"]
         figures: Figures = {
@@ -116,7 +125,10 @@ class Lockstep(Turns):
         return figures | {"speedup": float(base.sum() / locked.sum())}
 
     def result(self) -> Figures:
-        """Return all figures. Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time."""
+        """Return all figures.
+
+        The efficiency is speedup * flops_ratio. It is 1 if the time falls by the same factor as the FLOPs.
+        """
         guided = self.decoders["locked"].settings.cfg_scale > 0
         counter = TotalsCounter(self.lm.config, self.lm.ends, guided=guided)
         for step in self.steps["locked"]:

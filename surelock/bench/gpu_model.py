@@ -1,13 +1,15 @@
-"""The time of a step on a GPU, predicted from its counted kernels: a model, whose assumptions are the rates here.
+"""Predicts the time of a step on a GPU from its counted kernels. The assumptions of the model are the rates below.
 
-A kernel takes the longest of its bytes at the bandwidth, its operations at the products' rate (attention at half of
-that) and the shortest time of a kernel. The host launches one after the other while the device computes: a step takes
-the longer of the two. A graph is launched at once, and its kernels follow one another faster. Compiled reading takes
-three passes over the logits, with KLs eight. Compiled layers take two kernels in place of six.
+The time of a kernel is the longest of three times: its bytes at the bandwidth, its operations at the rate of matrix
+products (at half of that rate for attention), and the shortest time of any kernel. The host launches kernels one after
+another while the device computes. The time of a step is the longer of the two. A graph is one launch, and its kernels
+follow one another faster. Compiled reading passes three times over the logits, or eight times if it computes KLs.
+Compiled layers launch two kernels in place of six.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from surelock.bench.counts import Counts, Kernel, count_step, meta_engine
 from surelock.config import NetworkConfig
@@ -16,41 +18,41 @@ from surelock.engines.break_even import is_faster
 from surelock.engines.cuda_graph import bucket_of
 from surelock.values import frozen
 
-#: Kernels of a layer that compiled functions spare. The two that they leave move about the bytes of `mul` and `mul_`.
+#: Kernels of a layer that compiled functions save. The two kernels of the compiled functions move about as many bytes
+#: as `mul` and `mul_`, which stay in the count for them.
 _SPARED = ("roll", "addcmul", "_to_copy", "silu")
 
 
 @frozen
 class Rates:
-    """What a GPU and its host reach.
+    """The rates of a GPU and its host."""
 
-    bandwidth: bytes/s, read and written. flops: operations/s of its products in bfloat16.
-    floor, floor_in_graph: seconds of the smallest kernel. launch: seconds of the host for a kernel.
-    """
-
-    bandwidth: float
-    flops: float
-    floor: float
-    floor_in_graph: float
-    launch: float
+    bandwidth: float  # bytes a second, read and written
+    flops: float  # operations a second of matrix products in bfloat16
+    floor: float  # seconds of the smallest kernel
+    floor_in_graph: float  # seconds of the smallest kernel in a graph
+    launch: float  # seconds that the host takes to launch a kernel
 
 
-#: The prediction of docs/gpu.md, from before any GPU was used.
+#: The rates of the prediction in docs/gpu.md. They were assumed before any GPU was measured.
 PREDICTED = Rates(
     bandwidth=3.0e12, flops=594e12, floor=2.5e-6, floor_in_graph=1.5e-6, launch=4.5e-6
 )
-#: By the card, after profiles, fitted to the measured steps of LLaDA-8B's shape with compiled layers.
+#: The rates by card. They were fitted to measured steps of LLaDA-8B's shape with compiled layers.
 CARDS = {
     "h100": Rates(bandwidth=2.6e12, flops=670e12, floor=8e-6, floor_in_graph=8e-6, launch=6.6e-6),
     "h200": Rates(bandwidth=3.7e12, flops=670e12, floor=8e-6, floor_in_graph=8e-6, launch=6.6e-6),
 }
-#: How far `as_launched` is at most from a measured step.
+#: The greatest relative error of `as_launched` over the measured steps.
 ERROR = 0.17
 
 
 def predicted(counts: Counts, mode: str, config: NetworkConfig, rates: Rates = PREDICTED) -> float:
-    """Return the seconds of a step. mode: "plain", "graphs" or "fused" (compiled reading)."""
-    layers = [kernel for layer in counts.layers for kernel in layer]
+    """Return the predicted seconds of a step.
+
+    mode: how the step is launched: "plain", "graphs" or "fused" (compiled reading).
+    """
+    layers = list(chain.from_iterable(counts.layers))
     rest = counts.rest
     if mode == "fused":
         rest = _fused(rest, config)
@@ -61,7 +63,7 @@ def predicted(counts: Counts, mode: str, config: NetworkConfig, rates: Rates = P
 
 
 def as_launched(layout: Layout, plan: Plan, config: NetworkConfig, card: str) -> float:
-    """Return the seconds of a step on a card, in the form that the engine takes for so many rows."""
+    """Return the predicted seconds of a step on a card, launched as the engine launches a step of this size."""
     rates = CARDS[card]
     counts = _compiled(_count(layout, plan, config))
     rows = layout.passes * len(plan.slots)
@@ -80,12 +82,16 @@ def _seconds(kernels: Sequence[Kernel], rates: Rates, in_graph: bool = False) ->
 
 
 def kernel_seconds(kernel: Kernel, rates: Rates, floor: float) -> float:
+    """Return the seconds of a kernel. floor: the seconds of the smallest kernel."""
     flops = rates.flops / 2 if kernel.name == "_varlen_attn" else rates.flops
     return max(kernel.nbytes / rates.bandwidth, kernel.flops / flops, floor)
 
 
 def _count(layout: Layout, plan: Plan, config: NetworkConfig) -> Counts:
-    """The counts of a step. Layers of one kind are counted once."""
+    """Return the counts of a step.
+
+    Without convolution layers all layers but the last are equal, so a network of two layers is counted.
+    """
     if config.conv_layers or config.n_layers < 2:
         return count_step(meta_engine(config), layout, plan)
     counts = count_step(meta_engine(replace(config, n_layers=2)), layout, plan)
@@ -94,17 +100,22 @@ def _count(layout: Layout, plan: Plan, config: NetworkConfig) -> Counts:
 
 
 def _compiled(counts: Counts) -> Counts:
-    """The counts with compiled layers."""
-    layers = [[kernel for kernel in layer if kernel.name not in _SPARED] for layer in counts.layers]
+    """Return the counts of a step with compiled layers."""
+    layers = []
+    for layer in counts.layers:
+        layers.append([kernel for kernel in layer if kernel.name not in _SPARED])
     return replace(counts, layers=layers)
 
 
 def _fused(rest: list[Kernel], config: NetworkConfig) -> list[Kernel]:
-    """The kernels outside the layers if reading is compiled: products, small ones, and a few passes over the logits."""
-    row = 2 * config.vocab_size  # bytes in bfloat16
+    """Return the kernels outside the layers with compiled reading.
+
+    They are the matrix products, the small kernels, and a few passes over the logits.
+    """
+    row = 2 * config.vocab_size  # bytes of a row of logits in bfloat16
     products = [kernel for kernel in rest if kernel.name == "mm"]
     rows = sum(kernel.flops for kernel in products) // (2 * config.d_model * config.vocab_size)
-    # with what KLs read and what is kept
+    # KLs read and write the kept posteriors, too
     passes = 8 if any(kernel.name == "expm1" for kernel in rest) else 3
     small = [kernel for kernel in rest if kernel.nbytes < row]
     return [*products, *small, Kernel("passes", passes * rows * row)]

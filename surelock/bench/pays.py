@@ -1,9 +1,9 @@
-"""`pays`: whether leaving out rows is faster than every row, for a length, a batch and a machine.
+"""`pays` answers whether leaving out rows saves time, for a length, a batch and a machine.
 
-Measured: the decoders run at the length and the batch that were asked about, in turn step by step, as in `bench
-decode`. Other sizes are estimated from single steps of five numbers of rows (`curves`): a decoder's time at the asked
-size is scaled by what its steps take there. Predicted: steps are not measured but counted (`gpu_model`), and SureLock
-locks as it did in a recorded run.
+It measures or predicts. If it measures, the decoders run at the size (length and batch) of the flags, in turn step by
+step as in `bench decode`. Other sizes are estimated from single steps with five numbers of rows (`curves`): the time of
+a decoder is scaled by the ratio of these step times. If it predicts, it counts the kernels of steps (`gpu_model`), and
+SureLock locks as in a recorded run.
 """
 
 import argparse
@@ -50,24 +50,25 @@ from surelock.values import frozen
 
 BASELINE = "everything"
 LABELS = {"surelock": "SureLock", "budget": "Budget", "dual_cache": "Dual cache"}
-WATCHING = ("surelock",)  # what reads the written rows, and compares them with what was kept
-KEEPING = ("surelock", "budget")  # what keeps posteriors
-PAYS = 1.05  # the least speed-up that counts
+WATCHING = ("surelock",)  # rules that compare written rows with their last posterior
+KEEPING = ("surelock", "budget")  # rules that keep posteriors
+PAYS = 1.05  # the least speed-up that pays
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 BATCHES = (1, 2, 4, 8, 16)
-#: Of all rows, those that SureLock computed by eighth of `assets/results/locks_stories_256.json`.
+#: The share of the rows that SureLock computed in every eighth of the run `assets/results/locks_stories_256.json`.
 RECORDED = (0.93, 0.81, 0.69, 0.58, 0.46, 0.34, 0.23, 0.10)
 MEMORY = {"h100": 80e9, "h200": 141e9}  # bytes of the cards
-_FULL = 0.9  # of a card's memory
-_MOST_REPEATS = 3  # of whole runs
-_OF_RUNS = 0.5  # the share of the time that whole runs may take
+_FULL = 0.9  # the share of a card's memory that weights and a run may take
+_MOST_REPEATS = 3  # the most repeats of whole runs
+_OF_RUNS = 0.5  # the share of --seconds that whole runs may take
 _OF_MEMORY = 0.25  # the share of the free memory that another size may take
-_OF_STEPS = 6  # times that a step of a curve is computed, at most
+_OF_STEPS = 6  # the most times that a step of a curve is computed
 
-Shares = dict[str, NDArray]  # by decoder, by step, the share of the rows that it computes
+Shares = dict[str, NDArray]  # by decoder [steps], the share of the rows that a step computes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `pays`."""
     add_size_flags(parser)
     add = parser.add_argument
     add("--gen-length", type=int, default=128, help="tokens to generate (default: %(default)s)")
@@ -99,7 +100,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Figures:
-    """Measure or predict, print the answer, and return the JSON object. Raises ValueError for what cannot be."""
+    """Measure or predict, print the answer, and return the JSON object.
+
+    Raises ValueError for flags that cannot be followed.
+    """
     for name in ("gen_length", "batch", "prompt_length"):
         if getattr(arguments, name) < 1:
             raise ValueError(
@@ -120,7 +124,7 @@ def run(arguments: argparse.Namespace) -> Figures:
 
 
 def decoders_of(settings: DecodeSettings, epsilon: float) -> dict[str, Decoder]:
-    """Return the decoders by name. They differ in the rows that they compute."""
+    """Return the decoders by name. They differ only in their compute rule."""
     rules: dict[str, ComputeRule] = {
         BASELINE: Everything(),
         "surelock": LockRule(epsilon=epsilon),
@@ -134,6 +138,7 @@ def decoders_of(settings: DecodeSettings, epsilon: float) -> dict[str, Decoder]:
 
 
 def _measure(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
+    """Return the JSON object with measured times."""
     load_at_start = load_of_cores()
     lm, loading = subject(arguments)
     begun = time.monotonic()
@@ -147,16 +152,16 @@ def _measure(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures
     )
     seconds = timer(lm)
     asked = curve_of(size, seconds, lm.mask_id)
-    took = float(asked.plain.sum() + asked.watching.sum())
+    step_seconds = float(asked.plain.sum() + asked.watching.sum())
     itemsize = getattr(torch, lm.dtype).itemsize
 
     def why_not(other: Size) -> str:
-        """Why a size is left out; empty if it is not."""
-        expected = _OF_STEPS * took * other.rows / size.rows
+        """Return the reason why a size is left out, "" if it is not."""
+        expected = _OF_STEPS * step_seconds * other.rows / size.rows
         if time.monotonic() + expected > deadline:
             return "time"
-        takes = run_bytes(lm.config, other, itemsize, keeps=True)
-        return "memory" if takes > _OF_MEMORY * free_memory(lm.device) else ""
+        nbytes = run_bytes(lm.config, other, itemsize, keeps=True)
+        return "memory" if nbytes > _OF_MEMORY * free_memory(lm.device) else ""
 
     others, left = other_sizes(
         lm.config, size, why_not, lambda other: curve_of(other, seconds, lm.mask_id)
@@ -180,12 +185,12 @@ def _measure(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures
 
 @frozen(eq=False)
 class Runs:
-    """Whole runs of the decoders. By name: the mean seconds of a step, and the shares of the rows."""
+    """The results of whole runs."""
 
-    seconds: dict[str, float]
+    seconds: dict[str, float]  # by decoder, the mean seconds of a step
     shares: Shares
-    steps: int  # of a run
-    repeats: int
+    steps: int  # the number of steps of a run
+    repeats: int  # how often a decoder ran
 
 
 def run_decoders(
@@ -196,9 +201,11 @@ def run_decoders(
     epsilon: float,
     until: float,
 ) -> Runs:
-    """Run the decoders in turn, up to three times, until a time of the clock. A run that is too long has fewer steps.
+    """Run the decoders in turn, up to _MOST_REPEATS times, until the time `until` (monotonic seconds).
 
-    Raises ValueError for what cannot be decoded.
+    If there is too little time for one repeat, the runs have fewer steps.
+
+    Raises ValueError for settings that cannot be decoded.
     """
     decoders = decoders_of(settings, epsilon)
     turns = Turns(lm, prompts, decoders)
@@ -219,23 +226,29 @@ def run_decoders(
         now = time.monotonic()
         is_late = now + (now - begun) > until
     means = {name: float(np.median(turns.seconds[name], axis=0).mean()) for name in decoders}
-    shares = {name: np.array([_share(step) for step in turns.steps[name]]) for name in decoders}
+    shares = {}
+    for name in decoders:
+        shares[name] = np.array([_share(step) for step in turns.steps[name]])
     return Runs(means, shares, decoders[BASELINE].steps_of(), repeats)
 
 
 def _share(step: Step) -> float:
+    """Return the share of the rows that a step computes, measured by FLOPs."""
     return float(step.flops.sum() / step.baseline_flops.sum())
 
 
 def _peak(lm: LanguageModel) -> int | None:
-    """The most bytes that the process has taken, on a GPU those that torch has allocated there."""
-    return torch.cuda.max_memory_allocated(lm.device) if lm.device.type == "cuda" else peak_memory()
+    """Return the greatest memory so far in bytes: torch's on a GPU, and that of the process on a CPU."""
+    if lm.device.type == "cuda":
+        return torch.cuda.max_memory_allocated(lm.device)
+    return peak_memory()
 
 
 # --- predicted --------------------------------------------------------------------------------------------------------
 
 
 def _predict(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
+    """Return the JSON object with predicted times."""
     begun = time.monotonic()
     card = arguments.predict
     itemsize = torch.bfloat16.itemsize
@@ -247,7 +260,7 @@ def _predict(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures
     _check_room(name, config, size, card, room)
 
     def why_not(other: Size) -> str:
-        """Why a size is left out; empty if it is not."""
+        """Return the reason why a size is left out, "" if it is not."""
         if time.monotonic() > begun + arguments.seconds:
             return "time"
         return "memory" if run_bytes(config, other, itemsize, keeps=True) > room else ""
@@ -282,7 +295,7 @@ def _predict(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures
 
 
 def _shape(arguments: argparse.Namespace) -> tuple[str, NetworkConfig]:
-    """The name and the shape of a network, without its weights."""
+    """Return the name and the shape of the network that the flags choose. No weights are loaded."""
     if arguments.shape is not None:
         described = SHAPES[arguments.shape]
         return arguments.shape, family_of(described).read_config(described)
@@ -291,12 +304,15 @@ def _shape(arguments: argparse.Namespace) -> tuple[str, NetworkConfig]:
 
 
 def _is_of_llada(config: NetworkConfig) -> bool:
-    """Whether the error of the prediction is known for a shape: LLaDA-8B's, whatever its most positions."""
+    """Return whether a shape is LLaDA-8B's, apart from max_length. The error of a prediction is known for it alone."""
     return replace(config, max_length=LLADA_8B.max_length) == LLADA_8B
 
 
 def _check_room(name: str, config: NetworkConfig, size: Size, card: str, room: float) -> None:
-    """Raise ValueError for a size that the network or the card cannot take."""
+    """Raise ValueError for a size that exceeds the network's positions or the card's memory.
+
+    room: the bytes that a run may take.
+    """
     if size.length > config.max_length:
         more = f"which with gen_length {size.gen_length} is more than the {config.max_length} positions"
         raise ValueError(f"a prompt has {size.prompt} tokens, {more} of {name}")
@@ -306,7 +322,7 @@ def _check_room(name: str, config: NetworkConfig, size: Size, card: str, room: f
         )
 
 
-# --- what it comes to -------------------------------------------------------------------------------------------------
+# --- figures and answer -----------------------------------------------------------------------------------------------
 
 
 def other_sizes(
@@ -315,9 +331,13 @@ def other_sizes(
     why_not: Callable[[Size], str],
     curve: Callable[[Size], Curve],
 ) -> tuple[dict[Size, Curve], list[Figures]]:
-    """Return the curves of other lengths at the batch and other batches at the length, and what was left out.
+    """Return the curves of other sizes, and the sizes that were left out.
 
-    The nearest sizes come first. why_not: why a size is left out; empty if it is not.
+    The other sizes have another length with the same batch, or another batch with the same length. The nearest sizes
+    come first.
+
+    why_not: returns the reason why a size is left out, "" if it is not.
+    curve: returns the curve of a size.
     """
     sizes = [size.resized(length, size.batch) for length in LENGTHS if length != size.gen_length]
     sizes += [size.resized(size.gen_length, batch) for batch in BATCHES if batch != size.batch]
@@ -339,8 +359,10 @@ def figures_of(
 ) -> Figures:
     """Return the figures of all sizes.
 
-    shares: of the asked size; those of the dual cache depend on the size.
-    factors: by decoder, its mean seconds at the asked size divided by those of the curve.
+    asked: the size of the flags.
+    curves: the curves by size.
+    shares: the shares of the rows at the size `asked`. At other sizes the dual cache has other shares.
+    factors: by decoder, the mean seconds of its steps at the size `asked`, divided by the mean seconds by the curve.
     """
     sizes = []
     speedups = {}
@@ -385,7 +407,10 @@ def figures_of(
 
 
 def _from(speedups: Sequence[tuple[int, float]]) -> int | None:
-    """The least length or batch from which on all speed-ups pay; None if the largest does not."""
+    """Return the least length or batch from which on all speed-ups pay; None if the largest does not pay.
+
+    speedups: (length or batch, speed-up).
+    """
     least = None
     for number, speedup in sorted(speedups, reverse=True):
         if speedup < PAYS:
@@ -395,7 +420,7 @@ def _from(speedups: Sequence[tuple[int, float]]) -> int | None:
 
 
 def memory_of(config: NetworkConfig, size: Size, itemsize: int) -> Figures:
-    """Return the bytes of the weights, and by decoder those that a run keeps."""
+    """Return the bytes of the weights, and the bytes that a run keeps, by decoder."""
     runs = {
         name: run_bytes(config, size, itemsize, name in KEEPING) for name in (BASELINE, *LABELS)
     }
@@ -403,7 +428,7 @@ def memory_of(config: NetworkConfig, size: Size, itemsize: int) -> Figures:
 
 
 def answer(figures: Figures) -> Iterator[str]:
-    """Yield the sentences of the answer. figures: the JSON object."""
+    """Yield the sentences of the answer. figures: the JSON object of `run`."""
     length = figures["gen_length"]
     batch = figures["batch"]
     card = figures["predicted"]
@@ -436,11 +461,9 @@ def answer(figures: Figures) -> Iterator[str]:
 
 
 def _predicted_for(card: str, error: float | None) -> str:
-    within = (
-        "its error is known for LLaDA-8B's shape alone"
-        if error is None
-        else f"a step within {error:.0%}"
-    )
+    within = "its error is known for LLaDA-8B's shape alone"
+    if error is not None:
+        within = f"a step within {error:.0%}"
     return f"predicted for an {card.upper()} ({within})"
 
 

@@ -1,4 +1,4 @@
-"""Random weights, in memory or in a checkpoint: the size and the speed of a model without its files."""
+"""Networks with random weights, in memory or as a checkpoint: benchmarks need the size of a model, not its files."""
 
 import json
 import math
@@ -16,18 +16,23 @@ from surelock.model.modulation import time_shapes
 from surelock.model.network import empty_network
 from surelock.values import Fields, Json
 
-# numbers that are drawn at once: the process keeps some of the memory that this takes
+# how many numbers are drawn at once: a process keeps some of the memory that drawing takes
 _AT_ONCE = 2**20
-_STD = 0.02  # as networks begin
+_STD = 0.02  # the standard deviation of weights, as at the beginning of a training
 
 
 def write_random(described: Fields, directory: Path) -> None:
-    """Write a checkpoint of random weights in bfloat16. described: its config.json, without its special tokens."""
+    """Write a checkpoint with random weights in bfloat16.
+
+    described: the content of its config.json, without the ids of special tokens.
+    """
     family = family_of(described)
     header = {}
     stop = 0
     config = family.read_config(described)
-    ids = {"eos_token_id": 0} | ({"mask_token_id": 1} if family.mask_id is None else {})
+    ids = {"eos_token_id": 0}
+    if family.mask_id is None:
+        ids["mask_token_id"] = 1
     (directory / "config.json").write_text(json.dumps({**described, **ids}), "utf-8")
     shapes = time_shapes(config, described["cond_dim"]) if family.modulated else {}
     for name, parameter in empty_network(config).named_parameters():
@@ -36,9 +41,9 @@ def write_random(described: Fields, directory: Path) -> None:
         counts = row_counts(config, name, rows)
         if name in ("embed.weight", "head.weight"):
             counts = [rows + config.unused]
-        for source, count in zip(
-            sources, counts if len(sources) > 1 else [sum(counts)], strict=bool(sources)
-        ):
+        if len(sources) < 2:
+            counts = [sum(counts)]
+        for source, count in zip(sources, counts, strict=bool(sources)):
             shapes[source] = (count, *columns)
     for name, shape in shapes.items():
         start = stop
@@ -53,17 +58,16 @@ def write_random(described: Fields, directory: Path) -> None:
             norm = len(shape) == 1 and not name.endswith("bias")
             for at in range(0, size, _AT_ONCE):
                 count = min(_AT_ONCE, size - at)
-                part = (
-                    np.ones(count, np.float32)
-                    if norm
-                    else _STD * generator.standard_normal(count, np.float32)
-                )
-                # its upper half is bfloat16
-                file.write((part.view(np.uint32) >> 16).astype(np.uint16).tobytes())
+                part = np.ones(count, np.float32)
+                if not norm:
+                    part = _STD * generator.standard_normal(count, np.float32)
+                # the upper half of a float32 is a bfloat16
+                halves = (part.view(np.uint32) >> 16).astype(np.uint16)
+                file.write(halves.tobytes())
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
-    """Return a model of one of SHAPES with random weights and no tokenizer."""
+    """Return a model with random weights and without a tokenizer. shape: a key of SHAPES."""
     torch.manual_seed(0)
     described = SHAPES[shape]
     network = empty_network(family_of(described).read_config(described))
@@ -77,7 +81,7 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> Langua
 
 
 def llada_config(config: NetworkConfig) -> Json:
-    """Return the config.json of a shape in the LLaDA layout, without the special tokens."""
+    """Return the content of a config.json in the LLaDA layout, without the ids of special tokens."""
     return {
         "architectures": [LLADA.architecture],
         "model_type": LLADA.model_type,
@@ -95,7 +99,7 @@ def llada_config(config: NetworkConfig) -> Json:
 _TINY = NetworkConfig(
     512, 32, 2, 2, 2, 16, 64, max_length=1024, rope_theta=1e4, norm_eps=1e-5, tied=True
 )
-#: The config.json of networks that can be timed without their weights.
+#: The content of config.json, by name, for the networks that `--shape` offers.
 SHAPES: dict[str, Json] = {
     "llada-8b": llada_config(LLADA_8B),
     "qwen3-0.6b": {

@@ -1,4 +1,4 @@
-"""The subject of a benchmark: its flags, the model that they load, its prompts, and what is reported of them."""
+"""The subject of a benchmark: the flags that name a model, the model itself, its prompts, and the reported setup."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ from surelock.loading import find_device, load_by, read_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import device_name, processor, set_threads
 
-MOST = 10_000  # the largest number of repeats, of sequences and of tokens of a prompt
+MOST = 10_000  # the greatest number of repeats, the greatest batch, and the greatest number of tokens of a prompt
 OPENINGS = (
     "Once upon a time there was a little girl named Mia who wanted to see the sea.",
     "Ben had a small blue boat. One windy morning he took it down to",
@@ -27,14 +27,14 @@ OPENINGS = (
 
 
 def add_subject_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of every benchmark that decodes with one model, or with a shape without weights."""
+    """Add the flags of a benchmark that decodes with one model, or with random weights of a shape."""
     add_size_flags(parser)
     what = "runs of each; fewer than 3 tell no ratio (default: %(default)s)"
     parser.add_argument("--repeats", type=int, default=3, help=what)
 
 
 def add_size_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a model or a shape, of the batch and the threads."""
+    """Add the flags that choose a model or a shape, the batch, the threads and the length of prompts."""
     add_model_flags(parser)
     add = parser.add_argument
     add("--batch", type=int, default=1, help="sequences decoded together (default: %(default)s)")
@@ -54,10 +54,12 @@ def add_size_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def subject(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
-    """Set the threads of torch, load the model, and return it with the seconds that loading took.
+    """Set the number of torch's threads, load the model, and return it with the seconds that loading took.
 
-    On a CPU the random weights of a shape are written to files first. A shape recommends no settings. Raises ValueError
-    for flags that cannot be met.
+    On a CPU the random weights of a shape are first written to files, which are then loaded like a model. On a GPU they
+    are made on the device. A shape recommends no settings.
+
+    Raises ValueError for flags that cannot be followed.
     """
     for name in ("repeats", "batch", "prompt_length"):
         if not 1 <= (value := getattr(arguments, name, 1)) <= MOST:
@@ -82,11 +84,16 @@ def subject(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
         else:
             lm = random_model(shape, device, dtype or torch.bfloat16)
         seconds = time.perf_counter() - begun
-        return (lm if shape is None else replace(lm, name=shape, generation={})), seconds
+        if shape is not None:
+            lm = replace(lm, name=shape, generation={})
+        return lm, seconds
 
 
 def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[list[int]]:
-    """Return the token ids of `batch` prompts: openings, or random tokens for a model without a tokenizer."""
+    """Return the token ids of `batch` prompts.
+
+    They are the texts of OPENINGS; for a model without a tokenizer they are `prompt_length` random tokens.
+    """
     if lm.tokenizer is not None:
         return [lm.encode(OPENINGS[b % len(OPENINGS)]) for b in range(batch)]
     generator = np.random.default_rng(0)
@@ -94,7 +101,7 @@ def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[
 
 
 def setup_of(lm: LanguageModel) -> Figures:
-    """Return what times depend on: model, dtype, device, processor, cores, threads, torch and engine."""
+    """Return the properties that times depend on: model, dtype, device, processor, cores, threads, torch, engine."""
     return {
         "model": lm.name,
         "dtype": lm.dtype,

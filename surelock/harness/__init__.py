@@ -1,1 +1,1 @@
-"""The model `surelock` of lm-evaluation-harness. Nothing else imports `lm_eval`, and it is needed for nothing else."""
+"""The model `surelock` for lm-evaluation-harness. No other part of the package imports or needs `lm_eval`."""

@@ -1,4 +1,8 @@
-"""A decoder with the interface of a model: other samplers call it, and it computes the rows that a rule chooses."""
+"""Lets a sampler of another library, the host, use a compute rule of this package.
+
+The host calls a model on its canvas again and again. `adapter` returns a callable with the interface of such a model.
+It computes only the rows that the rule chooses. `custom_generate` replaces a whole `generate` of transformers.
+"""
 
 from __future__ import annotations
 
@@ -25,29 +29,34 @@ if TYPE_CHECKING:
 
     from surelock.model.language_model import LanguageModel
 
-_LAST = 1e-3  # what logits of a row that a step left out are multiplied by: nearly even, the likeliest token the same
-_NAMED = 30.0  # the logit of a written token at its position, where all others are 0
+#: The factor for the logits of rows that a step leaves out: they become nearly uniform, with the same likeliest token.
+_LAST = 1e-3
+#: The logit of a written token at its position. The logits of all other tokens there are 0.
+_NAMED = 30.0
 
 
 class _Host(UnmaskPolicy):
-    """Commits what the host sampler has written. tokens [slots]: the host's canvas, one call later."""
+    """An unmasking policy that commits the tokens that the host has written."""
 
     kind = "host"
     scores = None
     early = True
-    tokens: Whole
+    tokens: Whole  # [slots], the host's canvas at the call after the step
 
     def commits(self, candidates: Candidates) -> tuple[Whole, Whole]:
-        state, part = candidates.state, candidates.state.canvas.parts[candidates.b]
-        slots = (
-            np.flatnonzero(state.masked[part] & (self.tokens[part] != state.canvas.mask_id))
-            + part.start
-        )
+        state = candidates.state
+        part = state.canvas.parts[candidates.b]
+        is_written = state.masked[part] & (self.tokens[part] != state.canvas.mask_id)
+        slots = np.flatnonzero(is_written) + part.start
         return slots, self.tokens[slots]
 
 
 class Adapter:
-    """The callable that `surelock.adapter` returns. run: the current run, None before the first call."""
+    """The callable that `surelock.adapter` returns, with the interface of a model.
+
+    lm, rule, settings: see `adapter`. Raises ValueError for a rule that is no ComputeRule, and for settings with
+    guidance.
+    """
 
     def __init__(
         self, lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None
@@ -56,10 +65,14 @@ class Adapter:
             raise ValueError(f"rule must be a ComputeRule such as LockRule(), not {shown(rule)}")
         if settings is not None and settings.cfg_scale:
             raise ValueError("settings ask for guidance, which is the host's: leave cfg_scale out")
-        self.lm, self.rule, self.settings, self.device = lm, rule, settings, lm.device
-        self.run: Run | None = None
+        self.lm = lm
+        self.rule = rule
+        self.settings = settings
+        self.device = lm.device
+        self.run: Run | None = None  # the current run, None before the first call
+        # the plan and the reading of the last step: the run takes the reading once the host has written its tokens
         self._read: tuple[Plan, Reading] | None = None
-        self._memory: Any = None
+        self._memory: Any = None  # the engine's memory of the current run
 
     def __call__(
         self,
@@ -68,20 +81,26 @@ class Adapter:
         position_ids: Tensor | None = None,
         **more: Any,
     ) -> Any:
-        """Compute the next step of the canvas input_ids [B, N] int64.
+        """Compute the next step of a canvas, and return an object with the attribute `logits`.
 
-        Returns an object whose `.logits` [B, N, vocab_size] hold the logits of the masked positions that may be
-        written; at a written position they name its token. The next call overwrites them. Raises ValueError for a
-        canvas of another shape, for masks of attention that hide what the network sees, and for position_ids that do
-        not count from 0. Of further arguments None and False are taken.
+        input_ids: the canvas, [B, N] int64. Tokens equal to the mask id are masked.
+        attention_mask: [B, N] or [B, 1, N, N]; it must show everything that the network sees.
+        position_ids: [B, N] or [N]; they must count from 0.
+        more: further arguments of a model's call. They must be None or False.
+
+        `logits` [B, N, vocab_size] has the logits of the masked positions that may be written. At a written position
+        it names the written token. The next call overwrites it.
+
+        Raises ValueError for arguments that do not fit.
         """
         for name, value in more.items():
             if value is not None and value is not False:
                 why = f"not {shown(value)}: the whole canvas is given each time"
                 raise ValueError(f"{name} must be None or False, {why}")
-        attention_mask, position_ids = (
-            None if argument is False else argument for argument in (attention_mask, position_ids)
-        )
+        if attention_mask is False:
+            attention_mask = None
+        if position_ids is False:
+            position_ids = None
         for name, value in (("attention_mask", attention_mask), ("position_ids", position_ids)):
             if value is not None and not hasattr(value, "ndim"):
                 raise ValueError(f"{name} must be a tensor or None, not {shown(value)}")
@@ -99,8 +118,11 @@ class Adapter:
     def _check(
         self, length: int, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> None:
-        """Raise ValueError for a mask of attention that is not the network's, and for other positions."""
-        import torch  # not before a host wants it
+        """Raise ValueError for an attention mask that is not the network's, and for positions that do not count from 0.
+
+        length: the number of positions of a sequence.
+        """
+        import torch  # importing torch takes seconds: not before the first call
 
         if attention_mask is not None and not self._sees_all(length, attention_mask.to("cpu")):
             remedy = "give prompts of one length, without padding, and a length that fills the host's blocks"
@@ -112,7 +134,11 @@ class Adapter:
             raise ValueError(f"position_ids must count from 0 to {length - 1}")
 
     def _sees_all(self, length: int, mask: Tensor) -> bool:
-        """Whether a mask is the network's: 1 at [B, N] positions, or [B, 1, N, N] where one is seen, or 0 and -inf."""
+        """Return whether an attention mask shows exactly what the network sees.
+
+        mask: [B, N], where all must be 1; or [B, 1, N, N], with 1 (or True) where a position is seen, or, in an
+            additive mask, 0 where a position is seen and -inf elsewhere.
+        """
         import torch
 
         from surelock.model.network import sight
@@ -121,19 +147,22 @@ class Adapter:
             return mask.shape[-1] == length and bool((mask == 1).all())
         added = mask.is_floating_point() and bool((mask <= 0).all())
         seen = sight(self.lm.config, torch.arange(length), length)
-        expected = torch.ones(length, length, dtype=torch.bool) if seen is None else seen
-        return mask.shape[-2:] == expected.shape and bool(
-            ((mask == (0 if added else 1)) == expected).all()
-        )
+        if seen is None:
+            seen = torch.ones(length, length, dtype=torch.bool)
+        shows = mask == (0 if added else 1)
+        return mask.shape[-2:] == seen.shape and bool((shows == seen).all())
 
     def _logits(self, plan: Plan | None) -> Tensor:
-        """The logits [slots, V] after a step. plan: its plan; None if all is written and nothing was computed."""
+        """Return the logits after a step, [slots, vocab_size].
+
+        plan: the plan of the step, None if every position was written and no step was computed.
+        """
         import torch
 
         assert self.run is not None
         logits = torch.as_tensor(self._memory.logits)
         canvas = self.run.canvas
-        written = np.flatnonzero(self._masked & ~canvas.masked)  # since the last call
+        written = np.flatnonzero(self._masked & ~canvas.masked)  # slots written since the last call
         logits[written] = 0
         logits[written, canvas.tokens[written]] = _NAMED
         self._masked[written] = False
@@ -148,7 +177,10 @@ class Adapter:
         return logits
 
     def _go_on(self, tokens: Whole) -> Plan | None:
-        """The plan of the next step; None if more than masks changed since the last call, and if the run is over."""
+        """Take the tokens that the host has written, and return the plan of the next step.
+
+        Returns None if other positions than masked ones changed since the last call, and if the run has ended.
+        """
         if self.run is None or self._read is None or tokens.shape != self._shape:
             return None
         canvas = self.run.canvas
@@ -161,15 +193,19 @@ class Adapter:
         return self.run.plan()
 
     def _is_written(self, tokens: Whole) -> bool:
-        """Whether these are the tokens that the current run ended with, of which none is masked."""
+        """Return whether a canvas is that of the current run, and no position of it is masked."""
         if self.run is None or tokens.shape != self._shape:
             return False
         canvas = self.run.canvas
         return bool(not canvas.masked.any() and (tokens.ravel() == canvas.tokens).all())
 
     def _begin(self, tokens: Whole) -> Plan:
-        """The plan of the first step of a new run, on a canvas that may be partly written."""
-        lm, masked = self.lm, tokens == self.lm.mask_id
+        """Begin a new run on a canvas that may be partly written, and return the plan of its first step.
+
+        Raises ValueError for a canvas that no run can have.
+        """
+        lm = self.lm
+        masked = tokens == lm.mask_id
         if not masked.any(axis=1).all():
             raise ValueError(
                 f"x holds a sequence without a mask (id {lm.mask_id}): nothing of it can be decoded"
@@ -201,9 +237,11 @@ class Adapter:
         for b in range(len(tokens)):
             while not run.canvas.masked[run.canvas.parts[b].start : run.schedule.stops[b]].any():
                 run.schedule.advance(b, 0)
-        self._faded, self._masked = np.zeros((2, tokens.size), dtype=bool)
-        self._masked |= run.canvas.masked
-        if self._memory is not None:  # before another one is allocated
+        self._faded = np.zeros(
+            tokens.size, dtype=bool
+        )  # slots whose logits were multiplied by _LAST
+        self._masked = run.canvas.masked.copy()  # slots that were masked at the last call
+        if self._memory is not None:  # released before the next memory is allocated
             memory = self._memory
             self._memory = None
             lm.engine.release(memory)
@@ -216,22 +254,24 @@ class Adapter:
 def adapter(
     lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None = None
 ) -> Adapter:
-    """Return a callable for samplers that call `model(x).logits` on one canvas again and again.
+    """Return a callable for a host, a sampler that calls `model(x).logits` on one canvas again and again.
 
-    rule: which rows a call computes. The other rows keep their keys, values and logits.
-    settings: gen_length, steps and block_length of the host sampler. Rules that depend on blocks need them, and only
-    the open block is then read. None is one block of all masked positions.
+    rule: chooses the rows that a call computes. All other rows keep their keys, values and logits.
+    settings: gen_length, steps and block_length of the host. Rules that depend on blocks need them. With settings, only
+        the logits of the open block are read. None is one block of all masked positions.
 
-    The callable is `model(input_ids, attention_mask=None, position_ids=None)`, with x = input_ids [B, N] int64: one
-    sequence, or several whose prompts have the same length. It compares x with the canvas of the last call. If masks
-    were written and nothing else changed, it computes the next step; otherwise it starts a new run and computes every
-    row. If all is written, it computes nothing.
+    The callable is `model(input_ids, attention_mask=None, position_ids=None)`. input_ids is the canvas, [B, N] int64.
+    All prompts of a batch must have the same length. The callable compares the canvas with the canvas of the last call.
+    If masked positions were written and nothing else changed, it computes the next step. If no position is masked any
+    more, it computes nothing. Otherwise it begins a new run and computes every row.
 
-    `.logits` are defined at masked positions of the open block, and at positions that were written since the run began:
-    these name their tokens, so that no host changes them. A masked position that the call left out keeps its last
-    logits, scaled to be nearly uniform, so that the host prefers computed positions. A host may set logits to -inf in
-    place, but not scale them. In a shifted network they are already where they belong. Raises ValueError for a rule
-    that is none, and for guidance, which is the host's.
+    `.logits` [B, N, vocab_size] are defined at the masked positions of the open block, and at the positions that were
+    written since the run began. At a written position the logits name the written token, so that the host does not
+    change it. A masked position that the call did not compute keeps its last logits, scaled to be nearly uniform, so
+    that the host prefers computed positions. A host may set logits to -inf in place, but must not scale them. The
+    logits of a shifted network are moved to the positions that they predict.
+
+    Raises ValueError for a rule that is no ComputeRule, and for guidance, which the host must compute itself.
     """
     return Adapter(lm, rule, settings)
 
@@ -245,22 +285,23 @@ def custom_generate(
     """Return a callable for `model.generate(..., custom_generate=...)` of transformers' GenerationMixin.
 
     lm: the model that computes. The weights of the model whose `generate` is called are not used.
-    compute: which rows a step computes (default: `LockRule()`).
-    unmask: which masked positions a step commits (default: `LowConfidence()`).
-    settings: None takes the length (`max_new_tokens`, else `max_length`) and with `do_sample` the temperature from the
-    arguments of `generate`. Each of `num_return_sequences` rows has another seed.
+    compute: chooses the rows that a step computes (default: `LockRule()`).
+    unmask: chooses the masked positions that a step commits (default: `LowConfidence()`).
+    settings: None takes the length (`max_new_tokens`, or else `max_length`) and, with `do_sample`, the temperature from
+        the arguments of `generate`. The sequences of `num_return_sequences` have different seeds.
 
-    The callable returns prompts and generated tokens [B, N] int64, on the device of the prompts. It raises what
-    `decode` raises.
+    The callable returns prompts and generated tokens, [B, N] int64, on the device of the prompts. It raises the errors
+    of `decode`.
     """
 
     def generate(model: Any, input_ids: Tensor, *args: Any, **named: Any) -> Any:
         import torch
 
         chosen = settings or _settings_of(named.get("generation_config"), input_ids.shape[1])
-        # named in the signature, transformers would give it twice
+        # attention_mask is no parameter in the signature: transformers would then pass it twice
         seen = named.get("attention_mask")
-        seen = torch.ones_like(input_ids) if seen is None else seen
+        if seen is None:
+            seen = torch.ones_like(input_ids)
         prompts = [ids[kept == 1].tolist() for ids, kept in zip(input_ids, seen, strict=True)]
         decoder = Decoder(
             settings=chosen, compute=compute or LockRule(), unmask=unmask or LowConfidence()
@@ -273,8 +314,9 @@ def custom_generate(
 
 
 def _settings_of(config: Any, prompt: int) -> DecodeSettings:
-    """The settings of a generation_config of transformers. prompt: the length of the prompts."""
-    length, most = (getattr(config, name, None) for name in ("max_new_tokens", "max_length"))
+    """Return the settings in a generation_config of transformers. prompt: the length of the prompts in tokens."""
+    length = getattr(config, "max_new_tokens", None)
+    most = getattr(config, "max_length", None)
     if length is None and most is not None:
         length = most - prompt
     settings: Json = {} if length is None else {"gen_length": length}

@@ -1,4 +1,7 @@
-"""lm-evaluation-harness's model `surelock`: any decoder's texts, and likelihoods by the Monte Carlo bound."""
+"""The model `surelock` for lm-evaluation-harness.
+
+It generates texts by any decoder, and scores texts by the Monte Carlo bound on their likelihood.
+"""
 
 import logging
 from collections import Counter, deque
@@ -8,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import lm_eval.models  # noqa: F401  # pyright: ignore[reportMissingImports]  # it looks for its own before it knows one
+import lm_eval.models  # noqa: F401  # pyright: ignore[reportMissingImports]  # lm-eval's models must register first
 import numpy as np
 import torch
 from lm_eval.api.instance import Instance  # pyright: ignore[reportMissingImports]
@@ -36,23 +39,25 @@ _log = logging.getLogger(__name__)
 
 @register_model("surelock")
 class SureLockLM(TemplateLM):
-    """lm-eval's model `surelock`: a masked diffusion language model with a decoder.
+    """A masked diffusion language model with a decoder, as a model of lm-eval.
 
     pretrained: "stories", a hub id, a directory, or a LanguageModel.
-    device: as in `surelock.load`. Without CUDA, a CUDA device is the CPU, since the harness asks for cuda:0 by default.
-    dtype: by name, such as "bfloat16".
+    device: as in `surelock.load`. On a machine without CUDA, a CUDA device means the CPU: lm-eval asks for cuda:0 by
+        default.
+    dtype: the name of a dtype, such as "bfloat16".
     device_map, engine, weights, tokenizer: as in `surelock.load`.
-    batch_size: the number of prompts decoded together.
+    batch_size: the number of prompts that are decoded together.
     max_batch_size: ignored.
-    draws: the number of masks per likelihood, even.
+    draws: the number of random masks per likelihood, an even number.
     mask_batch: the number of masks in one forward pass.
     mask_seed: the seed of the masks.
-    check_greedy: whether `loglikelihood` also decodes continuations greedily, to say whether the model would write
-    it. False answers no.
-    settings: settings of the decoder in the flat form: `compute` (default: lock), `unmask` (default: low_confidence),
-    `gen_length`, `epsilon` and all others. They override the settings of the task, and these the model's.
+    check_greedy: whether `loglikelihood` also decodes every continuation greedily, to find out whether the model would
+        write it. If False, the answer is always no.
+    settings: settings of the decoder by their short names: `compute` (default: lock), `unmask` (default:
+        low_confidence), `gen_length`, `epsilon` and all others. They override the settings of the task, which override
+        the settings that the model recommends.
 
-    Raises ValueError, which names the argument, and for a model without a tokenizer.
+    Raises ValueError, which names the argument, and ValueError for a model without a tokenizer.
     """
 
     def __init__(
@@ -96,9 +101,13 @@ class SureLockLM(TemplateLM):
             lm = load(lm, device=device, dtype=dtype, **how)
         if lm.tokenizer is None:
             raise ValueError(f"{lm.name} has no tokenizer, which lm-eval needs")
-        recommended(lm.generation, self._overrides)  # what cannot be is refused before the work
-        self.lm, self.tokenizer, self._device = lm, lm.tokenizer, lm.device
-        self._warned = False  # whether the log says that spelled special tokens are text
+        recommended(
+            lm.generation, self._overrides
+        )  # raises ValueError for settings that do not fit
+        self.lm = lm
+        self.tokenizer = lm.tokenizer
+        self._device = lm.device
+        self._warned = False  # whether the log has the warning of `tok_encode`
         self.batch_size = int(batch_size)
         self.draws = draws
         self.mask_batch = mask_batch
@@ -112,11 +121,12 @@ class SureLockLM(TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
+        """The id of the token that ends a text; the padding token if there is none."""
         return self.lm.pad_id if self.lm.eos_id is None else self.lm.eos_id
 
     @property
     def max_length(self) -> int:
-        """The number of positions, prompt and generated part together."""
+        """The most positions of a sequence, prompt and generated tokens together."""
         return self.lm.config.max_length
 
     @property
@@ -127,33 +137,30 @@ class SureLockLM(TemplateLM):
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **_: Any
     ) -> list[int]:
-        """Return token ids. Special tokens are those of `apply_chat_template` alone: what a task spells is text.
+        """Return the token ids of a text.
 
-        add_special_tokens: whether the tokenizer's special tokens come before the text. None: unless a rendering begins
-        with BOS.
+        Only `apply_chat_template` writes special tokens. If a task spells one, the spelling is read as text.
+
+        add_special_tokens: whether the tokenizer's special tokens come before the text. None adds them unless the text
+            is a rendering that begins with BOS.
         """
-        begun = isinstance(string, Rendering) and string.parts[:2] == (
-            "",
-            self.tokenizer.bos_token_id,
-        )
-        plain = type(string) is str
-        if (
-            plain
-            and not self._warned
-            and any(special in string for special in self.tokenizer.all_special_tokens)
-        ):
+        if add_special_tokens is None:
+            bos = ("", self.tokenizer.bos_token_id)
+            begun = isinstance(string, Rendering) and string.parts[:2] == bos
+            add_special_tokens = not begun
+        is_plain = type(string) is str
+        specials = self.tokenizer.all_special_tokens
+        if is_plain and not self._warned and any(special in string for special in specials):
             self._warned = True
             _log.warning(
                 "a text spells special tokens: they are read as text, since no chat template has written them"
             )
-        return self.lm.encoder.encode(
-            string, special=not begun if add_special_tokens is None else add_special_tokens
-        )
+        return self.lm.encoder.encode(string, special=add_special_tokens)
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        """Return the token ids of both, which together are those of the whole text.
+        """Return the token ids of a context and of its continuation. Joined, they are the token ids of the whole text.
 
-        Spaces at the end of the context belong to the continuation, and so does a token in which the two meet.
+        Spaces at the end of the context, and a token that crosses the border, belong to the continuation.
         """
         head = context.rstrip()
         alone = self.tok_encode(head)
@@ -164,7 +171,13 @@ class SureLockLM(TemplateLM):
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:
-        """Return the `Rendering` of a conversation. Raises ValueError for a model without a usable chat template."""
+        """Return the `Rendering` of a conversation by the chat template.
+
+        add_generation_prompt: whether the text ends where the model's next turn begins. If not, the last turn of the
+            conversation stays open.
+
+        Raises ValueError for a model without a usable chat template.
+        """
         if not self.tokenizer.chat_template:
             raise ValueError(
                 f"{self.lm.name} has no chat template: leave --apply_chat_template out"
@@ -179,13 +192,15 @@ class SureLockLM(TemplateLM):
     # --- texts --------------------------------------------------------------------------------------------------------
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """Return the generated texts of the prompts, up to their ends or to the first stop of `until`.
+        """Return the generated text of every request. A text stops before its first stop string in `until`.
 
-        A text does not depend on the rest of its batch, except by rounding. A repeated request has the next seed. A
-        prompt that is too long loses its beginning. Raises ValueError for what cannot be decoded, a prompt without
-        tokens among it, before the first one is.
+        A text does not depend on the other prompts of its batch, except by rounding. A repeated request uses the next
+        seed. A prompt that is too long loses its beginning.
+
+        Raises ValueError, before any text is generated, for a request that cannot be decoded, such as a prompt without
+        tokens.
         """
-        pairs: list[Any] = [request.args for request in requests]
+        pairs: list[Any] = [request.args for request in requests]  # (context, generation_kwargs)
         texts = [""] * len(pairs)
         kinds = _kinds(pairs)
         decoders = [self.decoder_for(pairs[kind[0][0]][1]) for kind in kinds]
@@ -212,20 +227,25 @@ class SureLockLM(TemplateLM):
         return texts
 
     def decoder_for(self, wanted: Fields) -> Decoder:
-        """Return the decoder of a request's generation_kwargs. Raises ValueError, which names the setting."""
+        """Return the decoder for a request. Raises ValueError, which names the setting.
+
+        wanted: the generation_kwargs of the request.
+        """
         return recommended(self.lm.generation, read_request(wanted) | self._overrides)
 
     def get_model_info(self) -> Json:
-        """Return the cost of the texts so far, for the `config` of lm-eval's results."""
+        """Return the cost of all texts so far, for the `config` of lm-eval's results.
+
+        The fields of "surelock" are texts, steps, seconds, flops, baseline_flops and flops_ratio.
+        """
         work = self._work
-        return {
-            "surelock": work
-            | {"flops_ratio": work["flops"] / work["baseline_flops"] if work["steps"] else None}
-        }
+        ratio = work["flops"] / work["baseline_flops"] if work["steps"] else None
+        return {"surelock": work | {"flops_ratio": ratio}}
 
     def _decode(
         self, prompts: list[list[int]], decoder: Decoder, again: Sequence[int]
     ) -> list[str]:
+        """Return the generated texts of a batch. again: for every prompt, how often its request came before."""
         length = decoder.settings.gen_length
         seeds = tuple(decoder.settings.seed_of(0) + repeat for repeat in again)
         seeded = replace(decoder, settings=replace(decoder.settings, seed=seeds))
@@ -242,6 +262,7 @@ class SureLockLM(TemplateLM):
         return [text_of(self.lm, ids[-length:], prompt) for prompt, ids in rows]
 
     def _fitting(self, context: str, gen_length: int) -> list[int]:
+        """Return the last token ids of a context that fit beside gen_length positions. Raises ValueError."""
         ids = self.tok_encode(context)
         most = self.max_length - gen_length
         if most < 1:
@@ -263,17 +284,18 @@ class SureLockLM(TemplateLM):
     def loglikelihood(
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """Return (minus the bound in nats, whether greedy decoding writes it) by continuation.
+        """Return (log-likelihood in nats, whether greedy decoding writes the continuation) for every request.
 
-        The bound is LLaDA's Monte Carlo estimate (Eq. 6) and computes every row. Requests of one length have the same
-        masks, so figures differ by the texts alone. An empty continuation has 0.
+        The log-likelihood is minus the bound of LLaDA's Eq. 6, estimated by Monte Carlo with every row computed. It is
+        0 for an empty continuation. Requests of one length get the same masks, so that the texts alone make their
+        figures differ.
 
-        Raises ValueError, which names the pair, for another continuation without tokens and for one that does not fit,
-        before the work, and NonFiniteLogits.
+        Raises ValueError, which names the pair, before any figure is computed: for a continuation that is not empty and
+        has no tokens, and for a continuation that is too long. Raises NonFiniteLogits.
         """
-        pairs = [
-            (texts, *self._encode_pair(*texts)) for texts in (request.args for request in requests)
-        ]
+        pairs = []
+        for request in requests:
+            pairs.append((request.args, *self._encode_pair(*request.args)))
         return self._loglikelihood_tokens(pairs, disable_tqdm=disable_tqdm)
 
     def _loglikelihood_tokens(
@@ -309,12 +331,14 @@ class SureLockLM(TemplateLM):
     def loglikelihood_rolling(
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[float]:
-        """Return minus the bounds of the whole texts in nats; parts of a long one are conditioned on the tokens before.
+        """Return the log-likelihood of every text, minus the bound in nats.
 
-        The special tokens that the tokenizer puts before a text condition it, too. An empty text has 0. Raises
-        ValueError for another text without tokens, and NonFiniteLogits.
+        A text that exceeds `max_length` is scored in parts; a part is conditioned on the tokens before it. The special
+        tokens that the tokenizer puts before a text are conditions, too. An empty text has 0.
+
+        Raises ValueError for a text that is not empty and has no tokens. Raises NonFiniteLogits.
         """
-        texts = [text for (text,) in (request.args for request in requests)]
+        texts = [request.args[0] for request in requests]
         pairs = [self._encode_pair("", text) for text in texts]
         for text, (_, ids) in zip(texts, pairs, strict=True):
             if text and not ids:
@@ -338,7 +362,7 @@ class SureLockLM(TemplateLM):
         return bounds
 
     def _log_probability(self, context: list[int], continuation: list[int]) -> float:
-        """Minus the bound in nats; 0 without a token."""
+        """Return minus the mean bound of a continuation in nats, 0 for a continuation without tokens."""
         if not continuation:
             return 0.0
         bounds = conditional_bound(
@@ -353,7 +377,7 @@ class SureLockLM(TemplateLM):
         return -float(bounds.mean())
 
     def _is_greedy(self, context: list[int], continuation: list[int]) -> bool:
-        """Whether LLaDA's sampler at temperature 0, with one token a step, writes these tokens."""
+        """Return whether LLaDA's sampler at temperature 0, with one token a step, writes the continuation."""
         if not (self.check_greedy and continuation):
             return False
         canvas = [*context, *[self.lm.mask_id] * len(continuation)]
@@ -364,7 +388,7 @@ class SureLockLM(TemplateLM):
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """A context in which NonFiniteLogits name what was scored."""
+    """Return a context that puts the name of the scored text before the message of a NonFiniteLogits."""
     try:
         yield
     except NonFiniteLogits as error:
@@ -372,18 +396,27 @@ def _naming(what: str) -> Iterator[None]:
 
 
 def _stops(until: str | Sequence[str] | None) -> Sequence[str]:
-    """The stops of a request, which may be one."""
+    """Return the stop strings of a request."""
     return [until] if isinstance(until, str) else until or ()
 
 
 def _kinds(pairs: Sequence[tuple[str, Fields]]) -> list[list[tuple[int, int]]]:
-    """The requests by decoder, the shortest first: (number, how often the same request came before)."""
+    """Group requests by their generation_kwargs. Return for every group its requests, the shortest context first.
+
+    pairs: (context, generation_kwargs) of every request.
+
+    A request is (its number in `pairs`, how often the same request came before).
+    """
     by_kind: dict[str, list[tuple[int, int]]] = {}
     times: Counter[tuple[str, str]] = Counter()
     for number, (context, wanted) in enumerate(pairs):
         kind = repr(sorted(wanted.items(), key=str))
         by_kind.setdefault(kind, []).append((number, times[kind, context]))
         times[kind, context] += 1
-    return [
-        sorted(requests, key=lambda one: len(pairs[one[0]][0])) for requests in by_kind.values()
-    ]
+
+    def context_length(request: tuple[int, int]) -> int:
+        number, _ = request
+        context, _ = pairs[number]
+        return len(context)
+
+    return [sorted(requests, key=context_length) for requests in by_kind.values()]

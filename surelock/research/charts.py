@@ -1,4 +1,4 @@
-"""Line charts in panels: the paper's figures, as Plotly's HTML and as SVG, which needs no browser to be drawn."""
+"""Line charts in panels, as in the paper's figures: written as Plotly's HTML, and as SVG without Plotly."""
 
 import math
 from collections.abc import Sequence
@@ -12,18 +12,23 @@ from surelock.files import write_text
 from surelock.values import frozen
 
 _COLOURS = ("#1668c7", "#a3360c", "#0f766e", "#6b7280", "#7c3aed", "#b45309")
-_WIDTH = 300  # pixels of a panel's axes
-_HEIGHT = 220
-_LEFT = 60  # margins, between panels, and of the legend
-_TOP = 40
-_GAP = 70
-_KEY = 24
-_TICKS = 4
+# lengths in pixels
+_WIDTH = 300  # the horizontal axis of a panel
+_HEIGHT = 220  # the vertical axis of a panel
+_LEFT = 60  # the margin at the left of a panel
+_TOP = 40  # the margin above the panels
+_GAP = 70  # the space between two rows of panels
+_KEY = 24  # the height of the legend
+_TICKS = 4  # the approximate number of ticks of an axis
 
 
 @frozen
 class Line:
-    """A line of a panel. name: what it shows, the same in all panels. x, y: [points]."""
+    """A line of a panel.
+
+    name: the name of the line in the legend. Lines of one name have one colour in all panels.
+    x, y: [points], the coordinates.
+    """
 
     name: str
     x: Sequence[float]
@@ -32,7 +37,10 @@ class Line:
 
 @frozen
 class Panel:
-    """A pair of axes with lines. The upward one begins at 0."""
+    """A pair of axes with lines.
+
+    title: the title above the panel. x, y: the titles of the axes. The vertical axis begins at 0.
+    """
 
     title: str
     x: str
@@ -41,13 +49,14 @@ class Panel:
 
 
 def write_charts(directory: Path, name: str, panels: Sequence[Panel], columns: int) -> None:
-    """Write NAME.html and NAME.svg, with so many panels in a row. Raises OSError."""
+    """Write the charts as NAME.html and NAME.svg. columns: the number of panels in a row. Raises OSError."""
     html = plotted(panels, columns).to_html(include_plotlyjs=True)
     write_text(directory / f"{name}.html", html)
     write_text(directory / f"{name}.svg", drawn(panels, columns))
 
 
 def plotted(panels: Sequence[Panel], columns: int) -> go.Figure:
+    """Return the charts as a figure of Plotly."""
     rows = -(-len(panels) // columns)
     figure = make_subplots(rows, columns, subplot_titles=[panel.title for panel in panels])
     names = _names(panels)
@@ -96,6 +105,7 @@ def drawn(panels: Sequence[Panel], columns: int) -> str:
 
 
 def _panel(panel: Panel, names: Sequence[str]) -> str:
+    """Return a panel as SVG elements. names: the names of all lines, which decide their colours."""
     across = _Scale([x for line in panel.lines for x in line.x], _WIDTH)
     upward = _Scale([0, *(y for line in panel.lines for y in line.y)], _HEIGHT)
     parts = [f'<path d="M0 0V{_HEIGHT}H{_WIDTH}" stroke="#6b7280"/>']
@@ -118,7 +128,7 @@ def _panel(panel: Panel, names: Sequence[str]) -> str:
 
 
 class _Scale:
-    """Values onto the pixels of an axis."""
+    """Maps values to pixels along an axis."""
 
     def __init__(self, values: Sequence[float], pixels: int) -> None:
         self._low = min(values)
@@ -127,10 +137,11 @@ class _Scale:
         self._pixels = pixels
 
     def at(self, value: float) -> float:
+        """Return the distance of a value from the begin of the axis, in pixels."""
         return (value - self._low) / self._span * self._pixels
 
     def ticks(self) -> list[float]:
-        """Return the round values on the axis: about `_TICKS` multiples of 1, 2 or 5 times a power of ten."""
+        """Return the values of about `_TICKS` ticks. They are multiples of 1, 2 or 5 times a power of ten."""
         rough = self._span / _TICKS
         power = 10.0 ** math.floor(math.log10(rough))
         step = power * min(factor for factor in (1, 2, 5, 10) if factor * power >= rough)
@@ -140,6 +151,7 @@ class _Scale:
 
 
 def _names(panels: Sequence[Panel]) -> list[str]:
+    """Return the names of all lines, without repetitions."""
     return list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
 
 

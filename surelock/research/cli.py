@@ -1,4 +1,4 @@
-"""`python -m surelock experiment NAME`: one of the experiments, resumable, over any number of processes."""
+"""`python -m surelock experiment NAME` runs an experiment. It can be resumed, and shared by any number of processes."""
 
 import argparse
 import shlex
@@ -63,6 +63,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `surelock experiment`."""
     add = parser.add_argument
     add("name", metavar="NAME", nargs="?", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
     add(
@@ -70,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list the experiments with the tables and figures of the paper",
     )
-    add_model_flags(parser, "torch")  # which the recorded results are of
+    add_model_flags(parser, "torch")  # the engine of the recorded results
     sizes = parser.add_mutually_exclusive_group()
     what = "sizes and prompts (default: stories)"
     sizes.add_argument("--preset", choices=("stories", "paper"), help=what)
@@ -101,7 +102,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Json | None:
-    """Run what is not finished yet of an experiment; the first process writes its table."""
+    """Run the cells of an experiment that are not finished yet. The first process writes the table.
+
+    Returns the JSON object to print, None in other processes and with --list. Raises ValueError for flags that cannot
+    be followed.
+    """
     if arguments.list:
         for name, experiment in EXPERIMENTS.items():
             print(f"{name:<12} {experiment.shows:<29} {experiment.title}")
@@ -129,8 +134,9 @@ def _run(arguments: argparse.Namespace, processes: Any) -> Json | None:
         argparse.Namespace(**vars(arguments) | {"device": arguments.device or processes.device})
     )
     lab = Lab(lm, data)
-    for cell in {(cell["source"], cell.get("skip", 0)): cell for cell in cells}.values():
-        # wrong data or a wrong judge is refused before the work, not hours into it
+    # one cell of every part of the data: wrong data is refused before the work, not hours into it
+    different = {(cell["source"], cell.get("skip", 0)): cell for cell in cells}
+    for cell in different.values():
         lab.prompts(cell)
     judge = None if arguments.judge is None else Judge.load(arguments.judge, lm.device)
     directory = arguments.out / arguments.name
@@ -154,16 +160,14 @@ def _run(arguments: argparse.Namespace, processes: Any) -> Json | None:
 
 
 def _recorded(arguments: argparse.Namespace) -> Json:
-    """Write the table and the figure of the committed cells, which takes no model."""
+    """Write the table and the figure of the cells that the repository has. No model is needed."""
     experiment = EXPERIMENTS[arguments.name]
     kept = RESULTS / arguments.name
     records = list(finished(kept).values())
     if not records:
         raise ValueError(f"--recorded: there are no cells of {arguments.name} in {kept}")
-    chosen = [
-        key_of({}, cell)
-        for cell in those_named([record["cell"] for record in records], arguments.cell)
-    ]
+    recorded_cells = [record["cell"] for record in records]
+    chosen = [key_of({}, cell) for cell in those_named(recorded_cells, arguments.cell)]
     records = [record for record in records if key_of({}, record["cell"]) in chosen]
     directory = arguments.out / "recorded" / arguments.name
     directory.mkdir(parents=True, exist_ok=True)
@@ -181,7 +185,10 @@ def _recorded(arguments: argparse.Namespace) -> Json:
 def report(
     experiment: Experiment, command: str, lab: Lab, records: list[Record], directory: Path
 ) -> pd.DataFrame:
-    """Write the tables of finished cells, and return the first of them."""
+    """Write the tables and the figure of finished cells. Return the experiment's table.
+
+    command: the command that measures the cells.
+    """
     frame = table_of(experiment, records, directory)
     setup = lab.setup()
     sources = {file_of(record["cell"]["source"]) for record in records}
@@ -194,7 +201,7 @@ def report(
 
 
 def table_of(experiment: Experiment, records: list[Record], directory: Path) -> pd.DataFrame:
-    """The experiment's table. Raises ValueError when the cells hold something else than it is made of."""
+    """Return the experiment's table. Raises ValueError if the cells lack the values that the table needs."""
     try:
         return rounded(experiment.table(records))
     except (LookupError, TypeError, AttributeError) as error:
@@ -205,7 +212,7 @@ def table_of(experiment: Experiment, records: list[Record], directory: Path) -> 
 
 
 def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: Path) -> list[str]:
-    """The end of table.md: what every judge made of the texts; a folder per judge has that as CSV."""
+    """Return the last sections of table.md, which have the scores of all judges. Write them as CSV, too."""
     sections = []
     if experiment.texts is None or experiment.judge_table is None:
         return sections
@@ -222,7 +229,10 @@ def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: 
 
 
 def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
-    """The cells whose data is there. Raises ValueError without any, and for data that no cell reads."""
+    """Return the cells whose data is available. data: files by source.
+
+    Raises ValueError if there are no such cells, and for data that no cell reads.
+    """
     needed = {file_of(cell["source"]) for cell in cells}
     if unread := data.keys() - needed:
         raise ValueError(
@@ -239,14 +249,15 @@ def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
 
 
 def command(arguments: argparse.Namespace) -> str:
-    """The command that measures this anew: without --out, where the cells are finished.
+    """Return the command that measures these cells again. It lacks --out, since the cells there are finished.
 
-    Paths are as they were typed.
+    Paths are written as they were typed.
     """
     words = ["python", "-m", "surelock", "experiment", arguments.name, "--model", arguments.model]
-    words += (
-        ["--quick"] if arguments.preset == "quick" else ["--preset", arguments.preset or "stories"]
-    )
+    if arguments.preset == "quick":
+        words.append("--quick")
+    else:
+        words += ["--preset", arguments.preset or "stories"]
     for flag in ("tokenizer", "engine", "judge", "device", "dtype", "threads"):
         if (value := getattr(arguments, flag)) not in (None, "torch"):
             words += [f"--{flag}", str(value)]

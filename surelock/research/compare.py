@@ -1,4 +1,4 @@
-"""Locked runs beside the baseline with the same prompts, sampler and seeds: what was saved, and what it changed."""
+"""Compares locked runs with the baseline on the same prompts, with the same sampler and seeds: costs and texts."""
 
 import json
 import math
@@ -27,7 +27,11 @@ _RULE = ("epsilon", "percentile", "visible_steps", "unlock_period")
 
 
 def comparison(settings: Sequence[str], **more: Any) -> Experiment:
-    """An experiment whose grid holds baselines; its table begins with the settings that its cells vary."""
+    """Return an experiment that compares locked cells with baselines; its grid must contain both.
+
+    settings: the settings that vary, the first columns of the table.
+    more: further fields of the Experiment.
+    """
     return Experiment(
         measure=measure,
         table=partial(table, settings=settings),
@@ -39,7 +43,7 @@ def comparison(settings: Sequence[str], **more: Any) -> Experiment:
 
 
 def measure(lab: Lab, cell: Cell) -> Record:
-    """Decode the cell and describe its texts; the tokens are kept, so that cells can be compared afterwards."""
+    """Return the figures of a decoded cell and of its texts, with the tokens, so that tables can compare cells."""
     decoded = decode_cell(lab, cell)
     return {
         **decoded.figures,
@@ -51,9 +55,14 @@ def measure(lab: Lab, cell: Cell) -> Record:
 def text_figures(
     lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]]
 ) -> dict[str, list[Any]]:
-    """Figures of the prompts' continuations, up to its first EOS.
+    """Return figures of the prompts' continuations, up to their first EOS: lists with one value per prompt.
 
-    ends: tokens before the first EOS; nats: the bound, EOS included; repeats: share of 4-grams that are not new.
+    ends: the number of tokens before the first EOS.
+    nats: the model's bound on the continuation, EOS included.
+    characters: the number of characters.
+    repeats: the share of 4-grams that occurred before, None if there are no 4-grams.
+
+    tokens: the generated token ids by prompt.
     """
     kept = [cut_at_end(ids, lab.lm.ends) for ids in tokens]
     numbered = enumerate(zip(prompts, tokens, kept, strict=True))
@@ -69,7 +78,11 @@ def text_figures(
 
 
 def _bound(lab: Lab, prompt: list[int], ids: list[int], number: int) -> float:
-    """The masks depend on the prompt's number alone: equal texts get equal values, so differences are not noise."""
+    """Return the model's bound on a continuation in nats.
+
+    number: the number of the prompt, which alone decides the masks. So equal texts have equal bounds, and differences
+        between decoders are not noise of the masks.
+    """
     rng = np.random.default_rng([0, number])
     tokens = np.array([*prompt, *ids], dtype=np.int64)
     draws = conditional_bound(
@@ -79,7 +92,7 @@ def _bound(lab: Lab, prompt: list[int], ids: list[int], number: int) -> float:
 
 
 def table(records: Sequence[Record], settings: Sequence[str]) -> pd.DataFrame:
-    """One row per locked cell: its `settings`, what it cost, and its texts beside those of its baseline."""
+    """Return a table row per locked cell: its settings, its costs, and its texts compared with the baseline's."""
     baselines = {
         sampler_of(r["cell"]): r["result"] for r in records if r["cell"]["epsilon"] is None
     }
@@ -96,7 +109,12 @@ def table(records: Sequence[Record], settings: Sequence[str]) -> pd.DataFrame:
 def judge_table(
     records: Sequence[Record], scores: Sequence[dict[str, judged.Scores]], settings: Sequence[str]
 ) -> pd.DataFrame:
-    """What a judge makes of the locked cells, beside their baselines; then of all values of epsilon together."""
+    """Return a table of a judge's scores: a row per locked cell, compared with its baseline.
+
+    After them, a row per group of cells that differ in epsilon alone has the scores of the whole group.
+
+    scores: by record and decoder, the judge's scores; {} for a record without scores.
+    """
     judged_cells = [
         (record["cell"], result[""])
         for record, result in zip(records, scores, strict=True)
@@ -122,14 +140,15 @@ def judge_table(
 
 
 def sampler_of(cell: Cell) -> str:
-    """What a locked cell shares with its baseline."""
+    """Return the settings that a locked cell shares with its baseline, as JSON."""
     return json.dumps(
         {name: value for name, value in cell.items() if name not in _RULE}, sort_keys=True
     )
 
 
 def _beside(result: Record, base: Record) -> dict[str, Any]:
-    bits, bits_base = (bits_per_character(r) for r in (result, base))
+    bits = bits_per_character(result)
+    bits_base = bits_per_character(base)
     ends = map(max, result["ends"], base["ends"])
     same = [_equal(*texts) for texts in zip(result["tokens"], base["tokens"], ends, strict=True)]
     figures = {
@@ -144,10 +163,16 @@ def _beside(result: Record, base: Record) -> dict[str, Any]:
 
 
 def _equal(ids: Sequence[int], baseline: Sequence[int], end: int) -> float:
-    """Share of equal tokens up to `end`, the later of the two first EOS: what follows would be equal for free."""
+    """Return the share of equal tokens of two texts up to position `end`, the later of their first EOS.
+
+    Positions after both EOS are left out, since they would always be equal.
+    """
     return float(np.mean(np.asarray(ids[: end + 1]) == np.asarray(baseline[: end + 1])))
 
 
 def bits_per_character(result: Record) -> estimates.Estimate:
-    """The bound of all texts together, sum of bits over sum of characters."""
+    """Return the bits per character of all texts together: the sum of bits divided by the sum of characters.
+
+    result: an object with lists `nats` and `characters`, one value per text.
+    """
     return estimates.ratio([nats / math.log(2) for nats in result["nats"]], result["characters"])

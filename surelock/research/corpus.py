@@ -1,4 +1,4 @@
-"""What is trained on: stories as text, as windows of tokens, and as masked windows, on any device."""
+"""The training data: stories as text, as windows of tokens, and as masked windows, on any device."""
 
 import lzma
 import re
@@ -21,16 +21,18 @@ MASK = "<|mask|>"
 EOS_ID = 0
 MASK_ID = 1
 _HEADING = re.compile(r"^(?:#+ .*|\*\*[^*\n]+\*\*)$\n?", re.MULTILINE)
-_SHORTEST = 80  # characters, characters, share of the characters
-_BEGINNING = 64
-_ASCII = 0.99
-_AT_ONCE = 4096  # stories
+_SHORTEST = 80  # the fewest characters of a story
+_BEGINNING = 64  # characters; a story that begins like part of a held-out story is left out
+_ASCII = 0.99  # the least share of ASCII characters in a story
+_AT_ONCE = 4096  # how many stories are encoded at once
 
 
 def read_stories(path: Path) -> list[str]:
-    """The stories of a UTF-8 text file, closed by `<|endoftext|>`. Raises ValueError when there are none.
+    """Return the stories of a UTF-8 text file, in which `<|endoftext|>` ends a story.
 
-    path: a name that ends in `.xz` is a compressed file.
+    path: the file; if its name ends in `.xz`, it is compressed.
+
+    Raises ValueError if the file cannot be read or contains no story.
     """
     opened = lzma.open if path.suffix == ".xz" else open
     try:
@@ -48,11 +50,16 @@ def read_stories(path: Path) -> list[str]:
 def training_stories(
     paths: Iterable[Path], held_out: Sequence[str], renamed: int = 0, seed: int = 0
 ) -> list[str]:
-    """The stories of these files that can be trained on, then `renamed` copies of each with other names.
+    """Return the stories of text files that can be trained on, followed by copies with other names.
 
-    Headings in markdown are removed. Left out are stories of less than 80 characters, those that are not in ASCII but
-    for one character of a hundred, and those that begin as something in a held-out story does (64 characters): before
-    they are renamed, since a copy of one would not be known again. Raises ValueError when none is left of a file.
+    Headings in Markdown are removed. Left out are stories of less than _SHORTEST characters, stories that are not in
+    ASCII, and stories whose first _BEGINNING characters occur in a held-out story. Stories are compared before they are
+    renamed, since a renamed story could not be recognized.
+
+    held_out: stories that must not be trained on.
+    renamed: the number of copies with other names. seed: the seed of the names.
+
+    Raises ValueError for a file of which no story is left.
     """
     unseen = EOS.join(held_out)
     stories: list[str] = []
@@ -76,7 +83,10 @@ def _is_ascii(story: str) -> bool:
 
 
 def train_tokenizer(stories: Iterable[str], pieces: int = 4096) -> Tokenizer:
-    """Byte-level BPE of `pieces` entries: EOS (also the pad) is 0, the mask token 1, then 256 bytes, then merges."""
+    """Return a byte-level BPE tokenizer with `pieces` entries, trained on stories.
+
+    Its ids are: EOS, which is also the padding token, 0; the mask token 1; then 256 bytes; then merged pieces.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -87,7 +97,7 @@ def train_tokenizer(stories: Iterable[str], pieces: int = 4096) -> Tokenizer:
 
 
 def encode(tokenizer: Tokenizer, stories: Sequence[str]) -> list[NDArray[np.int32]]:
-    """The token ids by story, without EOS."""
+    """Return the token ids of stories, without EOS: one array [tokens] int32 per story."""
     encoded = []
     for at in range(0, len(stories), _AT_ONCE):
         batch = tokenizer.encode_batch(stories[at : at + _AT_ONCE])
@@ -96,21 +106,24 @@ def encode(tokenizer: Tokenizer, stories: Sequence[str]) -> list[NDArray[np.int3
 
 
 def generator_of(device: torch.device, *key: int) -> torch.Generator:
-    """A generator whose numbers are a pure function of the key, which are integers from 0, and the kind of device."""
+    """Return a generator whose numbers depend only on the key and the kind of device. key: integers from 0 on."""
     seed = np.random.SeedSequence(key).generate_state(1, np.uint64)
     return torch.Generator(device).manual_seed(int(seed[0]))
 
 
 class Corpus:
-    """Stories as a stream of tokens on a device, shuffled anew in every epoch.
+    """Stories as a stream of tokens on a device. The stories are shuffled in every epoch.
 
-    A batch is a pure function of the seed and of `drawn`, the number of windows that were drawn before it.
+    A batch depends only on the seed and on `drawn`, the number of windows that were drawn before the batch.
     """
 
     def __init__(
         self, stories: Iterable[Ids], seed: int, length: int, device: torch.device
     ) -> None:
-        """stories: token ids without EOS. length: of a window."""
+        """Join the stories to a stream.
+
+        stories: the token ids of stories without EOS. length: the tokens of a window.
+        """
         ended = [np.array([*story, EOS_ID], dtype=np.int32) for story in stories]
         self.tokens = torch.from_numpy(np.concatenate(ended)).to(device)
         self.lengths = torch.tensor([len(story) for story in ended], device=device)
@@ -121,7 +134,7 @@ class Corpus:
         self._epochs = lru_cache(maxsize=4)(self._shuffle)
 
     def _shuffle(self, first: int, last: int) -> tuple[Tensor, Tensor]:
-        """The tokens of these epochs, one after the other, and where the stories start in them."""
+        """Return the tokens of the epochs `first` to `last`, joined, and the positions where their stories begin."""
         device = self.tokens.device
         orders = []
         for epoch in range(first, last + 1):
@@ -134,9 +147,10 @@ class Corpus:
         return self.tokens[shifts + torch.arange(len(shifts), device=device)], starts
 
     def batch(self, rows: int) -> Tensor:
-        """[rows, length] int64: every other window starts where a story starts, the others tile the stream.
+        """Return the next windows, [rows, length] int64.
 
-        A model that is to continue openings must know them at position 0, and tiling alone hardly ever shows one there.
+        Half of the windows tile the stream, the other half begin with a story. Windows that tile hardly ever begin with
+        a story, but a model that continues the beginning of a story must have seen beginnings at position 0.
         """
         first = self.drawn
         self.drawn += rows
@@ -145,10 +159,18 @@ class Corpus:
         return torch.cat((tiles, stories))
 
     def _windows(self, first: int, last: int, tiled: bool) -> Tensor:
-        """The windows number first to last - 1 of those that tile the stream, or of those that begin with a story."""
+        """Return the windows number `first` to `last` - 1.
+
+        tiled: whether to count the windows that tile the stream; else those that begin with a story are counted.
+        """
         if first == last:
             return self.tokens.new_empty((0, self.length), dtype=torch.int64)
-        stride, total = (self.length, len(self.tokens)) if tiled else (1, len(self.lengths))
+        if tiled:
+            stride = self.length
+            total = len(self.tokens)
+        else:
+            stride = 1
+            total = len(self.lengths)
         epoch = first * stride // total
         stream, starts = self._epochs(epoch, (last - 1) * stride // total)
         places = torch.arange(first, last, device=stream.device) * stride - epoch * total
@@ -158,16 +180,20 @@ class Corpus:
 
 
 def prompt_lengths(generator: torch.Generator, rows: int, length: int, share: float) -> Tensor:
-    """[rows] int64: uniform on 0..length - 1 in a random `share` of the rows, 0 in the others."""
+    """Return the lengths of the prompts of windows, [rows] int64.
+
+    A random share of the rows has a prompt, of a length uniform on 0..length - 1; the other rows have length 0.
+    """
     device = generator.device
     prompted = torch.rand(rows, device=device, generator=generator) < share
     return prompted * torch.randint(length, (rows,), device=device, generator=generator)
 
 
 def stratified_counts(generator: torch.Generator, lengths: Tensor) -> Tensor:
-    """`surelock.model.bound.stratified_counts` on a device: [B] int64, uniform on 1..lengths [B].
+    """Return numbers of masked tokens, [B] int64, uniform on 1..lengths [B], as `model.bound.stratified_counts` does.
 
-    There are as many strata as rows, in random order: else the windows that tile would always have the same rates.
+    There is one stratum per row, in random order. Without the random order the windows that tile the stream, which come
+    first in a batch, would always have the low masking rates.
     """
     rows = len(lengths)
     device = generator.device
@@ -177,7 +203,10 @@ def stratified_counts(generator: torch.Generator, lengths: Tensor) -> Tensor:
 
 
 def draw_masks(generator: torch.Generator, counts: Tensor, length: int, prompts: Tensor) -> Tensor:
-    """`surelock.model.bound.draw_masks` on a device: [B, length] bool, counts[b] of the positions behind prompts[b]."""
+    """Return random masks, [B, length] bool, as `surelock.model.bound.draw_masks`.
+
+    In row b, counts[b] of the positions from prompts[b] on are masked.
+    """
     device = generator.device
     keys = torch.rand(len(counts), length, device=device, generator=generator)
     keys = keys.masked_fill(torch.arange(length, device=device) < prompts[:, None], torch.inf)
@@ -185,11 +214,13 @@ def draw_masks(generator: torch.Generator, counts: Tensor, length: int, prompts:
 
 
 def make_batch(windows: Tensor, masks: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The masked windows [B, N]; of M positions their place among the B * N, their token and their weight, [M] each.
+    """Return the masked windows [B, N], and of M positions: their index in the flattened windows, token and weight [M].
 
-    sum(weight * nats) estimates the bound in nats a token: (1/N) (N/k) sum over the k masked, the mean over windows.
-    M is the most positions that stratified counts can mask, so that all batches have one shape. Those that are not
-    masked have a weight of 0.
+    The sum of weight * nats estimates the bound in nats per token: it is the mean over windows of (1/N) (N/k) times the
+    sum over the k masked positions. M is the greatest number of positions that stratified counts can mask, so that all
+    batches have the same shape. A position that is not masked has weight 0.
+
+    windows: [B, N] int64. masks: [B, N] bool.
     """
     rows, length = windows.shape
     most = min(rows + (rows + 1) * length // 2, rows * length)

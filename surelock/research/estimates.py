@@ -10,15 +10,15 @@ from surelock.values import Floats
 
 
 class Estimate(NamedTuple):
-    """value: over all prompts. error: its standard error. residuals [prompts]: what a prompt adds to value, mean 0."""
+    """A figure over prompts."""
 
-    value: float
-    error: float
-    residuals: Floats
+    value: float  # the figure of all prompts together
+    error: float  # its standard error
+    residuals: Floats  # [prompts], the contribution of a prompt to the value, with mean 0
 
 
 def mean(values: Sequence[float | None] | Floats) -> Estimate:
-    """The mean; prompts without a value (None) do not count. The error of a single value is NaN."""
+    """Return the mean. Prompts without a value (None) do not count. The error of a single value is NaN."""
     x = np.asarray(values, dtype=float)
     present = ~np.isnan(x)
     if not present.any():
@@ -27,13 +27,13 @@ def mean(values: Sequence[float | None] | Floats) -> Estimate:
     if present.sum() == 1:
         return _estimate(value, np.where(present, np.nan, 0.0))
     count = present.sum()
-    # the error is that of those present, by themselves
+    # the factor makes the error that of the present values alone
     scale = np.sqrt(len(x) * (len(x) - 1) / (count * (count - 1)))
     return _estimate(value, np.where(present, (x - value) * scale, 0.0))
 
 
 def ratio(numerators: Sequence[float] | Floats, denominators: Sequence[float] | Floats) -> Estimate:
-    """sum(numerators) / sum(denominators), its error by linearisation."""
+    """Return sum(numerators) / sum(denominators). Its error is computed by linearisation."""
     over = np.asarray(numerators, dtype=float)
     under = np.asarray(denominators, dtype=float)
     value = float(over.sum() / under.sum())
@@ -41,12 +41,15 @@ def ratio(numerators: Sequence[float] | Floats, denominators: Sequence[float] | 
 
 
 def difference(first: Estimate, second: Estimate) -> Estimate:
-    """first - second, over the same prompts: paired, so that what is hard in both does not count as error."""
+    """Return first - second. The prompts must be the same.
+
+    The difference is paired: a prompt that is hard for both does not raise the error.
+    """
     return _estimate(first.value - second.value, first.residuals - second.residuals)
 
 
 def named(estimates: Mapping[str, Estimate]) -> dict[str, float]:
-    """A table's figures: the values, with their standard errors behind them as `_se`."""
+    """Return estimates as figures of a table: NAME is the value, NAME_se its standard error."""
     row = {}
     for name, estimate in estimates.items():
         row |= {name: estimate.value, f"{name}_se": estimate.error}
@@ -54,7 +57,11 @@ def named(estimates: Mapping[str, Estimate]) -> dict[str, float]:
 
 
 def intercept(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]]) -> Estimate:
-    """Of the least-squares line through all (x, y) [sequences][prompts], NaN for none; residuals add up by prompt."""
+    """Return the intercept of the least-squares line through all points (x, y).
+
+    x, y: [sequences][prompts], NaN for a missing point. The residuals of a prompt are summed over its sequences. The
+    value is NaN if the points do not determine a line.
+    """
     over = np.asarray(y, dtype=float)
     under = np.asarray(x, dtype=float)
     present = ~np.isnan(over + under)
@@ -69,7 +76,10 @@ def intercept(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]]) -> Est
 
 
 def student_t(p: float, freedom: float) -> float:
-    """The quantile p of Student's t, by Abramowitz and Stegun, 26.7.5: to 1e-5 from 29 degrees of freedom on."""
+    """Return the quantile p of Student's t distribution by Abramowitz and Stegun, 26.7.5.
+
+    freedom: the degrees of freedom; from 29 on the error is below 1e-5.
+    """
     z = NormalDist().inv_cdf(p)
     terms = (
         (z**3 + z) / 4,

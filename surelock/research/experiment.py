@@ -1,4 +1,4 @@
-"""What an experiment is: its question, its grid, its table; and what it leaves behind: CSV and Markdown."""
+"""Experiments: the description of an experiment, and the files that it writes (CSV, Markdown and figures)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,28 @@ from surelock.research.charts import Panel, write_charts
 from surelock.research.lab import Lab
 from surelock.research.runner import Cell, Record
 
-#: Continuations of a cell's prompts, by the name of the decoder; "" where one wrote all of them.
+#: Continuations of a cell's prompts, by the name of the decoder. The name is "" if one decoder wrote all of them.
 Texts = dict[str, list[str]]
 
 
 @dataclass(slots=True, kw_only=True)
 class Experiment:
-    """texts: what a judge reads of a record. judge_table: of records and, by record, the `judged.Scores` by decoder.
-    panels: of the paper's figure, from records; columns: how many stand in a row.
+    """The description of an experiment.
+
+    title: the heading of its report. note: the explanation of its table.
+    shows: the tables and figures of the paper that it repeats; "ours" for an experiment that is not in the paper.
+    grids: its cells by preset.
+    measure: returns the result of a cell.
+    table: returns the table of finished cells.
+    texts: returns the texts of a record that a judge reads, None if a judge reads none.
+    judge_table: returns the table of records and, by record and decoder, their `judged.Scores`.
+    judge_note: the explanation of that table.
+    panels: returns the panels of the figure, None if there is no figure. columns: the number of panels in a row.
     """
 
     title: str
     note: str
-    shows: str = "ours"  # the tables and figures of the paper
+    shows: str = "ours"
     grids: dict[str, list[Cell]]
     measure: Callable[[Lab, Cell], Record]
     table: Callable[[list[Record]], pd.DataFrame]
@@ -36,13 +45,13 @@ class Experiment:
 
 
 def row(record: Record, cell: Iterable[str] = (), result: Iterable[str] = ()) -> Record:
-    """Named values of a record's cell, then of its result."""
+    """Return named values of a record. cell: names in its cell. result: names in its result."""
     return {name: record["cell"][name] for name in cell} | {
         name: record["result"][name] for name in result
     }
 
 
-# --- what is left behind ----------------------------------------------------------------------------------------------
+# --- files of an experiment -------------------------------------------------------------------------------------------
 
 
 def write_report(
@@ -53,7 +62,11 @@ def write_report(
     frame: pd.DataFrame,
     sections: Sequence[str] = (),
 ) -> None:
-    """table.csv and table.md; raises OSError when one cannot be written. sections: what ends table.md."""
+    """Write table.csv and table.md. Raises OSError.
+
+    command: the command that measures the cells. setup: the model and the data.
+    sections: Markdown that is added at the end of table.md.
+    """
     write_csv(directory / "table.csv", frame)
     ran = ", ".join(f"{name} {_plain(value)}" for name, value in setup.items() if value)
     parts = [
@@ -67,13 +80,16 @@ def write_report(
 
 
 def write_figure(directory: Path, experiment: Experiment, records: list[Record]) -> None:
-    """figure.html and figure.svg, of an experiment that has a figure. Raises OSError."""
+    """Write figure.html and figure.svg if the experiment has a figure. Raises OSError."""
     if experiment.panels is not None:
         write_charts(directory, "figure", experiment.panels(records), experiment.columns)
 
 
 def rounded(frame: pd.DataFrame) -> pd.DataFrame:
-    """Floats to ten significant digits, which every processor agrees on: a sum's last bits follow its vector width."""
+    """Return a table with numbers rounded to ten significant digits.
+
+    Further digits of a sum depend on the processor, which adds numbers in an order of its own.
+    """
     return frame.map(lambda value: float(f"{value:.10g}") if isinstance(value, float) else value)
 
 
@@ -82,22 +98,22 @@ def write_csv(file: Path, frame: pd.DataFrame) -> None:
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    """A Markdown table, numbers to four digits."""
+    """Return a table as Markdown, with numbers of four significant digits."""
     return markdown_lines(
         [*frame.columns], [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
     )
 
 
 def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table of texts."""
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows))
 
 
 def _plain(value: Any) -> str:
-    return (
-        " ".join(f"{name} {item}" for name, item in value.items())
-        if isinstance(value, dict)
-        else str(value)
-    )
+    """Return a value of the setup as a sentence shows it."""
+    if isinstance(value, dict):
+        return " ".join(f"{name} {item}" for name, item in value.items())
+    return str(value)
 
 
 def _cell(value: Any) -> str:

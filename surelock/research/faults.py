@@ -1,4 +1,4 @@
-"""Faults of a text that can be counted without a reader: what it says twice, and names that come back changed."""
+"""Counts faults of a text without a reader: repetitions, and names that nothing introduces."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _WORD = re.compile(r"\b[A-Z][a-z]+\b")
 _KINSHIP = r"friends?|brothers?|sisters?|cousins?|sons?|daughters?|boy|girl"
 _TITLES = r"Mr\.?|Mrs\.?|Miss|Aunt|Auntie|Uncle"
 _CREATURES = r"dog|cat|bird|bear|rabbit|bunny|frog|fox|mouse"
-#: What stands before a name that a text introduces.
+#: The words before a name that introduce the name.
 _INTRODUCED = re.compile(
     rf"(?:(?:named|called|with|am|I'm|name (?:is|was)|{_TITLES}|(?:{_KINSHIP}|{_CREATURES}),?)"
     rf"|(?:named|called|with|(?:{_KINSHIP}),?) [A-Z][a-z]+(?:, [A-Z][a-z]+)*,? and) $"
@@ -19,14 +19,16 @@ _SENTENCES_BEGIN = """
 Thank Thanks Look Suddenly Finally Everyone Everybody Eventually Sure Tell Just Maybe Please Let Come Yay Stop
 Goodbye Bye Sorry Nobody Someone Meanwhile Instead Later Soon
 """
-#: Words that stories for children write at the beginning of a sentence alone.
+#: Words that stories for children write only at the beginning of a sentence. They are no names.
 _STARTERS = frozenset(_SENTENCES_BEGIN.split())
-_BEFORE = 60  # characters in which an introduction stands
+_BEFORE = 60  # characters before a name in which its introduction is searched
 
 
 def repeated(text: str) -> int:
-    """Sentences of three words or more that the text had before; words twice in a row, and strings of 2 to 12
-    characters four times in a row.
+    """Return the number of repetitions in a text.
+
+    They are: sentences of at least three words that occurred before, words that occur twice in a row, and strings of 2
+    to 12 characters that occur four times in a row.
     """
     sentences = [" ".join(re.findall(r"\w+", part.lower())) for part in re.split(r"[.!?]+", text)]
     long = [sentence for sentence in sentences if sentence.count(" ") >= 2]
@@ -34,15 +36,16 @@ def repeated(text: str) -> int:
 
 
 def ordinary_words(texts: Iterable[str]) -> frozenset[str]:
-    """The words that any of the texts writes without a capital: those are no names where a sentence begins."""
+    """Return the words that occur without a capital. They are no names; with a capital they begin a sentence."""
     return frozenset(word for text in texts for word in re.findall(r"\b[a-z]+\b", text))
 
 
 def strangers(prompt: str, text: str, ordinary: frozenset[str]) -> list[str]:
-    """The names in a continuation that neither its prompt has nor anything introduces: a name that came back changed
-    ("Mateo … Kateo"), or somebody who walked in.
+    """Return the names in a continuation that neither the prompt contains nor the text introduces.
 
-    ordinary: of many texts, by `ordinary_words`.
+    Such a name is a changed name ("Mateo ... Kateo"), or that of a character who appears without an introduction.
+
+    ordinary: the words of many texts that are no names, see `ordinary_words`.
     """
     whole = prompt + text
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Blanks in sentences of held-out stories: what the words behind a blank add to those before it."""
+"""The experiment on blanks in sentences of held-out stories: how much the words after a blank help to fill it."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,10 @@ from surelock.research.runner import Cell, Record, grid
 
 
 def blank_in(lm: LanguageModel, ids: list[int], size: int | None) -> slice:
-    """The `size` tokens in the middle of a sentence; None is the word in the middle, with the space before it."""
+    """Return the positions of a blank in the middle of a sentence.
+
+    size: the number of tokens; None for the word nearest to the middle, with the space before it.
+    """
     if size is not None:
         start = (len(ids) - size) // 2
         return slice(start, start + size)
@@ -31,7 +34,12 @@ def blank_in(lm: LanguageModel, ids: list[int], size: int | None) -> slice:
 
 @torch.inference_mode()
 def bits(lm: LanguageModel, canvas: list[int], truth: list[int], blank: slice) -> float:
-    """Bits per token of the true tokens of a blank, revealed one by one, the most confident position first."""
+    """Return the bits per token of the true tokens of a blank.
+
+    The tokens are revealed one by one. The next one is that of the position of which the model is most confident.
+
+    canvas: the token ids of the sentence with a masked blank. truth: the true token ids.
+    """
     tokens = torch.tensor(canvas, device=lm.device)
     total = 0.0
     masked = list(range(blank.start, blank.stop))
@@ -45,6 +53,7 @@ def bits(lm: LanguageModel, canvas: list[int], truth: list[int], blank: slice) -
 
 
 def _filled(lab: Lab, cell: Cell) -> Record:
+    """Return the figures of a cell, see the experiment's note."""
     figures: Record = {
         name: [] for name in ("filled", "tokens", "bits", "left_filled", "left_tokens", "left_bits")
     }
@@ -58,7 +67,7 @@ def _filled(lab: Lab, cell: Cell) -> Record:
         left = ids[: blank.start] + [mask] * (len(ids) - blank.start)
         for name, canvas in (("", both), ("left_", left)):
             steps = decode(lab.lm, [canvas], settings, compute=Everything(), unmask=LowConfidence())
-            # the first block
+            # the step that ends the first block, which is the blank
             step = next(step for step in steps if not step.masked[0, blank].any())
             alike = step.tokens[0, blank] == np.array(ids[blank])
             figures[f"{name}filled"].append(float(alike.all()))

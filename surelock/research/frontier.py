@@ -1,4 +1,7 @@
-"""Ours: what leaving out rows costs and saves, decoder by decoder, on the same openings."""
+"""The experiment that compares decoders on the same openings: errors of leaving out rows, and rows and time saved.
+
+It is not an experiment of the paper.
+"""
 
 import time
 from collections import defaultdict
@@ -29,7 +32,8 @@ from surelock.values import Flags, Json, frozen
 EVERY = "every position"
 SURELOCK = "SureLock"
 _LOCK = {"kind": "lock", "epsilon": 5e-4, "percentile": 20.0}
-#: The two controls compute about as many rows as SureLock. Nothing else chose their settings.
+#: The compute rules by name. The settings of the controls "by age" and "by chance" were chosen only so that they
+#: compute about as many rows as SureLock.
 RULES: dict[str, Record] = {
     EVERY: {"kind": "everything"},
     SURELOCK: _LOCK | {"visible_steps": 1},
@@ -44,20 +48,20 @@ RULES: dict[str, Record] = {
     "local leap": {"kind": "everything", "unmask": "local_leap"},
     "correct": {"kind": "everything", "unmask": "correct"},
 }
-_LATER = ("local leap", "correct")  # measured after the others, and timed beside every position
-# whose commit error is 0
+_LATER = ("local leap", "correct")  # timed in cells of their own, beside EVERY
+# rules that compute every row, so that their commit error is 0
 EXACT = {name for name, rule in RULES.items() if rule["kind"] == "everything"}
 
 _RUN = {
     "gen_length": 128,
     **{{"remasking": "unmask"}.get(name, name): value for name, value in RECOMMENDED.items()},
 }
-#: The recorded run's settings, in the flat form; and the same without blocks.
+#: The settings of the recorded run by their short names; and the same settings without blocks.
 SETTINGS: dict[str, Record] = {
     "recorded run": _RUN,
     "whole canvas": {name: value for name, value in _RUN.items() if name != "block_length"},
 }
-#: The rules that take turns in one timed cell.
+#: The rules that take turns in a timed cell, by kind of timed cell.
 _TURNS: list[dict[str, Record]] = [
     {name: rule for name, rule in RULES.items() if name not in _LATER},
     {name: RULES[name] for name in (EVERY, *_LATER)},
@@ -67,7 +71,10 @@ _WARM_UP = 3  # steps
 
 @frozen
 class LockByChance(LockingRule):
-    """A control: all candidates lock with the same probability in every step, drawn by step and slot of the batch."""
+    """A control: in every step all candidates lock with the same probability.
+
+    The random number depends on the step and on the slot in the batch.
+    """
 
     kind: ClassVar[str] = "chance"
 
@@ -90,7 +97,10 @@ def _cells(
     settings: dict[str, Record] = SETTINGS,
     **more: Any,
 ) -> list[Cell]:
-    """A cell for each rule and each few openings, by opening; then those that are timed."""
+    """Return the cells: for every group of openings, setting and rule a cell with errors; then the timed cells.
+
+    openings_a_cell: the openings of a cell. timed: the number of openings that are timed.
+    """
     cells = []
     for start, (setting, sampler) in product(openings[::openings_a_cell], settings.items()):
         cell = {
@@ -123,19 +133,23 @@ _LONG = {
 
 
 def _measure(lab: Lab, cell: Cell) -> Record:
+    """Return the result of a cell: seconds of a timed cell, else figures by opening."""
     if "timed" in cell:
         return _timed(lab, cell)
     first = cell["seed"] + cell["skip"]
     ids = [prompt.ids for prompt in lab.prompts(cell)]
-    result = _run(
-        lab, ids, _decoder(cell["sampler"], cell["compute"], range(first, first + len(ids)))
-    )
+    seeds = range(first, first + len(ids))
+    result = _run(lab, ids, _decoder(cell["sampler"], cell["compute"], seeds))
     texts = judged.texts_of_tokens(lab, {"cell": cell, "result": result})[""]
     return result | {"faults": [repeated(text) for text in texts]}
 
 
 def _decoder(sampler: Record, compute: Record, seeds: Sequence[int]) -> Decoder:
-    """sampler: in the flat form. compute: a rule in the plain form, of the package or the control, or with `unmask`."""
+    """Return the decoder of a cell.
+
+    sampler: settings by their short names.
+    compute: a value of RULES: a rule in nested form, of the package or LockByChance, and optionally `unmask`.
+    """
     values = dict(compute)
     policy = {"unmask": values.pop("unmask")} if "unmask" in values else {}
     decoder = read_decoder(sampler | {"compute": "everything"} | policy)
@@ -144,12 +158,15 @@ def _decoder(sampler: Record, compute: Record, seeds: Sequence[int]) -> Decoder:
 
 
 def looked_at(step: int, compute: ComputeRule) -> bool:
-    """Whether the shadow looks at a step: at every other one, but of caches, which renew all rows in even steps."""
+    """Return whether commit errors of a step are measured.
+
+    They are measured in every other step. Caches renew all rows in even steps, so every step of a cache is measured.
+    """
     return step % 2 == 0 or isinstance(compute, BlockCache | DelayedCache)
 
 
 def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any]]:
-    """By opening: rows and positions, commit errors and regrets, the tokens."""
+    """Return the figures of a run, lists with one value per opening: rows, commit errors, regrets and tokens."""
     shadow = Shadow(lab.lm, decoder.settings)
     step = None
     rows, steps = np.zeros((2, len(ids)), dtype=int)
@@ -163,26 +180,26 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder) -> dict[str, list[Any
     errors = shadow.result()
     figures = defaultdict(list)
     for b, prompt in enumerate(ids):
-        of = errors.of_sequence(b)
+        commits = errors.of_sequence(b)
         figures["rows"].append(int(rows[b]))
         figures["positions"].append((len(prompt) + length) * int(steps[b]))
-        figures["commits"].append(len(of.error))
-        figures["error"].append(float(of.error.mean()))
-        figures["large"].append(int((of.error > 0.1).sum()))
-        figures["changed"].append(int(of.changed.sum()))
-        figures["regret"].append(float(of.regret.mean()))
+        figures["commits"].append(len(commits.error))
+        figures["error"].append(float(commits.error.mean()))
+        figures["large"].append(int((commits.error > 0.1).sum()))
+        figures["changed"].append(int(commits.changed.sum()))
+        figures["regret"].append(float(commits.regret.mean()))
     return figures | {"tokens": step.tokens[:, -length:].tolist()}
 
 
 def _timed(lab: Lab, cell: Cell) -> Record:
-    """The rules' processor seconds for the opening; every opening begins with another rule."""
+    """Return the processor seconds of all rules for one opening. The opening decides which rule goes first."""
     (prompt,) = lab.prompts(cell)
     seed = cell["seed"] + cell["skip"]
     names = list(cell["timed"])
     first = seed % len(names)
     seconds = {}
     order = [*names[first:], *names[:first]]
-    for turn, name in enumerate([order[-1], *order]):  # the first warms up
+    for turn, name in enumerate([order[-1], *order]):  # turn 0 is a short run that warms up
         decoder = _decoder(cell["sampler"], cell["timed"][name], [seed])
         begun = time.process_time()
         for step in decode(lab.lm, [prompt.ids], **decoder.keywords()):
@@ -233,7 +250,7 @@ def _table(records: list[Record]) -> pd.DataFrame:
 
 
 def _openings(records: Sequence[Record]) -> Any:
-    """A frame with a row per opening and cell: setting and rule, and what was measured but the tokens."""
+    """Return a frame with a row per opening and cell: setting, rule, and all figures except the tokens."""
     parts = []
     for record in records:
         cell = record["cell"]
@@ -247,6 +264,7 @@ def _openings(records: Sequence[Record]) -> Any:
 
 
 def _figures(of_rule: Any, every: Any) -> Record:
+    """Return the figures of a rule. of_rule: the rule's openings. every: the openings of the baseline EVERY."""
     every_row = every["positions"]
     figures: Record = {
         "openings": len(of_rule),
@@ -267,7 +285,7 @@ def _figures(of_rule: Any, every: Any) -> Record:
 
 
 def _beside(rule: str, by_rule: Json) -> Record:
-    """The error less SureLock's and its ratio to it, on the same openings."""
+    """Return the difference and the ratio of a rule's error and SureLock's error, on the same openings."""
     if rule in (SURELOCK, *EXACT):
         return {}
     errors, others = (by_rule[name]["error"].to_numpy() for name in (rule, SURELOCK))
@@ -278,9 +296,10 @@ def _beside(rule: str, by_rule: Json) -> Record:
 
 
 def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
-    """By setting and rule: median seconds, and the share of those of every position with its error over openings.
+    """Return by setting and rule the median seconds, and their ratio to the seconds of the baseline EVERY.
 
-    A rule is beside every position in the cells in which they took turns; of several kinds of these the first counts.
+    A rule is compared with EVERY in the cells in which the two took turns. If there are several kinds of such cells,
+    the first kind counts.
     """
     by_turns: dict[tuple[str, tuple[str, ...]], list[dict[str, float]]] = defaultdict(list)
     for record in records:
@@ -303,7 +322,10 @@ def _seconds(records: list[Record]) -> dict[tuple[str, str], Record]:
 
 
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
-    """What a judge makes of the rules' texts beside the baseline's, on the openings that it has read of all rules."""
+    """Return a table of a judge's scores of the rules' texts, compared with the baseline's texts.
+
+    Only openings count of which the judge has read the texts of all rules.
+    """
     read: dict[tuple[str, str], dict[int, judged.Scores]] = defaultdict(dict)
     for record, by_decoder in zip(records, scores, strict=True):
         if by_decoder:

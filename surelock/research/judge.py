@@ -1,4 +1,4 @@
-"""An outside judge: a causal language model scores a text, token by token."""
+"""A judge: another, causal language model that scores a text, token by token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from surelock.model.tokenizer import reading
 from surelock.research.runner import fingerprint
 from surelock.values import Json, frozen
 
-# What transformers raises for damaged files, from a number of heads that is 0 to a list where a table should be.
+# The errors that transformers raises for damaged files, such as a number of heads that is 0.
 _DAMAGES = (
     OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError, RuntimeError,
     SafetensorError, StrictDataclassError,
@@ -28,7 +28,7 @@ _DAMAGES = (
 
 
 class Score(NamedTuple):
-    """The score of one text. The first token of one without a prompt is not counted."""
+    """The score of one text. If there is no prompt, the first token of the text is not counted."""
 
     nats: tuple[float, ...]  # -log p of a token after all tokens before it
     characters: int  # the number of characters of the counted tokens
@@ -47,10 +47,12 @@ class Judge:
         """Load a judge.
 
         name: a hub id, a directory, or a .gguf file (which needs the package `gguf`).
-        device: a device of torch. None is CUDA if there is one, else the CPU.
+        device: a device of torch; None for CUDA if there is one, else the CPU.
 
-        Weights are float32 on the CPU and in their dtype on a GPU, never pickled, and no code of a checkpoint is
-        run. Raises ValueError, one sentence, for anything but a causal model that transformers can load.
+        On the CPU the weights are float32, on a GPU they keep their dtype. Pickled weights are refused, and no code of
+        a checkpoint is run.
+
+        Raises ValueError, one sentence, for anything but a causal model that transformers can load.
         """
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -78,21 +80,26 @@ class Judge:
         return judge
 
     def setup(self) -> dict[str, str]:
-        """Return what scores depend on besides the texts: name, dtype, and a hash of a part of every weight tensor."""
+        """Return the properties of the judge that scores depend on: name, dtype, and a hash of the weights."""
         dtype = str(self.model.dtype).removeprefix("torch.")
         return {"name": self.name, "weights": fingerprint(self.model, 256), "dtype": dtype}
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
-        """Score (prompt, text) pairs.
+        """Return the scores of (prompt, text) pairs.
 
-        The tokens of a text do not depend on its prompt, which loses its beginning where both exceed the context.
-        Raises ValueError for a text that exceeds it by itself, and for one that the tokenizer cannot read.
+        The tokens of a text do not depend on its prompt. If prompt and text exceed the judge's context, the prompt
+        loses its beginning.
+
+        Raises ValueError for a text that exceeds the context by itself, and for a text that the tokenizer cannot read.
         """
         jobs = [self._encode(*pair) for pair in pairs]
         return [self._score(text, *job) for (_, text), job in zip(pairs, jobs, strict=True)]
 
     def _tokens(self, text: str, whole: bool = False) -> list[int]:
-        """Token ids of a text; text that spells a special token is text. whole: add the tokenizer's special tokens."""
+        """Return the token ids of a text. The spelling of a special token is read as text.
+
+        whole: whether the tokenizer's special tokens are added.
+        """
         with encoding(f"the judge {self.name!r}", text, "text"):
             ids = self.tokenizer(text, add_special_tokens=whole, split_special_tokens=True)[
                 "input_ids"
@@ -104,7 +111,7 @@ class Judge:
         return ids
 
     def _score(self, text: str, prompt_ids: list[int], ids: list[int]) -> Score:
-        """Score a text by one forward pass on the tokens of its prompt, `prompt_ids`, and its `ids`."""
+        """Return the score of a text by one forward pass. prompt_ids: the tokens of its prompt. ids: its tokens."""
         start = max(1, len(prompt_ids))
         row = torch.tensor([*prompt_ids, *ids], device=self.model.device)
         if not len(row[start:]):
@@ -116,6 +123,7 @@ class Judge:
         return Score(tuple(nats.tolist()), max(0, len(text) - len(left_out)))
 
     def _encode(self, prompt: str, text: str) -> tuple[list[int], list[int]]:
+        """Return the token ids of a prompt and of a text, which together fit the context. Raises ValueError."""
         prompt_ids = self._tokens(prompt, whole=True)
         ids = self._tokens(text)
         most = getattr(self.model.config, "max_position_embeddings", None)
@@ -132,7 +140,10 @@ class Judge:
         return self.model(input_ids=ids.to(self.model.device)).logits
 
     def _check(self) -> None:
-        """Raise ValueError if the tokenizer fails, or if the last token changes logits before it (no causal model)."""
+        """Raise ValueError if the tokenizer fails, if logits are not finite, and if the model is not causal.
+
+        In a causal model the last token does not change the logits before it.
+        """
         self._tokens("A word, two")
         ids = torch.tensor([[1, 2, 3], [1, 2, 4]])
         first, second = self._logits(ids)[:, :-1].float()
@@ -143,7 +154,7 @@ class Judge:
 
 
 def _place(name: str) -> tuple[str, Json]:
-    """The arguments of `from_pretrained`: for a GGUF file its folder and its name."""
+    """Return the arguments of `from_pretrained`. For a GGUF file they are its folder and its name."""
     check_name(name)
     file = Path(name)
     if file.suffix != ".gguf":

@@ -1,7 +1,8 @@
-"""A judge on what exists: the texts of finished cells are scored without decoding anything again.
+"""Lets a judge score the texts of finished cells, without decoding them again.
 
-Scores lie beside the cells, in `judge-NAME/cells.jsonl`, as records of the same runner: resumable, over any number of
-processes. Each is kept under its judge and a hash of what that read, prompts and texts: a text that changed has none.
+The scores are written beside the cells, in `judge-NAME/cells.jsonl`, by the same runner. So scoring can be resumed, and
+shared by any number of processes. The key of a score is the judge and a hash of prompts and texts: a text that has
+changed has no score.
 """
 
 import hashlib
@@ -31,29 +32,29 @@ rank correlation of the two over the texts; where it is negative, the judge like
 the change where repeats do not change, by a straight line through the texts' changes. `_se`: standard error over
 prompts."""
 
-#: (prompt, continuation) by the name of the decoder.
+#: The (prompt, continuation) pairs of a cell, by the name of the decoder.
 Pairs = dict[str, list[tuple[str, str]]]
 
 
 class Scores(NamedTuple):
-    """By text of a decoder. nats: sum over its `tokens`, the judge's. repeats: None where there is no 4-gram."""
+    """The judge's scores of a decoder's texts. Every list has one value per text."""
 
-    nats: list[float]
-    tokens: list[int]
+    nats: list[float]  # the sum of -log p over the text's tokens
+    tokens: list[int]  # the number of the text's tokens, by the judge's tokenizer
     characters: list[int]
-    repeats: list[float | None]
+    repeats: list[float | None]  # the share of repeated 4-grams, None for a text without 4-grams
 
 
 class Judged(NamedTuple):
-    """What one judge made of some cells. setup: the judge's. scores: by cell and decoder, as far as there are."""
+    """The scores by one judge."""
 
     folder: Path
-    setup: Record
-    scores: list[dict[str, Scores]]
+    setup: Record  # see `Judge.setup`
+    scores: list[dict[str, Scores]]  # by cell and decoder; a decoder without scores is missing
 
 
 def texts_of_tokens(lab: Lab, record: Record) -> Texts:
-    """The texts of a cell that keeps its tokens, as they stand behind their prompts, up to their first EOS."""
+    """Return the texts of a cell that keeps its tokens: the continuations of the prompts, up to their first EOS."""
     pairs = zip(lab.prompts(record["cell"]), record["result"]["tokens"], strict=True)
     return {"": [text_of(lab.lm, ids, prompt.ids) for prompt, ids in pairs]}
 
@@ -61,23 +62,24 @@ def texts_of_tokens(lab: Lab, record: Record) -> Texts:
 def pairs_of(
     lab: Lab, texts: Callable[[Lab, Record], Texts], records: Sequence[Record]
 ) -> list[Pairs]:
-    """What a judge reads of the records. texts: of the experiment."""
+    """Return the prompts and continuations of every record, for a judge. texts: the field of the Experiment."""
     texts_to_read = []
     for record in records:
         prompts = [prompt.text for prompt in lab.prompts(record["cell"])]
-        texts_to_read.append(
-            {
-                name: list(zip(prompts, written, strict=True))
-                for name, written in texts(lab, record).items()
-            }
-        )
+        pairs: Pairs = {}
+        for name, written in texts(lab, record).items():
+            pairs[name] = list(zip(prompts, written, strict=True))
+        texts_to_read.append(pairs)
     return texts_to_read
 
 
 def score_texts(
     judge: Judge, pairs: Sequence[Pairs], directory: Path, *, rank: int = 0, world: int = 1
 ) -> None:
-    """Score this process's share of what has no score yet; equal texts after equal prompts are read once."""
+    """Score this process's share of the texts without a score. A pair of prompt and text that recurs is read once.
+
+    rank: the number of this process. world: the number of processes.
+    """
     wanted = {_key(texts): texts for by_decoder in pairs for texts in by_decoder.values()}
     score_of: dict[tuple[str, str], Score] = {}
 
@@ -103,12 +105,15 @@ def score_texts(
 
 
 def merge_scores(judge: Judge, pairs: Sequence[Pairs], directory: Path) -> None:
-    """The scores of all processes in one file. Raises ValueError when one is missing."""
+    """Write the scores of all processes into one file. Raises ValueError if a score is missing."""
     merge(_cells(pairs), directory / f"judge-{judge.name}", judge.setup())
 
 
 def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[Judged]:
-    """What every judge that has been here made of the texts, by its last setup. Says which texts have no score."""
+    """Yield the scores by every judge that has scored these cells, with the judge's latest setup.
+
+    Prints how many cells have texts without a score.
+    """
     for folder in sorted(directory.glob("judge-*/")):
         records = list(finished(folder).values())
         if not records:
@@ -120,9 +125,9 @@ def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[J
             if record["setup"] == setup
         }
         judged = Judged(folder, setup, [_scores(lab, pair, results) for pair in pairs])
-        if missing := sum(
-            len(texts) > len(scores) for texts, scores in zip(pairs, judged.scores, strict=True)
-        ):
+        by_cell = zip(pairs, judged.scores, strict=True)
+        missing = sum(len(texts) > len(scores) for texts, scores in by_cell)
+        if missing:
             message = f"the judge {setup['name']} has not read the texts of {missing} of {len(pairs)} cells as they are"
             print(f"{message} now: its table leaves them out, --judge scores them", file=sys.stderr)
         if any(judged.scores):
@@ -139,31 +144,34 @@ def _scores(lab: Lab, pairs: Pairs, results: dict[str, Record]) -> dict[str, Sco
 
 
 def repeated(ids: Sequence[Hashable], n: int = 4) -> float | None:
-    """Share of the n-grams that occurred before; None where there is no n-gram."""
+    """Return the share of the n-grams that occurred before; None for a text without n-grams."""
     grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else None
 
 
 def _key(pairs: list[tuple[str, str]]) -> str:
+    """Return a hash of prompts and texts."""
     return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
 
 
 def _cells(pairs: Sequence[Pairs]) -> list[Record]:
-    return [
-        {"texts": key}
-        for key in dict.fromkeys(_key(texts) for pair in pairs for texts in pair.values())
-    ]
+    """Return the cells of the runner, one for every decoder of every record."""
+    texts = [texts for by_decoder in pairs for texts in by_decoder.values()]
+    return [{"texts": key} for key in dict.fromkeys(map(_key, texts))]
 
 
 def joined(parts: Sequence[Scores]) -> Scores:
-    """A decoder's scores over the prompts of several cells."""
+    """Return the scores of several cells as one."""
     return Scores(*(list(chain.from_iterable(column)) for column in zip(*parts, strict=True)))
 
 
 def beside(scores: Sequence[Scores], base: Scores) -> Record:
-    """A table's figures: of the texts of decoders together, of the baseline on the same prompts, and paired."""
-    (bits, log_ppl, repeats) = _estimates(scores)
-    (bits_base, log_ppl_base, repeats_base) = _estimates([base])
+    """Return the figures of decoders together, of the baseline on the same prompts, and of their paired differences.
+
+    scores: by decoder. base: the scores of the baseline.
+    """
+    bits, log_ppl, repeats = _estimates(scores)
+    bits_base, log_ppl_base, repeats_base = _estimates([base])
     figures = {
         "bits_base": bits_base,
         "bits": bits,
@@ -186,24 +194,26 @@ def beside(scores: Sequence[Scores], base: Scores) -> Record:
 def _estimates(
     scores: Sequence[Scores],
 ) -> tuple[estimates.Estimate, estimates.Estimate, estimates.Estimate]:
-    """Bits per character, nats per token, share of repeated 4-grams: a prompt's texts count together."""
-    nats, tokens, characters = (
-        np.sum([getattr(score, name) for score in scores], axis=0).tolist()
-        for name in ("nats", "tokens", "characters")
-    )
+    """Return bits per character, nats per token and the share of repeated 4-grams.
+
+    scores: by decoder. The texts of all decoders for one prompt count as one text.
+    """
+    nats = np.sum([score.nats for score in scores], axis=0).tolist()
+    tokens = np.sum([score.tokens for score in scores], axis=0).tolist()
+    characters = np.sum([score.characters for score in scores], axis=0).tolist()
     repeats = pd.DataFrame([score.repeats for score in scores], dtype=float).mean().tolist()
     bits = estimates.ratio([value / math.log(2) for value in nats], characters)
     return bits, estimates.ratio(nats, tokens), estimates.mean(repeats)
 
 
 def exp(estimate: estimates.Estimate) -> estimates.Estimate:
-    """By the delta method: a residual grows by the derivative."""
+    """Return the exponential of an estimate. By the delta method a residual is multiplied by the derivative."""
     value = math.exp(estimate.value)
     return estimates.Estimate(value, value * estimate.error, value * estimate.residuals)
 
 
 def _per_text(scores: Scores) -> pd.DataFrame:
-    """Bits per character and repeats by text, NaN where there is none."""
+    """Return bits per character and repeats by text; a value that is undefined is NaN."""
     texts = pd.DataFrame(scores._asdict(), dtype=float)
     return pd.DataFrame(
         {"bits": texts["nats"] / math.log(2) / texts["characters"], "repeats": texts["repeats"]}
@@ -211,12 +221,14 @@ def _per_text(scores: Scores) -> pd.DataFrame:
 
 
 def _change_at_equal_repeats(scores: Sequence[Scores], base: Scores) -> estimates.Estimate:
+    """Return the change of the bits where repeats do not change: the intercept of a line through all texts' changes."""
     changes = [_per_text(score) - _per_text(base) for score in scores]
-    return estimates.intercept(
-        *([change[name].tolist() for change in changes] for name in ("repeats", "bits"))
-    )
+    repeats = [change["repeats"].tolist() for change in changes]
+    bits = [change["bits"].tolist() for change in changes]
+    return estimates.intercept(repeats, bits)
 
 
 def _preference(scores: Sequence[Scores]) -> float:
+    """Return the rank correlation of bits and repeats over all texts."""
     per_text = pd.concat([_per_text(score) for score in scores]).dropna()
     return float(per_text.rank().corr().to_numpy()[0, 1])

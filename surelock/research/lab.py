@@ -1,4 +1,4 @@
-"""What an experiment measures with: the model and the data; and the decoding of a cell's prompts."""
+"""The lab of an experiment, that is, its model and its data; and the decoding of a cell's prompts."""
 
 import hashlib
 from collections import defaultdict
@@ -19,26 +19,28 @@ from surelock.values import Json, frozen
 
 @frozen
 class Lab:
+    """The model and the data of an experiment."""
+
     lm: LanguageModel
     data: dict[str, Path] = field(default_factory=dict)  # files by source
-    _read: dict[str, list[Prompt]] = field(default_factory=dict, repr=False)  # all of a source
+    _read: dict[str, list[Prompt]] = field(default_factory=dict, repr=False)  # prompts by source
 
     def prompts(self, cell: Cell) -> list[Prompt]:
-        """Those of a cell, see `read_source` and `chosen`."""
+        """Return the prompts of a cell, see `read_source` and `chosen`."""
         source = cell["source"]
         if source not in self._read:
             self._read[source] = read_source(self.lm, source, self.data)
         return chosen(self._read[source], cell)
 
     def batches(self, cell: Cell) -> Iterator[tuple[list[list[int]], Decoder]]:
-        """Each batch's prompts and decoder; a prompt's seed does not depend on the batch it is in."""
+        """Yield (prompts, decoder) of the batches of a cell. The seed of a prompt does not depend on its batch."""
         prompts = self.prompts(cell)
         size = cell["batch"]
         for start in range(0, len(prompts), size):
             yield [prompt.ids for prompt in prompts[start : start + size]], decoder_of(cell, start)
 
     def setup(self) -> Json:
-        """What results depend on besides the cell."""
+        """Return the properties of model and data that results depend on."""
         files = HELD | self.data
         hashes = {
             name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()
@@ -54,14 +56,15 @@ class Lab:
 
 
 def weights_of(lm: LanguageModel) -> dict[str, str]:
-    """What every result says of the weights that it is from."""
+    """Return a hash of a model's weights, and their dtype."""
     return {"weights": fingerprint(lm.network), "dtype": lm.dtype}
 
 
 def decoder_of(cell: Cell, first: int = 0) -> Decoder:
-    """The decoder of a cell, which holds the flat form's names, for a batch that begins with prompt number `first`.
+    """Return the decoder of a cell for the batch that begins with prompt number `first`.
 
-    epsilon None is the baseline, and select_fraction below 1 selects from what the rule leaves.
+    cell: settings by their short names. epsilon None is the baseline. A select_fraction below 1 selects rows among the
+        rows that the rule computes.
     """
     rule = "everything" if cell["epsilon"] is None else "lock"
     if cell["select_fraction"] < 1:
@@ -76,17 +79,19 @@ def decoder_of(cell: Cell, first: int = 0) -> Decoder:
 
 @frozen
 class Decoded:
-    """What decoding a cell gave: ids by prompt, figures, and the FLOPs of the steps over the baseline's."""
+    """The result of decoding a cell."""
 
-    tokens: list[list[int]]
+    tokens: list[list[int]]  # the generated token ids by prompt
     figures: dict[str, float]
-    curve: list[float]
+    curve: list[float]  # by step, the FLOPs divided by the baseline's FLOPs
 
 
 def decode_cell(lab: Lab, cell: Cell) -> Decoded:
-    """Decode the cell's prompts, with FLOPs counted as Sec. 2.4 and Table 1 do, micro-averaged over the batches.
+    """Decode the prompts of a cell.
 
-    `_to_eos` leaves out the positions after each sequence's first EOS, which lock early and flatter the ratio.
+    FLOPs are counted as in Sec. 2.4 and Table 1 of the paper, and summed over the batches before ratios are taken.
+    Figures with `_to_eos` leave out the positions after the first EOS of a sequence, which lock early and flatter the
+    ratio.
     """
     tokens: list[list[int]] = []
     sums: dict[str, float] = defaultdict(float)

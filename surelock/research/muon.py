@@ -1,4 +1,4 @@
-"""Muon (Jordan and others, 2024), which orthogonalizes all matrices of one shape together."""
+"""The optimizer Muon (Jordan and others, 2024). All matrices of one shape are orthogonalized together."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -7,14 +7,18 @@ import torch
 from torch import Tensor
 
 _MOMENTUM = 0.95
-_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the Newton-Schulz iteration: the authors'
+#: The authors' coefficients of the Newton-Schulz iteration.
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
 
 Direct = Callable[[Tensor, Tensor], Tensor]
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:
-    """The matrices [M, R, C] with singular values near 1, by five Newton-Schulz iterations."""
+    """Return matrices [M, R, C] with the same singular vectors and singular values near 1.
+
+    They are computed by five Newton-Schulz iterations.
+    """
     a, b, c = _COEFFICIENTS
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices
@@ -26,15 +30,19 @@ def orthogonalized(matrices: Tensor) -> Tensor:
 
 
 def direct(gradients: Tensor, momentum: Tensor) -> Tensor:
-    """The directions of a step, by Nesterov's momentum, which is changed in place: all [M, R, C]."""
+    """Return the directions of a step, [M, R, C], by Nesterov's momentum.
+
+    gradients: [M, R, C]. momentum: [M, R, C]; it is updated in place.
+    """
     momentum.lerp_(gradients, 1 - _MOMENTUM)
     return orthogonalized(gradients.lerp(momentum, _MOMENTUM))
 
 
 class Muon(torch.optim.Optimizer):
-    """As `torch.optim.Muon`, with few and large products in place of many small ones.
+    """The optimizer of `torch.optim.Muon`, computed by few large products in place of many small ones.
 
-    A parameter may be a stack of several matrices, as that of queries, keys and values is: every matrix is one here.
+    A parameter may be a stack of several matrices, such as those of queries, keys and values. Every matrix of a stack
+    is orthogonalized by itself.
     """
 
     def __init__(
@@ -44,7 +52,12 @@ class Muon(torch.optim.Optimizer):
         weight_decay: float,
         direct: Direct = direct,
     ) -> None:
-        """stacks: parameters [R, C], and the rows of the matrices in them. direct: that function, or it compiled."""
+        """Make the optimizer of some parameters.
+
+        stacks: (parameter [R, C], numbers of rows of its matrices).
+        lr: the learning rate. weight_decay: decoupled weight decay per unit of learning rate.
+        direct: the function `direct`, plain or compiled.
+        """
         self._stacks = list(stacks)
         self._direct = direct
         matrices = [part for stack, rows in self._stacks for part in stack.detach().split(rows)]
@@ -56,6 +69,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
+        """Update the parameters by their gradients. closure: ignored."""
         gradients: list[Tensor] = []
         for stack, rows in self._stacks:
             assert stack.grad is not None

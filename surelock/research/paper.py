@@ -1,4 +1,4 @@
-"""The paper's experiments on cost and quality: 1, 2, 3, 6, and the appendix's unlocking."""
+"""The paper's experiments on cost and quality: experiments 1, 2, 3 and 6, and unlocking from the appendix."""
 
 from itertools import pairwise
 
@@ -48,6 +48,7 @@ _SHARES = {"percentile": [10.0, 20.0, 40.0]}
 
 
 def _progress(records: list[Record]) -> pd.DataFrame:
+    """Return the table: a row per cell with the FLOPs ratio at four places of the run."""
     rows = []
     for record in records:
         ratio = record["result"]["flops_ratio"]
@@ -63,7 +64,7 @@ def _progress(records: list[Record]) -> pd.DataFrame:
 
 
 def _ratio_panels(records: list[Record]) -> list[Panel]:
-    """A panel per length and epsilon, in it a line per percentile."""
+    """Return a panel per length and epsilon, with a line per percentile."""
     lines: dict[tuple[int, float], list[Line]] = {}
     for record in records:
         cell = record["cell"]
@@ -116,10 +117,12 @@ _QUALITY = (
 
 
 def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
+    """Return the cells of several sizes (gen_length, steps). fixed: further axes of the grid."""
     axes = {"epsilon": [None, 5e-4, 5e-3], **fixed}
-    return [
-        cell for length, steps in sizes for cell in grid(gen_length=length, steps=steps, **axes)
-    ]
+    cells = []
+    for length, steps in sizes:
+        cells += grid(gen_length=length, steps=steps, **axes)
+    return cells
 
 
 QUALITY = comparison(
@@ -158,6 +161,7 @@ EPSILON = comparison(
 
 
 def _probed(epsilons: list[float], periods: list[int | None], **fixed: object) -> list[Cell]:
+    """Return the baseline's cell, and the cells of all epsilons and unlock periods."""
     return grid(**fixed, epsilon=None) + grid(**fixed, epsilon=epsilons, unlock_period=periods)
 
 

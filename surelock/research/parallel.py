@@ -1,4 +1,7 @@
-"""Ours: writing in parallel has a price with a known answer. Two masks stand for one name."""
+"""The experiment on the price of writing in parallel, measured where the answer is known: two masks are one name.
+
+It is not an experiment of the paper.
+"""
 
 from collections.abc import Sequence
 
@@ -19,10 +22,11 @@ from surelock.research.runner import Cell, Record
 from surelock.values import frozen
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.4)
-_BATCH = 50  # runs at a time
-_NAMES = 128  # tokens that are tried as a name at a time
+_BATCH = 50  # runs that are decoded together
+_NAMES = 128  # tokens that are tried as the name together
 
-#: By way, the probability above which both draws are committed together. Else the likelier draw is committed alone.
+#: By way of decoding, the probability above which both draws are committed together. If a draw is less likely, the
+#: likelier draw is committed alone.
 BOUNDS: dict[str, float] = {
     "1 step": -1.0,
     **{f"above {p:g}": p for p in THRESHOLDS},
@@ -32,21 +36,17 @@ BOUNDS: dict[str, float] = {
 
 @frozen(eq=False)
 class Names:
-    """What the network says of two masks, the first token of V and the second.
+    """The probabilities of all V tokens at two masks, the first and the second. All arrays are [V] float64."""
 
-    first, second: [V] float64, the probability of a token at either while both are masked.
-    second_after, first_after: [V] float64, the probability of a token once the same token stands at the other mask.
-    """
-
-    first: NDArray
-    second: NDArray
-    first_after: NDArray
-    second_after: NDArray
+    first: NDArray  # at the first mask, while both are masked
+    second: NDArray  # at the second mask, while both are masked
+    first_after: NDArray  # at the first mask, once the same token is written at the second
+    second_after: NDArray  # at the second mask, once the same token is written at the first
 
     def chances(self, bound: float) -> tuple[float, float]:
         """Return the chances that both masks are committed together, and that they get the same token.
 
-        bound: see `BOUNDS`. Both tokens are drawn at temperature 1.
+        bound: the probability above which both are committed together, see `BOUNDS`. Tokens are drawn at temperature 1.
         """
         sure_first = self.first > bound
         sure_second = self.second > bound
@@ -58,8 +58,9 @@ class Names:
         return min(1.0, float(together)), min(1.0, same)
 
     def _first_alone(self, bound: float) -> NDArray:
-        """[V], the chance that a token is drawn for the first mask and committed alone: the second draw is at most as
-        likely, and one of them not above the bound.
+        """Return the chance that a token is drawn for the first mask and committed alone, [V].
+
+        This happens if the second draw is at most as likely, and one of the two draws is not above the bound.
         """
         order = np.sort(self.second)
         mass = np.concatenate(([0.0], np.cumsum(order)))
@@ -67,7 +68,10 @@ class Names:
         return self.first * below
 
     def _second_alone(self, bound: float) -> NDArray:
-        """[V], the same for the second mask: the first draw is less likely, or it alone is not above the bound."""
+        """Return the chance that a token is drawn for the second mask and committed alone, [V].
+
+        This happens if the first draw is less likely, and one of the two draws is not above the bound.
+        """
         order = np.sort(self.first)
         mass = np.concatenate(([0.0], np.cumsum(order)))
         less = mass[np.searchsorted(order, self.second, side="left")]
@@ -77,7 +81,7 @@ class Names:
 
 @torch.inference_mode()
 def names_of(lm: LanguageModel, canvas: Sequence[int]) -> Names:
-    """Return what the network says of the two masks of a canvas. Raises ValueError for other than two."""
+    """Return the probabilities at the two masks of a canvas. Raises ValueError if there are not two masks."""
     masks = [place for place, token in enumerate(canvas) if token == lm.mask_id]
     if len(masks) != 2:
         raise ValueError(f"a sentence must have two masks, not {len(masks)}")
@@ -97,24 +101,26 @@ def names_of(lm: LanguageModel, canvas: Sequence[int]) -> Names:
 
 
 def _probabilities(lm: LanguageModel, tokens: torch.Tensor, places: Sequence[int]) -> NDArray:
-    """[B, P, V] float64, at some places. The mask is never drawn."""
+    """Return probabilities at some positions, [B, P, V] float64. The mask token has probability 0.
+
+    tokens: [B, N]. places: the P positions.
+    """
     logits = lm.network(tokens)[:, list(places)].double()
     logits[..., lm.mask_id] = -torch.inf
     return logits.softmax(dim=-1).numpy(force=True)
 
 
 def decoder_of(bound: float, seeds: Sequence[int]) -> Decoder:
-    """Return the decoder of a way."""
+    """Return the decoder of a way of decoding. bound: see `BOUNDS`. seeds: one per sequence."""
     one_by_one = bound >= 1
-    settings = DecodeSettings(
-        gen_length=0, steps=1 if bound < 0 else 2, temperature=1.0, seed=list(seeds)
-    )
+    steps = 1 if bound < 0 else 2
+    settings = DecodeSettings(gen_length=0, steps=steps, temperature=1.0, seed=list(seeds))
     policy = LowConfidence() if bound < 0 or one_by_one else Threshold(bound)
     return Decoder(settings=settings, compute=Everything(), unmask=policy)
 
 
 def _measure(lab: Lab, cell: Cell) -> Record:
-    """By way: the chances by the posterior, and by run whether it did so."""
+    """Return, by way of decoding, the exact chances, and for every run whether it wrote together and the same token."""
     (prompt,) = lab.prompts(cell)
     names = names_of(lab.lm, prompt.ids)
     by_way: Record = {"squares": float(names.first @ names.first)}
@@ -131,7 +137,7 @@ def _measure(lab: Lab, cell: Cell) -> Record:
 
 
 def _runs(lm: LanguageModel, canvases: list[list[int]], decoder: Decoder) -> dict[str, list[int]]:
-    """By run: whether the first step wrote both masks, and whether both got one token."""
+    """Return for every run whether the first step wrote both masks, and whether both got the same token (1 or 0)."""
     masks = np.flatnonzero(np.array(canvases[0]) == lm.mask_id)
     steps = list(decode(lm, canvases, **decoder.keywords()))
     together = ~steps[0].masked[:, masks].any(axis=1)
@@ -141,7 +147,7 @@ def _runs(lm: LanguageModel, canvases: list[list[int]], decoder: Decoder) -> dic
 
 
 def _table(records: list[Record]) -> pd.DataFrame:
-    """A row per way: means over sentences."""
+    """Return the table: a row per way of decoding, with means over sentences."""
     results = [record["result"] for record in records]
     rows = []
     for way in BOUNDS:
@@ -153,7 +159,7 @@ def _table(records: list[Record]) -> pd.DataFrame:
         }
         figures["squares"] = float(np.mean([result["squares"] for result in results]))
         for name in ("together", "same"):
-            # sums of probabilities
+            # sums of probabilities, rounded so that every processor agrees
             chances = np.round([result[f"chance_{name}"] for result in of_way], 9)
             shares = np.array([np.mean(result[name]) for result in of_way])
             counts = np.array([len(result[name]) for result in of_way])

@@ -1,4 +1,4 @@
-"""What the experiments decode from: openings of stories; WikiText, MT-Bench, HumanEval as the paper prepares them."""
+"""The prompts of the experiments: beginnings of stories; and the paper's prompts (WikiText, MT-Bench, HumanEval)."""
 
 import gzip
 import json
@@ -16,14 +16,14 @@ from surelock.values import Json
 
 OPENINGS = ASSETS / "results" / "openings.txt"
 
-#: Files of sources that the repository holds. Samplers are compared on openings that nothing else reads.
+#: The files of sources that are part of the repository. Samplers are compared on openings that nothing else reads.
 HELD = {
     "openings": OPENINGS,
     "sampler_openings": ASSETS / "results" / "openings_sampler.txt",
     "pairs": ASSETS / "results" / "pairs.txt",
 }
 
-#: The file of a source that needs one; both MT-Bench sources read the same.
+#: The files that --data must name, by source. Both MT-Bench sources read the same file.
 FILES = {
     "wikitext": "WikiText as text, one record per line",
     "mt_bench": "MT-Bench's question.jsonl",
@@ -33,17 +33,22 @@ FILES = {
 
 
 class Prompt(NamedTuple):
-    text: str  # as the source has it
-    ids: list[int]  # what the model gets
+    """A prompt of an experiment."""
+
+    text: str  # the text in the source
+    ids: list[int]  # the token ids that the model reads
 
 
 def read_source(lm: LanguageModel, source: str, data: dict[str, Path]) -> list[Prompt]:
-    """All prompts of a source. Raises ValueError when its file cannot be read."""
+    """Return all prompts of a source. Raises ValueError if its file cannot be read."""
     return _SOURCES[source](lm, (data | HELD)[file_of(source)])
 
 
 def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
-    """The first cell["prompts"] of a source's prompts, after cell["skip"] others. Raises ValueError for too few."""
+    """Return the prompts of a cell: cell["prompts"] of them, after the first cell["skip"] (default 0).
+
+    prompts: all prompts of the source. Raises ValueError if there are too few.
+    """
     source = cell["source"]
     count = cell["prompts"]
     skip = cell.get("skip", 0)
@@ -56,7 +61,10 @@ def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
 
 
 def parse_data(flags: list[str]) -> dict[str, Path]:
-    """SOURCE=FILE flags as a mapping. Raises ValueError for an unknown source or a second or missing file."""
+    """Return the files of SOURCE=FILE flags, by source.
+
+    Raises ValueError for an unknown source, for a second file of a source, and for a missing file.
+    """
     data = {}
     for text in flags:
         source, _, file = text.partition("=")
@@ -73,7 +81,10 @@ def parse_data(flags: list[str]) -> dict[str, Path]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, gzipped or not, with their newlines (CRLF counts as one). Raises ValueError."""
+    """Return the lines of a UTF-8 file with their newlines. The file may be compressed by gzip (.gz).
+
+    A CRLF is read as a newline. Raises ValueError if the file cannot be read.
+    """
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8") as stream:
@@ -83,7 +94,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_records(path: Path, fields: Iterable[str]) -> list[Json]:
-    """The objects of a JSONL file. Raises ValueError when a line is none or lacks one of the fields."""
+    """Return the objects of a JSONL file. Raises ValueError for a line that is no object or lacks one of the fields."""
     records = []
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
@@ -99,7 +110,10 @@ def read_records(path: Path, fields: Iterable[str]) -> list[Json]:
 
 
 def wikitext_records(path: Path) -> list[str]:
-    """Experiment 3: blank lines dropped, then the first 120 records at odd (0-based) indices, each with its newline."""
+    """Return the records of Experiment 3: of the lines that are not blank, the first 120 with an odd index from 0.
+
+    A record keeps its newline.
+    """
     return [line for line in read_lines(path) if line.strip()][1::2][:120]
 
 
@@ -108,13 +122,13 @@ def _openings(lm: LanguageModel, path: Path) -> list[Prompt]:
 
 
 def _pairs(lm: LanguageModel, path: Path) -> list[Prompt]:
-    """Sentences with two masks for one name."""
+    """Return the sentences in which two masks are one name."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [Prompt(line, lm.encode(line, blanks=True)) for line in lines]
 
 
 def _sentences(lm: LanguageModel, path: Path) -> list[Prompt]:
-    """By story, the first sentence of 12 to 40 tokens behind its first one."""
+    """Return one sentence per story: the first of 12 to 40 tokens. The story's first sentence is left out."""
     sentences = []
     for story in path.read_text(encoding="utf-8").split("<|endoftext|>"):
         later = _texts(lm, re.split(r"(?<=[.!?])\s+", story.strip())[1:])
@@ -123,13 +137,16 @@ def _sentences(lm: LanguageModel, path: Path) -> list[Prompt]:
 
 
 def _wikitext(lm: LanguageModel, path: Path) -> list[Prompt]:
-    """Experiment 3: the first 64 tokens of a record; shorter ones are kept (decoding pads them on the left)."""
+    """Return the prompts of Experiment 3: the first 64 tokens of a record. Shorter records are kept."""
     cut = [lm.encode(text)[:64] for text in wikitext_records(path)]
     return [Prompt(lm.decode(ids), ids) for ids in cut]
 
 
 def _mt_bench(lm: LanguageModel, path: Path, per_category: int | None = None) -> list[Prompt]:
-    """First turns, at most `per_category` per category, in the model's chat template, no system message."""
+    """Return the first turns of MT-Bench's questions in the model's chat template, without a system message.
+
+    per_category: the most questions of a category, None for all.
+    """
     kept = []
     seen = Counter[str]()
     for question in read_records(path, ("question_id", "category", "turns")):
@@ -140,7 +157,7 @@ def _mt_bench(lm: LanguageModel, path: Path, per_category: int | None = None) ->
 
 
 def _human_eval(lm: LanguageModel, path: Path) -> list[Prompt]:
-    """The prompts as they are, to be completed: the harness runs prompt + completion."""
+    """Return HumanEval's prompts unchanged: its tests run a prompt followed by the completion."""
     return _texts(lm, (record["prompt"] for record in read_records(path, ("prompt",))))
 
 
@@ -148,7 +165,7 @@ def _texts(lm: LanguageModel, texts: Iterable[str], chat: bool = False) -> list[
     return [Prompt(text, lm.encode(text, chat=chat)) for text in texts]
 
 
-#: The subset is Experiment 1's: the first four questions per category, 32 in all.
+#: The readers of the sources. "mt_bench_subset" is Experiment 1's: the first four questions of a category, 32 in all.
 _SOURCES: dict[str, Callable[..., list[Prompt]]] = {
     "openings": _openings,
     "sampler_openings": _openings,

@@ -1,7 +1,7 @@
-"""Stories told once more with other names for their characters: names of the world, of the same gender.
+"""Copies of stories with other names for their characters: names from all over the world, of the same gender.
 
-A corpus that is full of Lily and Tom makes a model that writes Lily where the prompt says Lucy. Invented names teach it
-to spell a name anew each time, so that none is drawn here.
+If a corpus is full of Lily and Tom, the model writes Lily although the prompt says Lucy. The names are real: invented
+names would teach the model to spell a name differently at every mention.
 """
 
 import re
@@ -32,7 +32,7 @@ _COMMON = {
     "girl": "Lily Sue Anna Amy Sally Lucy Mandy Jill",
     "boy": "Tom Ben Tim Timmy Max Tommy Billy Johnny Jimmy",
 }
-# Written with a capital like a name, and nobody's.
+# Words that are written with a capital and are nobody's name.
 _NOBODY = """
 I Mr Mrs Ms Miss Dr Sir Lady Mom Mommy Mum Mummy Mama Dad Daddy Papa Grandma Grandpa Granny Nana Aunt Auntie Uncle God
 Christmas Easter Halloween Santa Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February April May
@@ -41,19 +41,19 @@ Princess Yes No Oh Ok Okay OK Hi Hello Hey Wow Hooray Yay Ouch Ma Pa Pop Mam Bab
 North South East West Indian African American Hindi Tamil
 """
 NO_NAMES = frozenset(_NOBODY.split())
-#: The names that are drawn, by gender.
+#: The new names, by gender.
 NAMES = {"girl": _GIRLS.split(), "boy": _BOYS.split()}
 _GENDERS = {name: gender for gender in NAMES for name in (*NAMES[gender], *_COMMON[gender].split())}
-# capitalised, and not because a sentence begins
+# capitalized words inside a sentence
 _INSIDE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]{1,11}\b")
 _LOWER = re.compile(r"\b[a-z]{2,12}\b")
 _FEMALE = re.compile(r"\b(?:she|her|hers|girl)\b", re.I)
 _MALE = re.compile(r"\b(?:he|his|him|boy)\b", re.I)
-_NEAR = 80  # characters behind a name in which pronouns speak of it
+_NEAR = 80  # characters after a name in which a pronoun is taken to mean its bearer
 
 
 def find_names(stories: Iterable[str]) -> frozenset[str]:
-    """The words that the stories write with a capital inside a sentence, and hardly ever without."""
+    """Return the words that stories write with a capital inside a sentence, and hardly ever without a capital."""
     capital: Counter[str] = Counter()
     lower: Counter[str] = Counter()
     for story in stories:
@@ -64,7 +64,7 @@ def find_names(stories: Iterable[str]) -> frozenset[str]:
 
 
 def gender_of(name: str, story: str) -> str | None:
-    """`girl`, `boy`, or None: by the name where it is known, else by the pronouns that follow it in the story."""
+    """Return "girl", "boy" or None, by the list of known names, or else by the pronouns that follow the name."""
     if name in _GENDERS:
         return _GENDERS[name]
     near = [
@@ -78,10 +78,12 @@ def gender_of(name: str, story: str) -> str | None:
 
 
 def rename(story: str, names: frozenset[str], draw: Random) -> str | None:
-    """The story with other names for its characters; None where there is none to rename.
+    """Return a story with other names for its characters; None if there is no character to rename.
 
-    A character is named twice, never as a place or a thing is ("in Kenya", "the South"), and is a girl or a boy.
-    names: of the corpus, by `find_names`.
+    A name is a character's if it occurs at least twice, never as the name of a place or a thing ("in Kenya", "the
+    South"), and if its gender is known.
+
+    names: the names in the corpus, see `find_names`. draw: draws the new names.
     """
     present = [name for name in dict.fromkeys(_INSIDE.findall(story)) if name in names]
     renamed: dict[str, str] = {}
@@ -100,7 +102,7 @@ def rename(story: str, names: frozenset[str], draw: Random) -> str | None:
 
 
 def renamed_copies(stories: Sequence[str], seed: int = 0) -> list[str]:
-    """One copy of every story that has a character to rename, with other names."""
+    """Return copies with other names of all stories that have a character to rename."""
     draw = Random(seed)
     names = find_names(stories)
     copies = (rename(story, names, draw) for story in stories)

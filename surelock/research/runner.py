@@ -1,9 +1,10 @@
-"""The resumable runner: one JSON line per finished cell, one file per process, merged by the first of them.
+"""Runs the cells of an experiment. An interrupted run, of any number of processes, continues where it stopped.
 
-A cell is a flat dict of JSON values: all that its result depends on, but the model. Cells are split by rank over the
-processes that `accelerate launch` started, and everything passes through files: an interrupted run, of any number of
-processes, goes on where it stopped.
-A finished cells.jsonl may be packed with xz: it is read, and merged into, as it is.
+A cell is a flat dict of JSON values. It contains everything that its result depends on, except the model and the data.
+A finished cell is one JSON line. The cells are distributed over the processes that `accelerate launch` started; every
+process writes a file, and the first process merges the files.
+
+A finished cells.jsonl may be compressed by xz. It is read, and merged into, in this form.
 """
 
 import hashlib
@@ -29,17 +30,19 @@ from surelock.values import Json
 Cell = Json
 Record = Json
 
-#: What a grid does not name. epsilon None is the baseline; seed: of the first prompt, the next has the next.
+#: The values of a cell that its grid does not name. epsilon None is the baseline. seed is the seed of the first prompt;
+#: the second prompt has seed + 1, and so on.
 DEFAULTS: Cell = {
     "source": "openings", "prompts": 64, "batch": 8, "gen_length": 64, "steps": None, "block_length": None,
     "remasking": "low_confidence", "temperature": 0.0, "no_repeat_ngram_size": 0, "epsilon": None, "percentile": 20.0,
     "visible_steps": 1, "select_fraction": 1.0, "unlock_period": None, "seed": 0,
 }  # fmt: skip
 
-#: The paper's own: batches of 4, and Algorithm 1 to the letter, which lets a position lock in the step that unmasks it.
+#: The paper's settings: batches of 4, and Algorithm 1 to the letter, in which a position may lock in the step that
+#: unmasks it.
 PAPER: Cell = {"batch": 4, "visible_steps": 0}
 
-#: What the embedded model's own generation_config.json recommends, and the page starts with.
+#: The settings that the embedded model's generation_config.json recommends, with which the page begins.
 RECOMMENDED: Cell = {
     "temperature": 0.5,
     "remasking": "entropy",
@@ -49,15 +52,20 @@ RECOMMENDED: Cell = {
 
 
 def grid(**axes: Any) -> list[Cell]:
-    """The cells of a grid: axes given as lists are crossed, the last one fastest; other values hold in every cell."""
+    """Return the cells of a grid: all combinations of the axes whose values are lists. The last axis varies fastest.
+
+    An axis with a single value has it in every cell. Axes that are not named have the values of DEFAULTS.
+    """
     choices = [value if isinstance(value, list) else [value] for value in axes.values()]
     return [DEFAULTS | dict(zip(axes, values, strict=True)) for values in product(*choices)]
 
 
 def those_named(cells: Sequence[Cell], named: Sequence[str]) -> list[Cell]:
-    """Return the cells with these values, "NAME=VALUE": of a name that comes twice, with either.
+    """Return the cells with named values.
 
-    Raises ValueError for a name that cells do not have, and where no cell has these values.
+    named: texts "NAME=VALUE". If a name occurs twice, a cell may have either value.
+
+    Raises ValueError for a name that cells do not have, and if no cell has these values.
     """
     wanted: dict[str, set[str]] = {}
     for text in named:
@@ -83,23 +91,28 @@ def those_named(cells: Sequence[Cell], named: Sequence[str]) -> list[Cell]:
 
 
 def _spelled(value: Any) -> set[str]:
-    """The ways to write a value of a cell."""
-    return {json.dumps(value), str(value), f"{value:g}" if isinstance(value, float) else str(value)}
+    """Return the texts that mean a value of a cell."""
+    texts = {json.dumps(value), str(value)}
+    if isinstance(value, float):
+        texts.add(f"{value:g}")
+    return texts
 
 
 def _shown_values(cells: Sequence[Cell], name: str) -> list[str]:
+    """Return the different values of a name in cells, as JSON."""
     return list(dict.fromkeys(json.dumps(cell[name]) for cell in cells))
 
 
 def file_of(source: str) -> str:
-    """The name of a source's data: both MT-Bench sources read the same file."""
+    """Return the name of a source's file in --data. Both MT-Bench sources read the same file."""
     return "mt_bench" if source == "mt_bench_subset" else source
 
 
 def key_of(setup: Record, cell: Cell) -> str:
-    """What makes two cells the same: their settings, and what of the setup (model, data) they depend on.
+    """Return the key of a cell: its settings, the model, and the data of its source, as JSON.
 
-    That is the data of their source. Older records name more: a judge and MT-Bench's categories, which do not count.
+    Two cells with the same key have the same result. Older records also name a judge and MT-Bench's categories, which
+    do not count.
     """
     parts = {name: value for name, value in setup.items() if name not in ("judge", "categories")}
     if "source" in cell and "data" in parts:
@@ -108,7 +121,10 @@ def key_of(setup: Record, cell: Cell) -> str:
 
 
 def fingerprint(network: nn.Module, most: int = 4096) -> str:
-    """Tells one checkpoint from another of the same name: a hash of the first `most` values of every tensor."""
+    """Return a hash of a network's weights, by which checkpoints of the same name can be told apart.
+
+    most: the number of values of every tensor that the hash covers.
+    """
     digest = hashlib.sha256()
     for parameter in network.parameters():
         digest.update(parameter.flatten()[:most].float().numpy(force=True).tobytes())
@@ -116,7 +132,10 @@ def fingerprint(network: nn.Module, most: int = 4096) -> str:
 
 
 def finished(directory: Path) -> dict[str, Record]:
-    """The records in `directory` by key, without a torn last line. Raises ValueError for any other bad line."""
+    """Return the records in a directory by key.
+
+    An incomplete last line is left out. Raises ValueError for any other line that is no record.
+    """
     records = {}
     for file in _files(directory):
         for number, line in enumerate(_whole_lines(file), start=1):
@@ -133,10 +152,12 @@ def finished(directory: Path) -> dict[str, Record]:
 
 
 def _files(directory: Path) -> list[Path]:
+    """Return the files of records in a directory."""
     return sorted([*directory.glob("cells*.jsonl"), *directory.glob("cells.jsonl.xz")])
 
 
 def _whole_lines(file: Path) -> list[bytes]:
+    """Return the complete lines of a file, which may be compressed by xz. Raises ValueError."""
     data = file.read_bytes()
     if file.suffix == ".xz":
         try:
@@ -150,11 +171,14 @@ def _whole_lines(file: Path) -> list[bytes]:
 
 @contextmanager
 def launched(device: str | None) -> Iterator[Any]:
-    """accelerate's state of this process among those that `accelerate launch` started."""
+    """Return a context with accelerate's state of this process. `accelerate launch` may have started several processes.
+
+    device: the value of --device.
+    """
     from accelerate import PartialState
 
     on_cpu = device == "cpu" or not torch.cuda.is_available()
-    # Between the first and the last process to finish lie hours, not the minutes that collectives are given.
+    # the first process may wait for the last one for hours; accelerate's default timeout is minutes
     processes = PartialState(cpu=on_cpu, timeout=timedelta(days=30))
     try:
         yield processes
@@ -171,7 +195,15 @@ def run_cells(
     rank: int = 0,
     world: int = 1,
 ) -> None:
-    """Measure this process's share, by the grid alone, of what is not finished. Raises OSError; what is done stays."""
+    """Measure the cells of this process that are not finished. The number of a cell alone decides its process.
+
+    measure: returns the result of a cell.
+    directory: where the records are.
+    setup: the model and the data, see `Lab.setup`.
+    rank: the number of this process. world: the number of processes.
+
+    Raises OSError if a record cannot be written. Finished cells are kept.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     done = finished(directory)
     share = {key_of(setup, cell): cell for cell in cells[rank::world]}
@@ -185,11 +217,9 @@ def run_cells(
         started = time.monotonic()
         result = measure(cell)
         now = time.monotonic()
-        append(
-            file,
-            {"setup": setup, "cell": cell, "result": result, "seconds": round(now - started, 1)},
-        )
-        if not sys.stderr.isatty():  # where no bar is shown
+        record = {"setup": setup, "cell": cell, "result": result}
+        append(file, record | {"seconds": round(now - started, 1)})
+        if not sys.stderr.isatty():  # tqdm shows no bar there
             left = (now - begun) / number * (len(mine) - number)
             what = ", ".join(f"{name} {cell[name]}" for name in _varied(cells) if name in cell)
             _say(
@@ -202,7 +232,10 @@ def _say(text: str) -> None:
 
 
 def _times(mine: Sequence[Cell], done: Sequence[Record]) -> str:
-    """How long cells took, and will take. Older records do not say how long theirs took."""
+    """Return a sentence on the seconds that finished cells took and that the rest will take.
+
+    Some older records have no seconds.
+    """
     took = [record["seconds"] for record in done if "seconds" in record]
     head = f"{len(mine)} cells are to be measured, {len(done)} are finished"
     if not mine:
@@ -214,13 +247,16 @@ def _times(mine: Sequence[Cell], done: Sequence[Record]) -> str:
 
 
 def _varied(cells: Sequence[Cell]) -> list[str]:
-    """The names whose values differ among cells. A cell need not have every name."""
+    """Return the names whose values differ among cells. A name may be missing in a cell."""
     names = dict.fromkeys(name for cell in cells for name in cell)
     return [name for name in names if any(cell.get(name) != cells[0].get(name) for cell in cells)]
 
 
 def append(file: Path, record: Record) -> None:
-    """Add one line to `file` on the disk, in place of a torn one. Raises OSError, with the line printed."""
+    """Add a record to a file, and wait until it is on the disk. An incomplete last line is replaced.
+
+    If the record cannot be written, print it and raise OSError.
+    """
     line = json.dumps(record).encode() + b"\n"
     try:
         with file.open("ab+") as stream:
@@ -239,7 +275,10 @@ def append(file: Path, record: Record) -> None:
 
 
 def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]:
-    """The finished cells in the grid's order, in one file behind other records. Raises ValueError for a missing one."""
+    """Merge all files of a directory into one, and return the records of the cells in the grid's order.
+
+    In the merged file, records of other cells come first. Raises ValueError if a cell is not finished.
+    """
     done = finished(directory)
     keys = [key_of(setup, cell) for cell in cells]
     if missing := [key for key in keys if key not in done]:
@@ -248,12 +287,12 @@ def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]
         )
     records = [done.pop(key) for key in keys]
     data = "".join(json.dumps(record) + "\n" for record in (*done.values(), *records)).encode()
-    target = (
-        packed if (packed := directory / "cells.jsonl.xz").exists() else directory / "cells.jsonl"
-    )
-    write_bytes(
-        target, lzma.compress(data, preset=9 | lzma.PRESET_EXTREME) if target == packed else data
-    )
+    target = directory / "cells.jsonl.xz"
+    if target.exists():
+        data = lzma.compress(data, preset=9 | lzma.PRESET_EXTREME)
+    else:
+        target = directory / "cells.jsonl"
+    write_bytes(target, data)
     for file in _files(directory):
         if file != target:
             file.unlink()

@@ -1,4 +1,7 @@
-"""Ours: which sampler suits a model: few candidates, by faults, repeats and a judge."""
+"""The experiment that chooses the sampler of a model among a few candidates, by faults, repeats and a judge.
+
+It is not an experiment of the paper.
+"""
 
 import pandas as pd
 
@@ -11,7 +14,7 @@ from surelock.research.faults import ordinary_words, repeated, strangers
 from surelock.research.lab import Lab
 from surelock.research.runner import RECOMMENDED, Cell, Record, grid
 
-#: What a candidate changes of the settings that stand.
+#: The changes of the candidates to the recommended settings.
 CHANGES: list[Cell] = [
     {},
     {"temperature": 0.3},
@@ -32,7 +35,7 @@ CHANGES: list[Cell] = [
 
 
 def _cells(length: int, prompts: int) -> list[Cell]:
-    """Each candidate with SureLock; then other shares of the budget, and the baseline, at the settings that stand."""
+    """Return a cell per candidate: the recommended settings with SureLock, changed as CHANGES says."""
     standing = {
         "source": "sampler_openings",
         **RECOMMENDED,
@@ -47,6 +50,7 @@ def _cells(length: int, prompts: int) -> list[Cell]:
 
 
 def _measure(lab: Lab, cell: Cell) -> Record:
+    """Return the result of a cell: the figures of `compare.measure`, and the faults of its texts."""
     result = compare.measure(lab, cell)
     prompts = [prompt.text for prompt in lab.prompts(cell)]
     texts = [text_of(lab.lm, ids) for ids in result["tokens"]]
@@ -58,7 +62,7 @@ def _measure(lab: Lab, cell: Cell) -> Record:
 
 
 def _changed(cell: Cell, standing: Cell) -> Record:
-    """What a cell changes of the settings that stand, in words."""
+    """Return the settings in which a cell differs from the recommended settings, as text."""
     names = [name for name in cell if cell[name] != standing.get(name)]
     return {"changed": ", ".join(f"{name} {cell[name]}" for name in names) or "nothing"}
 

@@ -1,4 +1,4 @@
-"""Experiments 4 and 5: throughput as the paper's appendix on runtime metrics defines it, E2E-TPS and Step-TPS."""
+"""Experiments 4 and 5: throughput by E2E-TPS and Step-TPS, as the paper's appendix on runtime metrics defines them."""
 
 import time
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from surelock.values import Json
 
 
 def compare_speed(lab: Lab, cell: Cell) -> Record:
-    """Time the cell's sampler beside the plain baseline, `repeats` times in turn; figures are over all repeats.
+    """Time the sampler of a cell and its baseline in turn, cell["repeats"] times. Return the figures of all repeats.
 
-    tps_ratio is None where its spread over single repeats is wider than its effect, as in `bench.timing`.
+    tps_ratio is None if its spread over single repeats is wider than its effect, see `bench.timing`.
     """
     load_at_start = load_of_cores()
     plain = cell | {"epsilon": None, "select_fraction": 1.0}
-    samplers = {name: list(lab.batches(c)) for name, c in (("baseline", plain), ("locked", cell))}
-    for batches in samplers.values():  # what a first call costs is not throughput
+    samplers = {"baseline": list(lab.batches(plain)), "locked": list(lab.batches(cell))}
+    for batches in samplers.values():  # the first call of a decoder is slower, so it is not timed
         ids, decoder = batches[0]
         next(decode(lab.lm, ids, **decoder.keywords()))
     runs: dict[str, list[Json]] = {name: [] for name in samplers}
@@ -35,13 +35,12 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
         for name in sorted(samplers, reverse=repeat % 2 == 1):
             runs[name].append(_timed(lab, samplers[name], decoder_of(cell).steps_of()))
 
-    def total(name: str, of: str, repeats: Sequence[int]) -> Any:
-        return sum(runs[name][r][of] for r in repeats)
+    def total(name: str, figure: str, repeats: Sequence[int]) -> Any:
+        return sum(runs[name][repeat][figure] for repeat in repeats)
 
     def throughput(repeats: Sequence[int]) -> Record:
-        base, ours = (
-            total(name, "tokens", repeats) / total(name, "seconds", repeats) for name in runs
-        )
+        base = total("baseline", "tokens", repeats) / total("baseline", "seconds", repeats)
+        ours = total("locked", "tokens", repeats) / total("locked", "seconds", repeats)
         return {"e2e_tps_base": base, "e2e_tps": ours, "tps_ratio": ours / base}
 
     every = range(cell["repeats"])
@@ -62,7 +61,10 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
 
 
 def _timed(lab: Lab, batches: Sequence[tuple[list[list[int]], Decoder]], steps: int) -> Json:
-    """One pass over the prepared batches, gaps between them included. Step times are summed over the batches."""
+    """Return the times and counts of one pass over the batches. The gaps between batches count as time.
+
+    Tokens and seconds of a step are summed over the batches.
+    """
     unmasked = np.zeros(steps)
     indices: list[int] = []
     flops = baseline = 0.0
@@ -89,6 +91,7 @@ def _timed(lab: Lab, batches: Sequence[tuple[list[list[int]], Decoder]], steps: 
 
 
 def _speeds(records: list[Record]) -> pd.DataFrame:
+    """Return the table of Experiment 4, a row per cell."""
     rows = []
     for record in records:
         result = record["result"]
@@ -117,7 +120,7 @@ def _speeds(records: list[Record]) -> pd.DataFrame:
 
 
 def _speed_panels(records: list[Record]) -> list[Panel]:
-    """For each length E2E-TPS over the batch, and how the ratio of Step-TPS goes for each batch."""
+    """Return two panels per length: E2E-TPS over the batch, and the ratio of Step-TPS over the steps, by batch."""
     panels = []
     for length in dict.fromkeys(record["cell"]["gen_length"] for record in records):
         some = [record for record in records if record["cell"]["gen_length"] == length]
@@ -175,7 +178,7 @@ efficiency: tps_ratio * flops_ratio, 1 when every FLOP saved is time saved. Run 
 
 
 def _methods(**fixed: object) -> list[Cell]:
-    """i) selection, ii) locking, iii) both."""
+    """Return the cells of Experiment 5: i) selection, ii) locking, iii) both."""
     variants = (
         {"select_fraction": 0.8},
         {"epsilon": 5e-4},
@@ -185,6 +188,7 @@ def _methods(**fixed: object) -> list[Cell]:
 
 
 def _method_row(record: Record) -> Record:
+    """Return a row of Experiment 5's table."""
     cell = record["cell"]
     parts = ["locking"] * (cell["epsilon"] is not None)
     parts += [f"selection k={cell['select_fraction']:g}"] * (cell["select_fraction"] < 1)

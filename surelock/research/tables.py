@@ -1,8 +1,8 @@
-"""`python -m surelock.research.tables FILE ...`: write the tables of results that stand in documents.
+"""`python -m surelock.research.tables FILE ...` writes the tables of results in documents.
 
-A table stands between the lines `<!-- table NAME -->` and `<!-- end of table -->`. It is made of what is committed in
-assets/results: the tables that the experiments left there (table.csv), and the cells for what pools several of them.
-Where an experiment has left none yet, the place says so.
+The place of a table is between the lines `<!-- table NAME -->` and `<!-- end of table -->`. The tables are made from
+assets/results: most of them from the tables of the experiments (table.csv), some from their cells. If an experiment has
+no results yet, "Not measured yet." is written.
 """
 
 import json
@@ -31,25 +31,27 @@ PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.
 
 @frozen
 class Table:
-    """Rows and columns of an experiment's table: the folder, what `query` keeps, a format per heading."""
+    """A table that shows rows and columns of an experiment's table. Calling it returns the table as Markdown."""
 
-    folder: str
-    columns: dict[str, str]
-    query: str = ""
+    folder: str  # the experiment's folder in assets/results
+    columns: dict[str, str]  # by heading, the format of a cell
+    query: str = ""  # a query of pandas that chooses rows; "" for all
 
     def __call__(self) -> str:
         frame = read(self.folder)
-        frame = frame.query(self.query) if self.query else frame
+        if self.query:
+            frame = frame.query(self.query)
         return listed(self.columns, frame.to_dict("records"))
 
 
 def read(folder: str) -> Any:
-    """An experiment's table, with the judge's figures behind `judge_`. What has no value is empty text."""
+    """Return an experiment's table. The names of the judge's figures begin with `judge_`. A missing value is ""."""
     frame = pd.read_csv(RESULTS / folder / "table.csv")
     judge = RESULTS / folder / JUDGE / "table.csv"
     if judge.is_file():
         judged = pd.read_csv(judge)
-        keys = judged.columns[: judged.columns.get_loc("prompts")].tolist()  # what the rows are of
+        # the columns before "prompts" are the settings of a row
+        keys = judged.columns[: judged.columns.get_loc("prompts")].tolist()
         named = {name: f"judge_{name}" for name in judged.columns.drop(keys)}
         frame = frame.merge(judged.rename(columns=named), "left", on=keys)
     frame = frame.astype(object)
@@ -59,38 +61,41 @@ def read(folder: str) -> Any:
 
 
 def written(form: str, row: Json) -> str:
-    """A cell; empty where a figure is missing in its row."""
+    """Return the text of a cell, "" if a figure is missing in its row. form: its format."""
     names = re.findall(r"\{(\w+)", form)
     return "" if any(row.get(name, "") == "" for name in names) else form.format(**row)
 
 
 def by_heading(rows: Sequence[Json]) -> str:
+    """Return rows as a Markdown table. The keys of a row are the headings."""
     return markdown(list(rows[0]), [[str(value) for value in row.values()] for row in rows])
 
 
 def listed(columns: dict[str, str], rows: Iterable[Json]) -> str:
+    """Return rows as a Markdown table. columns: the format of a cell by heading."""
     return markdown(
         list(columns), [[written(form, row) for form in columns.values()] for row in rows]
     )
 
 
-# --- what is made of cells --------------------------------------------------------------------------------------------
+# --- tables made from cells -------------------------------------------------------------------------------------------
 
-Values = Floats  # [prompts]: their mean is the figure, their scatter its error
+Values = Floats  # [prompts]: the mean is the figure, the scatter gives its error
 
 
 def cells(experiment: str) -> list[Json]:
+    """Return the records of an experiment in assets/results."""
     return list(runner.finished(RESULTS / experiment).values())
 
 
 def bits(result: Json) -> Values:
-    """Bits per character of all texts together, linearised at every prompt."""
+    """Return the bits per character of all texts together, linearised: [prompts] values with this mean."""
     bits = bits_per_character(result)
     return bits.value + bits.residuals
 
 
 def changes(experiment: str) -> list[tuple[Json, Values]]:
-    """(cell, change of the bits against the same sampler's baseline) of the locked cells."""
+    """Return (cell, change of the bits from the baseline of the same sampler) of the locked cells."""
     every = cells(experiment)
     bases = {
         sampler_of(r["cell"]): bits(r["result"]) for r in every if r["cell"]["epsilon"] is None
@@ -100,7 +105,7 @@ def changes(experiment: str) -> list[tuple[Json, Values]]:
 
 
 def pooled() -> dict[str, Values]:
-    """Changes that several cells share the prompts of, as means over their cells."""
+    """Return changes of groups of cells with the same prompts, as means over the cells of a group."""
     quality = changes("quality")
     groups = {
         "`quality`, all cells": [change for _, change in quality],
@@ -111,6 +116,7 @@ def pooled() -> dict[str, Values]:
 
 
 def together() -> str:
+    """Return the table of the changes of `pooled`."""
     columns = {"cells": "{name}", "bits per character": change("bits", 4), "z": "{z:.1f}"}
     means = [(name, estimates.mean(group)) for name, group in pooled().items()]
     named = (
@@ -124,7 +130,10 @@ def together() -> str:
 
 
 def speeds() -> str:
-    """For every machine and checkpoint what they are, and a table of their rows, of this edition's engines."""
+    """Return, for every machine and checkpoint, a line that describes them and a table of their speeds.
+
+    Records without an engine are of an older edition and are left out.
+    """
     records = [record for record in cells("bench") if "engine" in record["setup"]]
     setups = {json.dumps(record["setup"]): record["setup"] for record in records}
     parts = []
@@ -147,6 +156,7 @@ def speeds() -> str:
 
 
 def _speed(cell: Json, result: Json) -> dict[str, str]:
+    """Return the row of a cell in the table of speeds."""
     spread = result["spread"].get("speedup")
     ratio = result["speedup"]
     between = f" ({spread[0]:.2f} to {spread[1]:.2f})" if spread else ""
@@ -165,6 +175,7 @@ def _speed(cell: Json, result: Json) -> dict[str, str]:
 
 
 def printed(name: str, benchmark: str) -> list[Json]:
+    """Return the JSON lines of a benchmark in assets/results/NAME.jsonl."""
     lines = [
         json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text("utf-8").splitlines()
     ]
@@ -172,7 +183,7 @@ def printed(name: str, benchmark: str) -> list[Json]:
 
 
 def laptop() -> str:
-    """What `bench decode` printed of the shapes of real models, a line an engine."""
+    """Return the table of `bench decode` at the shapes of real models, a row per engine."""
     rows = printed("laptop", "decode")
     for line in rows:
         line |= {"gigabytes": line["peak_memory"] / 1e9}
@@ -184,7 +195,7 @@ def laptop() -> str:
 
 
 def browser() -> str:
-    """By decoder, alone in a browser, beside the baseline."""
+    """Return the table of decoders that ran alone in a browser, compared with the baseline."""
     names = {key: preset.name for key, preset in PRESETS.items()} | {"everything": "baseline"}
     rows = [
         lane
@@ -203,10 +214,12 @@ def browser() -> str:
 
 
 def change(name: str, digits: int = 3) -> str:
+    """Return the format of a signed figure with its standard error."""
     return f"{{{name}:+.{digits}f}} ({{{name}_se:.{digits}f}})"
 
 
 def plain(name: str, digits: int = 2) -> str:
+    """Return the format of an unsigned figure with its standard error."""
     return f"{{{name}:.{digits}f}} ({{{name}_se:.{digits}f}})"
 
 
@@ -241,7 +254,7 @@ TABLES: dict[str, Callable[[], str]] = {
             "as the paper counts": "{flops_ratio_padded:.3f}x",
             "active ratio": "{active_ratio:.3f}",
         },
-        "gen_length != 128",  # of which the paper tells nothing
+        "gen_length != 128",  # the paper has no figures of this length
     ),
     "dynamics": Table(
         "dynamics",
@@ -362,7 +375,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def filled(text: str) -> str:
-    """A document with its tables made anew. Raises ValueError for the name of no table."""
+    """Return a document with its tables written again. Raises ValueError for an unknown name of a table."""
 
     def place(match: re.Match[str]) -> str:
         if match[2] not in TABLES:
@@ -377,7 +390,7 @@ def filled(text: str) -> str:
 
 
 def main(files: Sequence[str]) -> None:
-    """Write the tables of these files; ends the process with a sentence when one cannot be."""
+    """Write the tables of files. If a file cannot be written, end the process with a sentence."""
     if not files:
         sys.exit("tables: name the documents to write, such as docs/results.md")
     try:

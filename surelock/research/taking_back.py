@@ -1,6 +1,7 @@
-"""Ours: fewer steps, with tokens that are taken back and without."""
+"""The experiment on fewer steps, with and without taking tokens back. It is not an experiment of the paper."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import pandas as pd
 
@@ -17,10 +18,10 @@ _PLAIN = (LowConfidence.kind, Entropy.kind)
 
 
 def _cells(steps: Sequence[int], prompts: int) -> list[Cell]:
-    """Each number of steps without taking back; all but the first with it."""
-    of = {**RECOMMENDED, "gen_length": steps[0], "prompts": prompts, "skip": 32}
-    plain = grid(**of | {"steps": [*steps], "remasking": [*_PLAIN]})
-    return plain + grid(**of | {"steps": [*steps[1:]], "remasking": Remask.kind})
+    """Return cells with all numbers of steps without taking back, and with all but the first with taking back."""
+    shared = {**RECOMMENDED, "gen_length": steps[0], "prompts": prompts, "skip": 32}
+    plain = grid(**shared | {"steps": [*steps], "remasking": [*_PLAIN]})
+    return plain + grid(**shared | {"steps": [*steps[1:]], "remasking": Remask.kind})
 
 
 def _measure(lab: Lab, cell: Cell) -> Record:
@@ -32,7 +33,7 @@ def _table(records: list[Record]) -> pd.DataFrame:
     results = [record["result"] for record in records]
     figures = []
     for result in results:
-        # FLOPs of a position
+        # f_locked is the FLOPs per position of a run
         rows = [result["f_locked"] / results[0]["f_locked"]] * len(result["tokens"])
         means = {"rows": rows, "faults": result["faults"], "repeats": result["repeats"]}
         figures.append(
@@ -42,14 +43,14 @@ def _table(records: list[Record]) -> pd.DataFrame:
 
 
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
-    read = [result.get("") for result in scores]
-    figures = [
-        _bits(result._asdict())
-        | {"gen_ppl": judged.exp(estimates.ratio(result.nats, result.tokens))}
-        if result
-        else {}
-        for result in read
-    ]
+    figures: list[dict[str, Estimate]] = []
+    for by_decoder in scores:
+        read = by_decoder.get("")
+        if read is None:
+            figures.append({})
+            continue
+        perplexity = judged.exp(estimates.ratio(read.nats, read.tokens))
+        figures.append(_bits(read._asdict()) | {"gen_ppl": perplexity})
     return _compared(records, figures)
 
 
@@ -58,8 +59,12 @@ def _bits(result: Record) -> dict[str, Estimate]:
 
 
 def _compared(records: list[Record], figures: Sequence[dict[str, Estimate]]) -> pd.DataFrame:
-    """A row per decoder; then what a decoder that takes back differs by from others, in as many steps and in twice as
-    many, which compute as many rows.
+    """Return a table row per decoder, and then rows with differences between decoders.
+
+    A decoder that takes tokens back is compared with decoders of as many steps, and with decoders of twice as many
+    steps, which compute as many rows.
+
+    figures: the estimates by record, {} for a record without any.
     """
     cells = [record["cell"] for record in records]
     by = {
@@ -69,9 +74,10 @@ def _compared(records: list[Record], figures: Sequence[dict[str, Estimate]]) -> 
     }
     rows = [(*key, "", values) for key, values in by.items()]
     for (steps, policy), values in by.items():
-        for base in [
-            (steps * times, plain) for times in (1, 2) for plain in _PLAIN if policy == Remask.kind
-        ]:
+        if policy != Remask.kind:
+            continue
+        for times, plain in product((1, 2), _PLAIN):
+            base = (steps * times, plain)
             if other := by.get(base):
                 differences = {
                     name: estimates.difference(values[name], other[name]) for name in values

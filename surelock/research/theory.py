@@ -1,4 +1,7 @@
-"""Theorem 1: the step-wise KL, the contraction rho of A2, the smoothness L of A3; does the bound hold, how loosely?"""
+"""The experiments on Theorem 1: whether its assumptions A2 and A3 hold, whether its bound holds, and how loose it is.
+
+D_s is the step-wise KL of a position at step s, rho the contraction of A2, L the smoothness of A3.
+"""
 
 import math
 from collections.abc import Iterator
@@ -19,20 +22,23 @@ from surelock.research.prompts import Prompt
 from surelock.research.runner import PAPER, Cell, Record, grid
 from surelock.values import Flags, Floats, Json, Whole, frozen
 
-#: Nats below which a step-wise KL in float32 may be rounding alone: a ratio of two such says nothing.
+#: Nats. A step-wise KL in float32 below this value may be rounding alone: the ratio of two such values says nothing.
 FLOOR = 1e-10
-# of log-softmax from the 2-norm to the max-norm: its gradient e_v - p is at most sqrt(2) long
+#: The Lipschitz constant of log-softmax from the 2-norm to the max-norm: the gradient e_v - p is at most sqrt(2) long.
 L_SM = math.sqrt(2)
-_FEWEST = 8  # points for a fit to one position
+_FEWEST = 8  # the fewest points of a fit to one position
 
 Array = Floats
 
 
 @frozen
 class Drift:
-    """An unlocked run of one sequence. kl [T, N]: D_s, infinite at s = 0. tail [T, N] bool: D_s and D_{s-1} both
-    belong to a position whose token was visible to the network, as for s > t* of a position that locks.
-    jump [T, N]: 2-norm of z_s - z_{s-1}, NaN where not asked for.
+    """The changes of the posteriors in an unlocked run of one sequence, with T steps and N positions.
+
+    kl: [T, N], D_s in nats, infinite at s = 0.
+    tail: [T, N] bool, whether the network had seen the token of the position both for D_s and for D_{s-1}. This holds
+        for s > t* of a position that locks.
+    jump: [T, N], the 2-norm of z_s - z_{s-1}, NaN if it was not computed.
     """
 
     kl: Array
@@ -41,47 +47,54 @@ class Drift:
 
 
 def drifts(lab: Lab, cell: Cell, *, jumps: bool = False) -> Iterator[Drift]:
+    """Yield the drifts of a cell's prompts in unlocked runs. jumps: whether to compute `jump`."""
     for number, prompt in enumerate(lab.prompts(cell), cell.get("skip", 0)):
         plain = replace(decoder_of(cell, number), compute=Everything())
         steps = list(decode(lab.lm, [prompt.ids], **plain.keywords(), observe=True))
         kl = np.stack([step.kl[0] for step in steps]).astype(float)
         visible = np.stack([~step.masked[0] for step in steps])
         tail = np.zeros_like(visible)
-        tail[3:] = visible[:-3]  # unmasked in step s - 3, seen in s - 2: what D_{s-1} compares with
+        # a token that is unmasked in step s - 3 is seen in step s - 2, whose posterior D_{s-1} compares with
+        tail[3:] = visible[:-3]
         yield Drift(kl, tail, logit_jumps(lab, steps) if jumps else np.full_like(kl, np.nan))
 
 
 @torch.inference_mode()
 def dense_logits(lab: Lab, step: Step) -> Tensor:
-    """[N, V] logits of the unlocked sampler on what a step read: it keeps no state, so that is all it takes."""
+    """Return the logits of the unlocked sampler for the canvas that a step read, [N, V] in float32 or better.
+
+    The unlocked sampler keeps no state, so the canvas decides the logits.
+    """
     read = np.where(step.newly_unmasked, lab.lm.mask_id, step.tokens)
     logits = lab.lm.network(torch.from_numpy(read).to(lab.lm.device))[0]
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def logit_jumps(lab: Lab, steps: list[Step]) -> Array:
-    """[T, N] 2-norm of z_s - z_{s-1}; NaN at s = 0."""
+    """Return the 2-norms of z_s - z_{s-1}, [T, N]; NaN at s = 0."""
     before = None
     rows = []
     for step in steps:
         logits = dense_logits(lab, step)
-        rows.append(
-            torch.full_like(logits[:, 0], torch.nan)
-            if before is None
-            else (logits - before).norm(dim=-1)
-        )
+        if before is None:
+            rows.append(torch.full_like(logits[:, 0], torch.nan))
+        else:
+            rows.append((logits - before).norm(dim=-1))
         before = logits
     return torch.stack(rows).double().numpy(force=True)
 
 
 def ratios(drift: Drift) -> Array:
-    """D_s / D_{s-1} over the tail, as a flat list: A2 wants all at most rho < 1."""
+    """Return all ratios D_s / D_{s-1} in the tail, [pairs]. A2 says that they are at most rho < 1."""
     pairs = drift.tail[1:] & (drift.kl[:-1] > FLOOR)
     return (drift.kl[1:] / np.maximum(drift.kl[:-1], FLOOR))[pairs]
 
 
 def position_rhos(drift: Drift) -> Array:
-    """rho by position: exp of the slope of log D_s over its tail, by least squares."""
+    """Return rho of single positions: exp of the slope of log D_s in the tail, fitted by least squares.
+
+    Positions with fewer than _FEWEST points are left out.
+    """
     rhos = []
     for kl, tail in zip(drift.kl.T, drift.tail.T, strict=True):
         steps = np.flatnonzero(tail & (kl > FLOOR))
@@ -91,32 +104,41 @@ def position_rhos(drift: Drift) -> Array:
 
 
 def fit_rho(steps: Whole, kl: Array) -> float:
+    """Return exp of the slope of log(kl) over the steps, fitted by least squares."""
     return float(np.exp(np.polyfit(steps, np.log(kl), 1)[0]))
 
 
 def smoothness(drift: Drift) -> Array:
-    """|z_s - z_{s-1}| / sqrt(D_{s-1}) over the tail, as a flat list: A3 wants all at most L."""
+    """Return all |z_s - z_{s-1}| / sqrt(D_{s-1}) in the tail, [pairs]. A3 says that they are at most L."""
     pairs = drift.tail[1:] & (drift.kl[:-1] > FLOOR) & np.isfinite(drift.kl[:-1])
     return (drift.jump[1:] / np.sqrt(np.clip(drift.kl[:-1], FLOOR, None)))[pairs]
 
 
 def tail_constant(rho: float, smooth: float, steps: Whole | None = None) -> Array | float:
-    """C_tail = L_sm L / (1 - sqrt(rho)), or with the `steps` that follow a lock the proof's own finite sum."""
+    """Return C_tail of Theorem 1, L_sm L / (1 - sqrt(rho)), or the finite sum in its proof.
+
+    smooth: L.
+    steps: the numbers of steps after a lock, for which the finite sum is returned; None for C_tail.
+    """
     root = math.sqrt(rho)
     if steps is None:
         return L_SM * smooth / (1 - root) if root < 1 else math.inf
     left = steps.astype(float)
-    return L_SM * smooth * (left if root == 1 else (1 - np.power(root, left)) / (1 - root))
+    if root == 1:
+        return L_SM * smooth * left
+    return L_SM * smooth * ((1 - np.power(root, left)) / (1 - root))
 
 
 # --- Assumption A2 and its appendix: does the step-wise KL of unlocked runs contract? ---------------------------------
 
 
 def _contraction(lab: Lab, cell: Cell) -> Record:
+    """Return the figures of a cell on A2, see the experiment's note."""
     runs = list(drifts(lab, cell))
     steps = range(1, len(runs[0].kl))
     curve = [float(np.mean(np.concatenate([run.kl[s] for run in runs]))) for s in steps]
-    pairs, rhos = (np.concatenate([f(run) for run in runs]) for f in (ratios, position_rhos))
+    pairs = np.concatenate([ratios(run) for run in runs])
+    rhos = np.concatenate([position_rhos(run) for run in runs])
     rising = np.concatenate([_rises(run) for run in runs])
     return {
         "rho_mean": fit_rho(np.array(steps), np.array(curve)),
@@ -129,7 +151,7 @@ def _contraction(lab: Lab, cell: Cell) -> Record:
 
 
 def _rises(run: Drift) -> Flags:
-    """By position with a tail: whether D ever rises in it, above the floor."""
+    """Return for every position with a tail whether D ever rises in the tail. Values below FLOOR do not count."""
     up = run.tail[1:] & (run.kl[1:] > run.kl[:-1]) & (run.kl[:-1] > FLOOR)
     return np.any(up[:, np.any(run.tail, axis=0)], axis=0)
 
@@ -161,11 +183,14 @@ _ERRORS = ("kl", "left", "error", "error_alone")
 
 
 def _bound(lab: Lab, cell: Cell) -> Record:
-    """The constants, from the prompts after the cell's own; and every position that its own prompts' runs locked."""
-    others = list(
-        drifts(lab, cell | {"prompts": cell["fit_prompts"], "skip": cell["prompts"]}, jumps=True)
-    )
-    rhos, smooth = (np.concatenate([f(run) for run in others]) for f in (position_rhos, smoothness))
+    """Return the constants, and the figures of all positions that the cell's runs locked.
+
+    The constants are fitted on other prompts: those that follow the prompts of the cell.
+    """
+    other_cell = cell | {"prompts": cell["fit_prompts"], "skip": cell["prompts"]}
+    others = list(drifts(lab, other_cell, jumps=True))
+    rhos = np.concatenate([position_rhos(run) for run in others])
+    smooth = np.concatenate([smoothness(run) for run in others])
     locked = [locked_positions(lab, cell, *numbered) for numbered in enumerate(lab.prompts(cell))]
     return {
         "rho": float(np.median(rhos)),
@@ -176,7 +201,11 @@ def _bound(lab: Lab, cell: Cell) -> Record:
 
 
 def locked_positions(lab: Lab, cell: Cell, number: int, prompt: Prompt) -> dict[str, Array]:
-    """By position that locks: kl (D at the lock), left (steps that follow), and its errors in nats."""
+    """Return arrays with one value per position that locks in the run of a prompt.
+
+    kl: D at the lock, in nats. left: the number of steps after the lock.
+    error, error_alone: the errors of the posterior at the lock in nats, see the experiment's note.
+    """
     size = lab.lm.config.vocab_size
     decoder = decoder_of(cell, number)
     steps: list[Step] = []
@@ -184,7 +213,7 @@ def locked_positions(lab: Lab, cell: Cell, number: int, prompt: Prompt) -> dict[
     for step in decode(lab.lm, [prompt.ids], **decoder.keywords(), top_k=size):
         for i in step.newly_locked[0].nonzero()[0].tolist():
             at_lock[i] = (step.index, float(step.kl[0, i]), _log_posterior(step, i))
-        # two tables of the whole vocabulary
+        # without the two tables of the whole vocabulary, which take much memory
         steps.append(replace(step, top_ids=None, top_probs=None))
     final = dense_logits(lab, steps[-1]).log_softmax(dim=-1).double().cpu()
     out: dict[str, list[float]] = {name: [] for name in _ERRORS}
@@ -200,7 +229,10 @@ def locked_positions(lab: Lab, cell: Cell, number: int, prompt: Prompt) -> dict[
 
 
 def _log_posterior(step: Step, position: int) -> Tensor:
-    """[V] float64 log-probabilities; those that underflowed count as the smallest normal float32."""
+    """Return the log-probabilities at a position, [V] float64.
+
+    A probability that underflowed counts as the smallest normal float32.
+    """
     assert step.top_ids is not None and step.top_probs is not None
     probabilities = np.empty(step.top_ids.shape[-1])
     probabilities[step.top_ids[0, position]] = step.top_probs[0, position]
@@ -208,7 +240,7 @@ def _log_posterior(step: Step, position: int) -> Tensor:
 
 
 def _bounds(result: Record) -> list[Json]:
-    """One row per way of summing the tail."""
+    """Return one table row per way of summing the tail: the infinite sum, and the sum over the steps that were left."""
     kl, left, error, alone = (np.array(result[name]) for name in _ERRORS)
     errors = {
         "locked": len(kl),
@@ -219,9 +251,8 @@ def _bounds(result: Record) -> list[Json]:
     }
     rows = []
     for steps in ("all", "left"):
-        c_tail = tail_constant(
-            result["rho"], result["smooth_max"], left if steps == "left" else None
-        )
+        summed = left if steps == "left" else None
+        c_tail = tail_constant(result["rho"], result["smooth_max"], summed)
         bound = c_tail * np.sqrt(kl)
         largest = float(np.max(c_tail))
         line = {"steps": steps, "rho": result["rho"], "L": result["smooth_max"], "C_tail": largest}

@@ -1,8 +1,9 @@
-"""`python -m surelock train`: a small masked diffusion model in the LLaDA layout, from scratch or further.
+"""`python -m surelock train` trains a small masked diffusion model in the LLaDA layout, from scratch or further.
 
-The objective: predict the masked tokens, their number k uniform on 1..N, the loss weighted N / k (LLaDA, Eq. 6). That
-is Eq. 3 with the masking rate integrated out, which has the same expectation and less variance. The k of a batch are
-stratified over 1..N. A window may begin with a prompt that is never masked (LLaDA's fine-tuning, Eq. 5).
+The model predicts masked tokens. Of the N tokens of a window k are masked, with k uniform on 1..N, and the loss is
+weighted by N / k (LLaDA, Eq. 6). The objective is Eq. 3 with the masking rate integrated out: it has the same
+expectation and less variance. The k of a batch are stratified over 1..N. A window may begin with a prompt that is never
+masked (LLaDA's fine-tuning, Eq. 5).
 """
 
 import argparse
@@ -59,14 +60,14 @@ MODEL = "model"
 STATE = "state.pt"
 LOG = "log.jsonl"
 MAX_LENGTH = 1024
-_LOG_EVERY = 20
+_LOG_EVERY = 20  # steps between two lines of the log
 _MOST_PARAMETERS = 10**9
-_SHARD = 9 * 2**20  # bytes of a file, tokens of a validation
-_WINDOW = 256
-_DECAY = 0.05  # decoupled, of the matrices, per unit of learning rate
-_MOST = 10**6 - 1
+_SHARD = 9 * 2**20  # the most bytes of a file of weights
+_WINDOW = 256  # the most tokens of a window in a validation
+_DECAY = 0.05  # decoupled weight decay of the matrices, per unit of learning rate
+_MOST = 10**6 - 1  # the greatest value of most flags
 
-#: Name, default, the least and the largest value, meaning.
+#: The name, default, least and greatest value, and meaning of the flags.
 _FLAGS = (
     ("steps", 2000, 1, _MOST, "length of the schedule"),
     (
@@ -114,7 +115,10 @@ Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 def batch_loss(
     network: Network, noisy: Tensor, index: Tensor, target: Tensor, weight: Tensor
 ) -> Tensor:
-    """The objective, in nats per token; the head runs on the masked positions alone."""
+    """Return the objective in nats per token. The head computes the masked positions alone.
+
+    noisy, index, target, weight: see `corpus.make_batch`.
+    """
     logits = network.logits(network.hidden(noisy).flatten(0, 1)[index])
     return (F.cross_entropy(logits.float(), target, reduction="none") * weight).sum()
 
@@ -122,16 +126,19 @@ def batch_loss(
 def evaluate(
     network: Network, stories: Sequence[Ids], characters: int, *, draws: int = 16, seed: int = 0
 ) -> dict[str, float]:
-    """Bound the nats of the stories and their EOS; windows hold one story, or an equal part of one longer than 256
-    tokens.
+    """Return the bound on stories with their EOS, in nats per token and bits per character, with standard errors.
 
-    stories: token ids without EOS, of so many characters. draws: masks per window, two per stratum of draws / 2,
-    whose difference gives the standard errors `_error`: of the masks, not of the choice of text.
+    A window is one story. A story of more than _WINDOW tokens is split into equal windows.
+
+    stories: the token ids without EOS. characters: the number of characters of all stories.
+    draws: the number of masks per window, two per stratum. The difference of the two gives the standard errors
+        `_error`. They are errors of the masks, not of the choice of stories.
+    seed: the seed of the masks.
     """
-    whole = [np.array([*story, EOS_ID], dtype=np.int64) for story in stories]
-    windows = [
-        part for tokens in whole for part in np.array_split(tokens, -(-len(tokens) // _WINDOW))
-    ]
+    windows = []
+    for story in stories:
+        tokens = np.array([*story, EOS_ID], dtype=np.int64)
+        windows += np.array_split(tokens, -(-len(tokens) // _WINDOW))
     total = 0.0
     variance = 0.0
     for number, tokens in enumerate(windows):
@@ -155,7 +162,10 @@ def evaluate(
 
 
 def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, extra: Json) -> None:
-    """Write weights and tokenizer in the LLaDA layout, in bfloat16 shards of at most 9 MiB. extra: for config.json."""
+    """Write weights and tokenizer in the LLaDA layout. The weights are bfloat16, in files of at most _SHARD bytes.
+
+    extra: further fields of config.json.
+    """
     config = network.config
     tensors = {}
     for name, parameter in network.named_parameters():
@@ -187,14 +197,17 @@ def save_checkpoint(network: Network, tokenizer: Tokenizer, directory: Path, ext
 
 
 def learning_rate(progress: float, warm_up: float, flat: float) -> float:
-    """The share of the peak rate at `progress` in 0..1: it rises over `warm_up`, and falls from `flat` on to zero."""
+    """Return the learning rate as a share of its peak, 0 to 1.
+
+    progress: the share of the schedule that is done. The rate rises until `warm_up`, and falls from `flat` on to zero.
+    """
     rise = progress / max(warm_up, 1e-9)
     fall = (1 - progress) / max(1 - max(flat, warm_up), 1e-9)
     return max(0.0, min(1.0, rise, fall))
 
 
 def build_network(config: NetworkConfig, seed: int) -> Network:
-    """A fresh network: normal weights of variance 1 / fan-in, the maps back into the residual stream at zero."""
+    """Return a new network. Its weights are normal with variance 1 / fan-in; maps into the residual stream are zero."""
     network = Network(config)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -208,7 +221,7 @@ def build_network(config: NetworkConfig, seed: int) -> Network:
 
 
 def read_own_tokenizer(directory: Path) -> Tokenizer:
-    """Read the tokenizer of a checkpoint. Raises ValueError for one whose EOS and mask have other ids than here."""
+    """Return the tokenizer of a checkpoint. Raises ValueError if its EOS and mask token have other ids than here."""
     tokenizer = read_tokenizer(directory)
     if [tokenizer.token_to_id(EOS), tokenizer.token_to_id(MASK)] != [EOS_ID, MASK_ID]:
         raise ValueError(
@@ -218,13 +231,16 @@ def read_own_tokenizer(directory: Path) -> Tokenizer:
 
 
 class Trainer:
-    """A training run. options: the flags of `train`.
+    """A training run.
 
-    Tokens, windows, masks and loss are on the device. On a GPU loss and directions are compiled, each in one piece.
+    Tokens, windows, masks and loss are on the device. On a GPU the loss and Muon's directions are compiled.
+
+    options: the flags of `train`.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options, self.device = options, find_device(options.device)
+        self.options = options
+        self.device = find_device(options.device)
         set_threads(options.threads)
         options.out.mkdir(parents=True, exist_ok=True)
         self.valid_text = read_stories(options.valid)
@@ -240,17 +256,18 @@ class Trainer:
         self.step = 0
         self.losses: list[Tensor] = []
         self.best = math.inf
-        self.used = 0.0  # seconds, before this start
-        self.since = math.inf  # when the first step after this start had ended
+        self.used = 0.0  # seconds of training before this process resumed the run
+        self.since = math.inf  # when the first step of this process ended, in monotonic seconds
         if options.resume:
             self._restore()
 
     def _model(self, stories: Sequence[str]) -> tuple[Tokenizer, Network]:
+        """Return tokenizer and network: those of the resumed run or of --init, or new ones."""
         options = self.options
         kept = options.out / MODEL
         former = kept.with_suffix(".old")
         if options.resume and former.exists() and not kept.exists():
-            former.rename(kept)  # the run ended while the best model was replaced
+            former.rename(kept)  # the run was interrupted while it replaced the best model
         if source := kept if options.resume else options.init:
             return read_own_tokenizer(source), load(source, device="cpu", engine="torch").network
         if options.tokenizer:
@@ -285,7 +302,7 @@ class Trainer:
         return torch.compile(function, fullgraph=True, dynamic=False, backend=backend)
 
     def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """Muon for the matrices inside the blocks, AdamW for the embedding, the head and the norms."""
+        """Return the optimizers: Muon for matrices in the blocks, AdamW for the embedding, the head and the norms."""
         stacks = []
         rest = []
         for name, parameter in self.network.named_parameters():
@@ -302,7 +319,7 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """The time used, without that of the first step after every start, which compiles."""
+        """The seconds of training. The first step of a process, which compiles, does not count."""
         return self.used + max(0.0, time.monotonic() - self.since)
 
     @property
@@ -313,11 +330,11 @@ class Trainer:
         return self.step / self.options.steps
 
     def run(self) -> Json:
-        """Train to the end of the schedule; writes log, state and the best model."""
+        """Train to the end of the schedule, and write the log, the state and the best model. Return the summary."""
         options = self.options
         total = None if options.seconds else options.steps
         with warnings.catch_warnings(), tqdm(initial=self.step, total=total, unit="step") as bar:
-            # of the rotary table, which is a constant
+            # Dynamo warns of the cached rotary table, which is a constant
             warnings.filterwarnings("ignore", "Dynamo detected a call")
             while self.progress < 1:
                 self._train_step()
@@ -354,11 +371,11 @@ class Trainer:
         self.since = min(self.since, time.monotonic())
 
     def _batch(self) -> Batch:
-        """The windows of the step, masked: a pure function of the seed, the step and what was drawn before it."""
+        """Return the masked windows of the step. They depend on the seed, the step and the windows drawn before."""
         rows = self.rows
         length = self.options.window
         mixed = len(self.corpora) > 1 and self.progress < self.options.until
-        others = int(self.options.share * rows) if mixed else 0
+        others = int(self.options.share * rows) if mixed else 0  # windows from --also
         parts = zip(self.corpora, (rows - others, others), strict=False)
         windows = torch.cat([corpus.batch(count) for corpus, count in parts])
         generator = generator_of(self.device, self.options.seed, self.step)
@@ -372,7 +389,10 @@ class Trainer:
             file.write(json.dumps(line) + "\n")
 
     def _validate(self) -> None:
-        """Bound the held-out stories. The best model is kept: at any moment all of it, at first under `model.old`."""
+        """Log the bound on the held-out stories, and keep the model if it is the best so far.
+
+        At any moment one complete best model is on the disk, as `model` or, while it is replaced, as `model.old`.
+        """
         characters = sum(map(len, self.valid_text))
         with torch.autocast(self.device.type, torch.bfloat16):
             bound = evaluate(
@@ -407,7 +427,7 @@ class Trainer:
         os.replace(fresh, self.options.out / STATE)
 
     def _restore(self) -> None:
-        """Go on from the state in --out. Raises ValueError when there is none, a damaged one, or one of another run."""
+        """Load the state in --out. Raises ValueError if it is missing, damaged, or the state of another run."""
         file = self.options.out / STATE
         try:
             state = torch.load(file, map_location="cpu", weights_only=True)
@@ -434,6 +454,7 @@ class Trainer:
 
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `surelock train`."""
     add = parser.add_argument
     add(
         "--data",
@@ -481,7 +502,7 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def train(arguments: argparse.Namespace) -> Json:
-    """Train, and return the summary. Raises ValueError for flags that cannot be."""
+    """Train a model, and return the summary. Raises ValueError for flags that cannot be followed."""
     for name, _, least, most, _ in _FLAGS:
         value = getattr(arguments, name.replace("-", "_"))
         if not least <= value <= most:
@@ -492,9 +513,9 @@ def train(arguments: argparse.Namespace) -> Json:
     heads = arguments.heads
     if width % heads:
         raise ValueError(f"--heads must divide --d-model ({width}), {heads} does not")
-    if (
-        size := width * (arguments.pieces + arguments.layers * (4 * width + 3 * arguments.ffn))
-    ) > _MOST_PARAMETERS:
+    parameters_of_layer = width * (4 * width + 3 * arguments.ffn)
+    size = width * arguments.pieces + arguments.layers * parameters_of_layer
+    if size > _MOST_PARAMETERS:
         raise ValueError(
             f"--d-model makes a network of {size:.1e} parameters with these layers, ffn and pieces"
         )

@@ -1,6 +1,6 @@
-"""Agents (Model Context Protocol): /decode is their one tool.
+"""Serves agents (Model Context Protocol): /decode is the only tool.
 
-A call is counted before the protocol's library reads it.
+The queue is checked before the protocol's library reads a call: a call without a place is refused here.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from surelock.values import Json
 class Agents:
     """The ASGI application that answers agents.
 
-    calls: of /decode; those of agents count among them.
-    models: the labels that the server offers.
+    calls: runs the calls of /decode. Calls by agents wait in the same queue as calls by scripts.
+    models: the labels of the models that the server offers.
     """
 
     def __init__(self, calls: Calls, models: list[str]) -> None:
@@ -39,7 +39,9 @@ class Agents:
         async def tools() -> list[Tool]:
             return [tool]
 
-        @server.call_tool(validate_input=False)  # /decode refuses in one sentence
+        @server.call_tool(
+            validate_input=False
+        )  # /decode checks the arguments and refuses in one sentence
         async def call(name: str, arguments: Json) -> list[TextContent]:
             request: Any = server.request_context.request
             last: Json = {}
@@ -51,6 +53,7 @@ class Agents:
             return [TextContent(type="text", text=json.dumps(last))]
 
     def running(self) -> AbstractAsyncContextManager[None]:
+        """Return the context in which the protocol's library answers calls."""
         return self._manager.run()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,7 +69,7 @@ class Agents:
         await self._manager.handle_request(scope, receive, send)
 
     def _check(self, scope: Scope, params: Any) -> None:
-        """Raise ValueError, one sentence, for a call of another tool, and for one without a place."""
+        """Raise ValueError, one sentence, for a call of another tool and for a call for which the queue is full."""
         if not isinstance(params, dict) or params.get("name") != ENDPOINT:
             raise ValueError(f"There is one tool here: {ENDPOINT}.")
         if not isinstance(params.get("arguments"), dict):

@@ -1,19 +1,22 @@
-"""The positions that a position attends to most: one dense forward pass of a small model, outside the queue."""
+"""Which positions a position attends to most, by one dense forward pass of a small model outside the queue."""
 
 from surelock.ui.models import Models, NotReady
 from surelock.values import Fields
 
-SMALL = 50_000_000  # parameters; a larger model would delay the runs in the queue
-MOST = 6  # positions
+#: The most parameters of the model: a larger model would delay the runs in the queue.
+SMALL = 50_000_000
+MOST = 6  # the most positions that are returned
 
 
 def most_attended(models: Models, fields: Fields, longest: int) -> list[list[float]] | None:
-    """Return the positions that one position attends to most: [[position, share], ...], the largest share first.
+    """Return [[position, share], ...]: the positions that one position attends to most, by falling share (0 to 1).
 
-    fields: model (its label), tokens (their ids; -1 is masked), position.
+    fields: `model`, the label of a model; `tokens`, the token ids of the text, -1 for a masked position; `position`,
+        the index of the position that attends.
+    longest: the most tokens.
 
-    The position itself and masked positions are left out. None if the model is not loaded or too large, and for any
-    other values.
+    The position itself and masked positions are left out. Returns None if the model is not loaded or too large, and if
+    the fields cannot be read.
     """
     tokens = fields.get("tokens")
     position = fields.get("position")
@@ -30,7 +33,7 @@ def most_attended(models: Models, fields: Fields, longest: int) -> list[list[flo
         return None
     if sum(weight.numel() for weight in lm.network.parameters()) > SMALL:
         return None
-    import torch  # a loaded model has brought it in
+    import torch  # the loaded model has imported torch already
 
     ids = [lm.mask_id if token < 0 else token for token in tokens]
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""/decode: a script's or an agent's run, step by step. Its parameters are the settings of the library."""
+"""/decode runs a prompt for a script or an agent, step by step. The parameters are the settings of the library."""
 
 from __future__ import annotations
 
@@ -43,16 +43,18 @@ if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
     from surelock.quality.commit_error import CommitError
 
-AGAIN_SECONDS = 0.5  # until a script hears that the queue is full: one that tries again at once does not keep it busy
-UNREAD_SECONDS = 10.0  # that a call goes on without a stream of its answers
+#: The wait before a script is answered that the queue is full. It slows down scripts that try again at once.
+AGAIN_SECONDS = 0.5
+UNREAD_SECONDS = 10.0  # how long a call runs while nobody reads its answers
 _CALL = re.compile(rf"{API}/call/(v2/)?{ENDPOINT}/?")
 _STREAM = re.compile(rf"{API}/(?:queue/data|call/(?:v2/)?{ENDPOINT}/(.+))")
 
 
 class Calls:
-    """Calls of /decode, which wait in the queue of the device behind the page's visitors.
+    """The calls of /decode. They wait in the queue of the device, after the page's visitors.
 
-    decoder: runs a job.
+    decoder: the function that runs a job.
+    queue: the queue of the device, which the page's visitors share.
     most: the most positions of a run.
     """
 
@@ -64,16 +66,16 @@ class Calls:
         self._queue = queue
         self._limits = limits
         self._most = most
-        # that are open, by the call or the session that they are of
+        # the number of open streams of answers, by the id of the call or of the session that they belong to
         self._streams: Counter[str] = Counter()
 
     @contextmanager
     def streamed(self, scope: Scope) -> Iterator[None]:
-        """Count the stream of answers that a request opens, if it opens one, until the block ends."""
+        """Count the stream of answers that a request opens until the block ends. Other requests are not counted."""
         match = _STREAM.fullmatch(scope["path"])
-        name = (
-            (match[1] or QueryParams(scope["query_string"]).get("session_hash")) if match else None
-        )
+        name = None
+        if match:
+            name = match[1] or QueryParams(scope["query_string"]).get("session_hash")
         opened = Counter([name] if name else [])
         self._streams += opened
         try:
@@ -82,19 +84,19 @@ class Calls:
             self._streams -= opened
 
     def is_read(self, *names: str | None) -> bool:
-        """Return whether a stream of answers is open: of a call, or of its session."""
+        """Return whether a stream of answers is open. names: the ids of a call and of its session."""
         return any(name in self._streams for name in names)
 
     def check(self, client: str) -> None:
-        """Raise QueueFull if a client has no place for one more call."""
+        """Raise QueueFull if the queue has no place for one more call of a client."""
         self._queue.check(client, script=True)
 
     async def answers(self, named: Fields, request: Request) -> AsyncGenerator[Json]:
-        """Yield the place while the call waits, then an object for each step, and the last one.
+        """Yield the answers to a call: {"place", "seconds"} while it waits, one object per step, and a last object.
 
-        named: the parameters by name.
+        named: the parameters of the call by name.
 
-        Raises ValueError, one sentence, for a refusal and for a run that fails.
+        Raises ValueError, one sentence, if the call is refused and if the run fails.
         """
         steps = await asyncio.to_thread(self._read, named, request)
         loop = asyncio.get_running_loop()
@@ -115,21 +117,25 @@ class Calls:
                     seconds += time.monotonic() - begun
                     yield answer
         except (ArithmeticError, MemoryError, RuntimeError) as error:
-            # torch's, out of memory on a GPU among them
+            # errors of torch are RuntimeErrors, such as running out of memory on a GPU
             raise ValueError(f"The run stopped: {reason_of(error)}.") from error
         finally:
-            DEVICE.submit(steps.close)  # behind the present step
+            DEVICE.submit(steps.close)  # runs after the present step
 
     def _read(self, named: Fields, request: Request) -> Generator[Json]:
-        """The steps of a call, none of which is computed yet. Raises ValueError, one sentence."""
+        """Return the generator of a call's answers. Nothing is computed before its first item is taken.
+
+        Raises ValueError, one sentence.
+        """
         check_names(named)
         values: Json = {parameter.name: parameter.default for parameter in parameters()} | {
             "prompt": None,
             **named,
         }
-        lm = self._models.get(
-            label := self._models.labels[0] if values["model"] == "" else values["model"]
-        )
+        label = values["model"]
+        if label == "":
+            label = self._models.labels[0]
+        lm = self._models.get(label)
         for name in FLAGS:
             if values[name] not in (None, True, False):
                 raise ValueError(f"{name} must be true or false, not {shown(values[name])}")
@@ -158,16 +164,16 @@ class Calls:
 
 @contextmanager
 def admit(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> Iterator[None]:
-    """Check a request before Gradio reads it, and count it among the streams while it is answered. Raises Refused."""
+    """Check a request before Gradio reads it. Count the stream that it opens until it is answered. Raises Refused."""
     _check_call(page, calls, scope, body)
     with calls.streamed(scope):
         yield
 
 
 def _check_call(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> None:
-    """Check a call of one of the page's functions. Raises Refused.
+    """Check a request that calls one of the page's functions. Raises Refused.
 
-    Gradio prints the traceback of what it cannot read, with all data.
+    Gradio would print the traceback of an unreadable call, with all its data.
     """
     called = _CALL.fullmatch(scope["path"])
     path = scope["path"].rstrip("/")
@@ -199,7 +205,7 @@ def _check_call(page: gr.Blocks, calls: Calls, scope: Scope, body: Any) -> None:
 
 
 def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[Json]]:
-    """Return the function behind /decode. Its signature is derived from the descriptions of the settings."""
+    """Return the function that Gradio calls for /decode. Its signature lists `surelock.ui.parameters.parameters`."""
     signature = inspect.Signature(parameters(), return_annotation=AsyncGenerator[dict])
 
     async def decode(*args: Any, **kwargs: Any) -> AsyncGenerator[dict]:
@@ -228,7 +234,10 @@ def make_endpoint(calls: Calls) -> Callable[..., AsyncGenerator[Json]]:
 
 
 def decoder_of(named: Fields) -> Decoder:
-    """Return the decoder of a call's parameters. Raises ValueError, which begins with the setting's name."""
+    """Return the decoder that a call's parameters describe.
+
+    Raises ValueError; the message begins with the name of the setting.
+    """
     values = unfolded(named)
     values |= {name: None for name in NONE_IS_ZERO if values.get(name) == 0}
     events = values.get("events")
@@ -239,7 +248,13 @@ def decoder_of(named: Fields) -> Decoder:
 
 
 def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[Json]:
-    from surelock.trace.race import Errors, LaneStep  # torch: only once somebody decodes
+    """Yield one object per step, and the last object with the text and the totals.
+
+    rounds: the iterator of `surelock.trace.race.race`.
+    trace: whether the last object contains the trace.
+    """
+    # these modules import torch, which takes seconds: not before the first call
+    from surelock.trace.race import Errors, LaneStep
     from surelock.trace.recorder import Recorder, make_header
 
     recorder = None
@@ -264,7 +279,8 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[J
             last["commit_error"] = _plain_errors(item.commits)
             continue
         assert isinstance(item, LaneStep)
-        step, canvas = item.step, item.step.tokens[0].tolist()
+        step = item.step
+        canvas = step.tokens[0].tolist()
         rows = int(step.computed.sum())
         costs = {
             name: float(np.sum(getattr(step, name)))
@@ -287,9 +303,12 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[J
         }
     if recorder is not None:
         last["trace"] = recorder.document()
+    texts = []
+    if lm.tokenizer is not None:
+        texts.append(written(lm, job.tokens, canvas))
     yield {
         "done": True,
-        "texts": [written(lm, job.tokens, canvas)] if lm.tokenizer is not None else [],
+        "texts": texts,
         "tokens": canvas,
         "steps": total["steps"],
         "seconds": total["seconds"],
@@ -302,21 +321,25 @@ def _steps(lm: Any, job: Job, rounds: Iterator[Any], trace: bool) -> Generator[J
 
 
 def _plain_errors(commits: CommitError) -> Json:
-    """Commit errors as JSON: mean (nats), mean regret, number of commits and of changed likely tokens, and for each
-    commit step, position, error, changed and regret. An undefined regret is None.
+    """Return commit errors as JSON.
+
+    mean: the mean commit error, in nats.
+    regret: the mean regret, None if the regret of a commit is undefined.
+    commits: the number of commits.
+    changed: the number of commits whose likeliest token was another one in the dense computation.
+    each: for every commit its step, position, error, changed and regret.
     """
     columns = {
         name: getattr(commits, name).tolist() for name in ("step", "position", "error", "changed")
     }
-    regret = [value if math.isfinite(value) else None for value in commits.regret.tolist()]
-    columns["regret"] = regret
+    regrets = [value if math.isfinite(value) else None for value in commits.regret.tolist()]
+    columns["regret"] = regrets
+    mean_regret = None if None in regrets else float(commits.regret.mean())
+    rows = zip(*columns.values(), strict=True)
     return {
         "mean": float(commits.error.mean()),
-        "regret": None if None in regret else float(commits.regret.mean()),
+        "regret": mean_regret,
         "commits": len(commits.error),
         "changed": int(commits.changed.sum()),
-        "each": [
-            dict(zip(columns, values, strict=True))
-            for values in zip(*columns.values(), strict=True)
-        ],
+        "each": [dict(zip(columns, row, strict=True)) for row in rows],
     }

@@ -1,4 +1,4 @@
-"""The sidebar: fields for the settings that all lanes share, the lanes, and notes beside the fields."""
+"""The form in the sidebar: the settings that all lanes share, the lanes, and notes beside the fields."""
 
 import json
 import re
@@ -38,24 +38,27 @@ EXAMPLES = {
         "Write a Python function that returns the n-th Fibonacci number.",
     ],
 }
-#: What a model knows, after "This model knows".
+#: The end of the sentence "This model knows ...", by model.
 KNOWS = {"stories": "English stories for small children, and nothing else"}
-#: The form's first length: a run takes a few seconds.
+#: The form's first length, with which a run takes a few seconds.
 FIRST_LENGTH = 64
-#: The form's first settings, over those that a model recommends. The seed is that of the recorded run, whose story was
-#: chosen among openings and seeds by its text alone.
+#: The form's first settings, by model; they replace settings that the model recommends. The recorded run has the same
+#: seed. Its story was chosen among prompts and seeds by its text alone.
 OPENING = {"stories": {"seed": 4, "gen_length": FIRST_LENGTH, "steps": FIRST_LENGTH}}
-FIRST_LANES = ("everything", "surelock")
-MAIN = ("gen_length", "steps")  # the other fields are folded away
+FIRST_LANES = ("everything", "surelock")  # presets
+#: Fields that are shown at once; "More settings" contains the other fields.
+MAIN = ("gen_length", "steps")
+#: The greatest values that the page's fields offer, by setting.
 MOST_OFFERED: dict[str, float] = {
     name: setting.offered[1] for name, setting in SHARED.items() if setting.offered
 }
-_NUMBERED = re.compile(r"( \(\d+\))+$")  # the number of a repeated name
-CHAT_TOKENS = 64  # more than any chat template adds, for a model that is not loaded yet
+_NUMBERED = re.compile(r"( \(\d+\))+$")  # the " (2)" behind a repeated name
+#: More tokens than any chat template adds, the estimate for a model that is not loaded yet.
+CHAT_TOKENS = 64
 
 
-#: Options of an event that skips Gradio's queue. Its function checks its arguments: Gradio would refuse a number beyond
-#: a slider's end before the form can correct it.
+#: Options of an event that skips Gradio's queue. The event's function checks its arguments itself: Gradio would refuse
+#: a number beyond a slider's end before the form could correct the number.
 QUIET: Json = {
     "queue": False,
     "show_progress": "hidden",
@@ -65,13 +68,16 @@ QUIET: Json = {
 
 
 def defaults() -> Json:
-    """Return the values of the fields without a link or a recommendation: the defaults for FIRST_LENGTH."""
+    """Return the values of the fields if neither a link nor a model sets them: the library's for FIRST_LENGTH."""
     plain = to_plain(DecodeSettings(gen_length=FIRST_LENGTH))
     return plain | {"steps": plain["gen_length"], "block_length": plain["gen_length"]}
 
 
 def readable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let an event's function refuse in a sentence what it cannot read: any caller may send it anything."""
+    """Return an event's function that refuses unreadable arguments by a `gr.Error` of one sentence.
+
+    Any caller can send any arguments to the function of an event.
+    """
 
     @wraps(function)
     def reads(*values: Any) -> Any:
@@ -95,9 +101,10 @@ def readable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Form:
-    """The form, built inside a `gr.Sidebar`.
+    """The form of the page. It is built inside a `gr.Sidebar`.
 
-    fields: the components of the shared settings, by name.
+    models: the models of the server; the first one is selected.
+    most: the most positions of a run.
     """
 
     def __init__(self, models: Models, most: int) -> None:
@@ -114,24 +121,26 @@ class Form:
         self.run = gr.Button("Run", variant="primary", elem_id="sl-run", size="lg")
         self.controls = _component("controls")
         self.lanes = _component("lanes", self.lanes_value(first, None))
+        # the components of the shared settings, by name
         self.fields: Json = {name: self._field(name, start) for name in MAIN}
         with gr.Accordion("More settings", open=False):
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
         self.wants = gr.Textbox(wants.text, visible="hidden")
-        # JSON of the page's warnings, see `refit_to_prompt`
+        # the warnings of `refit_to_prompt` as JSON, for the page's script
         self.warned = gr.Textbox(visible="hidden")
         self._connect()
 
     def about(self, label: str) -> str:
+        """Return the HTML of the note on a model."""
         return f'<p class="sl-model-badge">{escape(self.models.about(label)).replace("$", "&#36;")}</p>'
 
     def suits(self, label: str) -> Json:
-        """Return the settings that the form begins with for a model: recommended ones, then those of OPENING."""
+        """Return the form's first settings for a model: the recommended settings, replaced by those of OPENING."""
         return {**self.models.recommended(label), **OPENING.get(label, {})}
 
     def _field(self, name: str, start: Fields) -> Any:
-        """The component of a shared setting, made from its description."""
+        """Return the component of a shared setting, made from the description of the setting."""
         setting = SHARED[name]
         value = start[name]
         args: Json = {
@@ -145,21 +154,21 @@ class Form:
             low, high, step = setting.offered
             high = self.most if name in MAIN else high
             return gr.Slider(low, high, value, step=step, **args)
-        if setting.none is not None:  # the block length: few values fit
+        if setting.none is not None:  # the block length, for which few values fit
             return gr.Dropdown([value], value=value, allow_custom_value=True, **args)
         return gr.Number(value, **args)
 
     @property
     def inputs(self) -> list[Any]:
-        """The components whose values make a request: model, prompt, chat, lanes, then the shared settings."""
+        """The components whose values are sent for a run: model, prompt, chat, lanes, and the shared settings."""
         return [self.model, self.prompt, self.chat, self.lanes, *self.fields.values()]
 
     def lanes_value(self, label: str, wanted: Any, *, arrived: Fields | None = None) -> str:
-        """Return the value of the lanes' component, as JSON: lanes, presets, `arrived`, and the model's example prompts
-        and knowledge.
+        """Return the value of the lanes' component, JSON of an object with the fields lanes, presets, arrived,
+        examples and knows.
 
-        wanted: the wanted lanes, presets by id or objects; None is FIRST_LANES.
-        arrived: {"said": sentence} if a link or a run fills the form.
+        wanted: a list of lanes, ids of presets or objects; None for FIRST_LANES. Unreadable lanes are left out.
+        arrived: {"said": sentence} if a link or a run of the page fills the form, else None.
         """
         presets = presets_for(self.models.recommended(label))
         lanes = _lanes(wanted, presets)[:MOST] or _lanes(FIRST_LANES, presets)
@@ -215,7 +224,12 @@ class Form:
     def refit(
         self, name: str, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any
     ) -> list[Any]:
-        """Return the updates after the visitor has changed length, steps or blocks, and the new wants."""
+        """Return the updates of length, steps and block length after a change of one of them, and the new wants.
+
+        name: the field that the visitor has changed.
+        wanted: the text of the wants before the change.
+        schedule: the present values of the three fields.
+        """
         shown = dict(zip(NAMES, schedule, strict=True))
         wants = Wants.read(wanted)
         length = int(shown["gen_length"] or wants.gen_length)
@@ -228,10 +242,11 @@ class Form:
     def refit_to_prompt(
         self, label: str, prompt: str | None, chat: bool, wanted: str, *schedule: Any
     ) -> list[Any]:
-        """Return the updates after the prompt has changed: of its note, of the schedule, and of the warnings, as JSON.
+        """Return the updates after a change of the prompt: the prompt's note, length, steps and block length, and the
+        warnings as JSON.
 
-        Warnings: foreign, whether the model cannot know the prompt; rare, whether its words take many tokens; tooLong,
-        a sentence if no answer fits beside it, else "".
+        The warnings are: foreign, whether the model cannot know the words of the prompt; rare, whether the words take
+        many tokens; tooLong, a sentence if the prompt leaves no room for an answer, else "".
         """
         prompt = prompt or ""
         shown = dict(zip(NAMES, schedule, strict=True))
@@ -242,7 +257,7 @@ class Form:
         if lm and tokens:
             pieces = Pieces(lm.tokenizer)
             foreign = pieces.is_foreign(tokens)
-            # a blank is no part of a word
+            # mask tokens are blanks, not parts of words
             rare = pieces.is_rare([token for token in tokens if token != lm.mask_id])
         return [
             gr.update(info=fits),
@@ -253,16 +268,16 @@ class Form:
     def _schedule(
         self, label: str, prompt: str, chat: bool, wants: Wants, shown: Fields | None = None
     ) -> list[Any]:
-        """The updates of length, steps and blocks to values that fit.
+        """Return the updates that set length, steps and block length to values that fit.
 
-        shown: the present values. A field that shows the right value is not written: the visitor may be changing it.
+        shown: the present values. A field that shows the right value keeps it: the visitor may be typing there.
         """
         longest = self.longest(label, prompt, chat)
         fitted = fit(wants, longest)
         fits = f"{SHARED['gen_length'].help} At most {longest} beside this prompt."
         updates: dict[str, Json] = {
             "gen_length": {"maximum": longest, "info": fitted.said.get("gen_length", "") or fits},
-            # a slider of one place cannot be made
+            # a slider needs at least two values
             "steps": {"maximum": max(2, fitted.values["gen_length"])},
             "block_length": {"choices": fitted.blocks},
         }
@@ -273,21 +288,22 @@ class Form:
         return [gr.update(**updates[name]) for name in NAMES]
 
     def longest(self, label: str, prompt: str, chat: bool) -> int:
-        """Return the longest text, in tokens, that fits beside a prompt. Before the model is loaded,
-        a byte of the prompt counts as a token.
+        """Return the most tokens that can be generated after a prompt.
+
+        While the prompt's tokens are unknown, every byte of the prompt counts as a token.
         """
         tokens, most = self._tokens(label, prompt, chat)
         if tokens is not None:
             count = len(tokens)
         else:
-            count = len(prompt.encode("utf-8", "replace")) + (
-                CHAT_TOKENS if label not in EXAMPLES else 0
-            )
+            count = len(prompt.encode("utf-8", "replace"))
+            if label not in EXAMPLES:
+                count += CHAT_TOKENS
         room = min(most - count, int(MOST_OFFERED["gen_length"]))
         return max(2 * LEAST, room - room % GRAIN)
 
     def _tokens(self, label: str, prompt: str, chat: bool) -> tuple[list[int] | None, int]:
-        """The token ids of a prompt, None if unknown, and the number of positions."""
+        """Return the token ids of a prompt, None if they are unknown, and the most positions of a run."""
         lm = self.models.ready(label)
         if lm is None or len(prompt) > MOST_CHARACTERS:
             return None, self.most
@@ -298,7 +314,9 @@ class Form:
             return None, most
 
     def _change_model(self, label: str, lanes: str, chat: bool) -> list[Any]:
-        """The updates after the model has changed: its examples and settings, and the same lanes with its presets."""
+        """Return the updates after a change of the model: its first example, its settings, and the lanes as they are
+        with the model's presets.
+        """
         if label in self.models.labels:
             self.models.start_loading(label)
         examples = examples_for(label)
@@ -307,7 +325,10 @@ class Form:
         return [examples[0], value, *settled]
 
     def settle(self, wanted: Fields, label: str, prompt: str, chat: bool = True) -> list[Any]:
-        """Return the updates that put wanted settings, or else the defaults, into the fields, and the wants."""
+        """Return the updates that put the wanted settings, and defaults for the rest, into the fields; then the wants.
+
+        The order of the updates is that of `fields`.
+        """
         values, wants = self._fitted(wanted, self.longest(label, prompt, chat))
         updates = {name: gr.update(value=values[name]) for name in self.fields}
         updates |= dict(zip(NAMES, self._schedule(label, prompt, chat, wants), strict=True))
@@ -315,7 +336,10 @@ class Form:
 
     @staticmethod
     def _fitted(wanted: Fields, longest: int) -> tuple[Json, Wants]:
-        """The wanted settings over the defaults, changed to fit together, and the wants."""
+        """Return the wanted settings, and defaults for the rest, changed to fit together; and the wants.
+
+        longest: the most tokens that can be generated.
+        """
         length = wanted.get("gen_length")
         values = defaults() | dict.fromkeys(NAMES, FIRST_LENGTH if length is None else length)
         values |= {
@@ -326,7 +350,7 @@ class Form:
 
 
 def _component(name: str, value: str | None = None) -> Any:
-    """A component whose content is made by assets/js/load/NAME.js."""
+    """Return a component whose content the script assets/js/load/NAME.js makes."""
     return gr.HTML(
         value,
         html_template=f'<div class="sl-{name}"></div>',
@@ -337,7 +361,10 @@ def _component(name: str, value: str | None = None) -> Any:
 
 
 def _measured(prompt: str, tokens: Sequence[int] | None, most: int) -> tuple[str, str]:
-    """The note on a prompt's length if an answer fits beside it in `most` positions, and the warning if none does."""
+    """Return a note on a prompt's length, and a warning if the prompt leaves no room for an answer in `most` positions.
+
+    One of the two is "". Both are "" if the tokens are unknown.
+    """
     if len(prompt) > MOST_CHARACTERS:
         return (
             "",
@@ -354,17 +381,19 @@ def _measured(prompt: str, tokens: Sequence[int] | None, most: int) -> tuple[str
 
 
 def _lanes(wanted: Any, presets: Sequence[Fields]) -> list[Json]:
-    """The wanted lanes that can be read."""
+    """Return the wanted lanes that can be read."""
     by_id = {preset["id"]: preset for preset in presets}
     if not isinstance(wanted, list | tuple):
         return []
-    return [lane for lane in (_lane(form, by_id) for form in wanted) if lane is not None]
+    lanes = [_lane(form, by_id) for form in wanted]
+    return [lane for lane in lanes if lane is not None]
 
 
 def _lane(wanted: Any, presets: Mapping[str, Fields]) -> Json | None:
-    """A lane of the page: {name, preset, compute, unmask}. preset: None for a lane of other rules.
+    """Return a lane as the page has it: {name, preset, compute, unmask}; None if the wanted lane cannot be read.
 
-    Returns None for what cannot be read.
+    wanted: the id of a preset, or an object with `preset`, or an object with `compute` or `unmask`.
+    presets: the presets by id. The `preset` of a lane with other rules is None.
     """
     preset = wanted.get("preset") if isinstance(wanted, Mapping) else wanted
     if isinstance(preset, str) and preset in presets:
@@ -381,21 +410,19 @@ def _lane(wanted: Any, presets: Mapping[str, Fields]) -> Json | None:
     except ValueError:
         return None
     name = wanted.get("name")
+    if not isinstance(name, str) or not name.strip():
+        name = "Your own"
     choices = {"compute": plain_choice(decoder.compute), "unmask": plain_choice(decoder.unmask)}
-    return {
-        "name": name if isinstance(name, str) and name.strip() else "Your own",
-        "preset": None,
-        **choices,
-    }
+    return {"name": name, "preset": None, **choices}
 
 
 def examples_for(label: str) -> list[str]:
-    """Return example prompts for a model; general instructions for an unknown one."""
+    """Return example prompts for a model. Models that are not in EXAMPLES share the same instructions."""
     return EXAMPLES.get(label, EXAMPLES[""])
 
 
 def check_seed(seed: float | None) -> list[Any]:
-    """Return the updates of the seed's note and of Run, which is disabled for an invalid seed."""
+    """Return the updates of the seed's note and of the button Run. An invalid seed disables the button."""
     try:
         read_shared({"seed": seed})
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""The gate of the server: it decides by name, route and size which requests it accepts, and sets headers of answers.
+"""The gate of the server. It accepts requests by host name, route and size, and sets security headers of answers.
 
-Gradio serves many routes that this page does not use. The gate answers 404 for a route that is not listed here, also
-if a later Gradio adds it.
+Gradio serves many routes that this page does not use. The gate answers 404 for every route that is not listed here,
+so a route that a later Gradio adds is closed, too.
 """
 
 import asyncio
@@ -40,33 +40,34 @@ TAKEN = {
 TAKEN["HEAD"] = TAKEN["GET"]
 AGENTS = re.compile(rf"{API}/mcp/?")  # calls of agents, with --mcp; they have no streams
 UPLOAD = re.compile(rf"{API}/upload/?")
-STOP = re.compile(rf"/surelock/runs/{PLAIN}/stop")  # its body is not read: to stop needs no words
+STOP = re.compile(rf"/surelock/runs/{PLAIN}/stop")  # requests whose body is not read
 
-MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a tenth
-#: Bytes of bodies whose requests are not answered yet: of all clients, and of one client.
+#: The most bytes of a body. The longest prompt with the longest lanes takes a tenth of them.
+MOST_BODY = 2**20
+#: The most bytes of all bodies whose requests are not answered yet: of all clients, and of one client.
 MOST_BODIES = 2**26
 MOST_BODIES_OF_ONE = 2**24
-# in a body: a value takes sixty bytes of memory; the longest prompt has 8,192 tokens
+#: The most JSON values in a body. A value takes sixty bytes of memory; the longest prompt has 8,192 tokens.
 MOST_VALUES = 2**15
-BODY_SECONDS = 30.0  # for a body to arrive
-UNREAD_SECONDS = 10.0  # for the connection to take a piece of an answer
-# bytes of an answer that are sent at once: the rest waits until the connection has taken them
+BODY_SECONDS = 30.0  # a body must arrive within this time
+UNREAD_SECONDS = 10.0  # the client must take a piece of an answer within this time
+#: The most bytes of an answer that are sent at once. The next piece waits until the client has taken this one.
 PIECE = 2**16
 PUBLIC_NAMES = ("*.hf.space", "*.gradio.live")
-BODY = "surelock.body"  # the key of the body, as JSON, in the scope of a request
-# open requests of one client, streams included; a class behind one address is one client
+BODY = "surelock.body"  # the key of the body, read from JSON, in the scope of a request
+#: The most open requests of one client, streams included. A class that shares one address is one client.
 MOST_REQUESTS = 400
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,]*)', re.IGNORECASE)
 _DROPPED = (b"range", b"accept-encoding", b"x-gradio-server")
-# as Gradio's other answers
+# Gradio sends the same headers with its answers to other sites
 _READABLE = {"access-control-allow-credentials": "true", "vary": "Origin"}
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",  # an address holds a prompt
-    # docs/security.md gives the reasons. No frame-ancestors: any page may embed this one. "*" would exclude slides that
-    # are opened from a disk.
+    # docs/security.md has the reasons for the directives. There is no frame-ancestors, since any page may embed this
+    # page; the value "*" would exclude slides that are opened from a disk.
     "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self'; "
     "object-src 'none'; base-uri 'self'; form-action 'self'",
@@ -76,7 +77,8 @@ _HEADERS = {
 class Refused(Exception):
     """A request is refused. The message is one sentence.
 
-    seconds: the wait before the answer. It slows down scripts that ask again at once.
+    status: the HTTP status of the answer.
+    seconds: the wait before the answer. It slows down scripts that try again at once.
     """
 
     def __init__(self, status: int, message: str, seconds: float = 0.0) -> None:
@@ -85,19 +87,22 @@ class Refused(Exception):
         self.seconds = seconds
 
     def response(self, origin: str | None) -> Response:
-        """Return the answer. origin: the other site whose scripts may read it; None if there is none."""
-        headers = {} if origin is None else _READABLE | {"access-control-allow-origin": origin}
+        """Return the answer. origin: the site whose scripts may read the answer, None for no other site."""
+        headers = {}
+        if origin is not None:
+            headers = _READABLE | {"access-control-allow-origin": origin}
         if self.status in (408, 411):  # the rest of the body is not read
             headers["connection"] = "close"
         return JSONResponse({"detail": str(self)}, self.status, headers)
 
 
 class Gate:
-    """ASGI middleware that accepts or refuses requests. It stands before all other middleware, which may answer.
+    """ASGI middleware that accepts or refuses requests. It comes before all other middleware, which may answer, too.
 
+    app: the application behind the gate.
     allow_hosts: further names of this server; '*.domain' for a whole domain, '*' for any name.
-    admit: takes the scope and the JSON body of a request of Gradio's API. It returns the context in which the request
-    is answered; entering the context may raise Refused.
+    admit: a function of the scope and the JSON body of a request to Gradio's API. It returns the context in which the
+        request is answered; entering the context may raise Refused.
     agents: whether agents may call.
     """
 
@@ -153,14 +158,17 @@ class Gate:
         except RuntimeError as error:
             if not isinstance(error.__cause__, HTTPException):
                 raise
-            # Gradio's stream has sent the error already
+            # Gradio's stream has already sent the error: only the end of the answer is missing
             await answer({"type": "http.response.body"})
         finally:
             self._bodies -= Counter({client: len(content)})
             self._open -= Counter([client])
 
     def _check_names(self, scope: Scope) -> str | None:
-        """Return the site whose script sends the request, or None. Raises Refused for a foreign name or site."""
+        """Return the origin of the script that sends the request, None if the browser names no origin.
+
+        Raises Refused for a host name that is not this server's, and for a script of a site that may not call it.
+        """
         headers = Headers(scope=scope)
         host = _host(headers.get("host", ""))
         origin = headers.get("origin")
@@ -168,7 +176,7 @@ class Gate:
         hosts = host, *_forwarded(headers)
         if not all(is_address(name) or _goes_by(name, names) for name in hosts):
             raise Refused(421, "This server does not go by that name; --allow-host adds one.")
-        # any site may call a public server: requests carry no rights
+        # any site may call a public server: a request has no rights that a site could misuse
         if origin is not None and is_local(host):
             site = _name(origin)
             if site != host and not _goes_by(site, self.names):
@@ -176,9 +184,10 @@ class Gate:
         return origin
 
     def _check_route(self, scope: Scope) -> None:
+        """Raise Refused for a route that is not listed."""
         path = scope["path"]
         method = _method(scope)
-        # pieces of one byte would keep the server busy for a minute
+        # a body in pieces of one byte would keep the server busy for a minute
         if "transfer-encoding" in Headers(scope=scope):
             raise Refused(411, "A body comes whole, with its length (content-length).")
         if method == "POST" and UPLOAD.fullmatch(path):
@@ -208,6 +217,7 @@ class Gate:
         return _parsed(content)
 
     async def _gather(self, receive: Receive, client: str, content: bytearray) -> None:
+        """Append the body to `content`, and count its bytes as those of `client`. Raises Refused."""
         more = True
         while more:
             message = await receive()
@@ -224,9 +234,9 @@ class Gate:
 
 
 def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
-    """Return the names of this server: the machine's, a Space's, and the allowed ones.
+    """Return the host names of this server: the machine's name, a Space's name, and the names that are allowed.
 
-    Numeric addresses are always accepted, since DNS rebinding needs a name.
+    Numeric addresses are not listed: the gate always accepts them, since an attack by DNS rebinding needs a name.
     """
     machine = socket.gethostname().lower()
     settings = [value_of(name) for name in ("SPACE_HOST", "GRADIO_SERVER_NAME")]
@@ -235,29 +245,32 @@ def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
 
 
 def _method(scope: Scope) -> str:
-    """The method of a request; of a preflight, the method of the request that it announces."""
-    method = scope.get("method", "")  # a web socket has none
+    """Return the method of a request. For a preflight it is the method of the announced request."""
+    method = scope.get("method", "")  # a web socket has no method
     if method == "OPTIONS":
         return Headers(scope=scope).get("access-control-request-method") or method
     return method
 
 
 def _host(text: str) -> str:
-    """The name or the address in `name:port`; "" for any other text."""
+    """Return the name or the address in `name:port`; "" for any other text."""
     match = _HOST.fullmatch(text)
     return match[1].strip("[]").lower() if match else ""
 
 
 def _forwarded(headers: Headers) -> list[str]:
-    """The host names that proxies report; "" for what is no name."""
+    """Return the host names that proxies report, "" for a text that is no name."""
     listed = ",".join(headers.getlist("x-forwarded-host")).split(",")
     pairs = _FORWARDED_HOST.findall(",".join(headers.getlist("forwarded")))
     return [_host(text.strip()) for text in (*listed, *pairs) if text.strip()]
 
 
 def _cheap(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Drop `Range` headers: every range costs a read of the file. Drop Brotli: Gradio would compress files by it for
-    every request, and gzip is done once. Drop the address of a server in front of Gradio's: there is none.
+    """Return the headers of a request without those that would make its answer expensive.
+
+    `Range`: every range costs a read of the file. `Accept-Encoding` other than gzip: Gradio would compress a file by
+    Brotli for every request, while gzip is computed once. `X-Gradio-Server` names a server in front of Gradio, which
+    this page does not have.
     """
     kept = [(name, value) for name, value in headers if name not in _DROPPED]
     if any(name == b"accept-encoding" and b"gzip" in value for name, value in headers):
@@ -266,6 +279,7 @@ def _cheap(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 
 def _name(url: str) -> str:
+    """Return the host name in a URL, "" if there is none."""
     try:
         return (urlsplit(url).hostname or "").lower()
     except ValueError:
@@ -273,15 +287,17 @@ def _name(url: str) -> str:
 
 
 def _goes_by(name: str, patterns: Collection[str]) -> bool:
+    """Return whether a name is one of the names, or belongs to one of the domains, in `patterns`."""
     domains = tuple(pattern[1:] for pattern in patterns if pattern.startswith("*."))
     return name != "" and ("*" in patterns or name in patterns or name.endswith(domains))
 
 
 def _with_headers(send: Send, state: Fields) -> Send:
-    """Send answers with our headers, and with the `status` in `state` if there is one."""
+    """Return a `send` that adds the gate's headers, and replaces the status by `state["status"]` if it is set."""
 
     async def answer(message: Message) -> None:
-        if message["type"].endswith("http.response.start"):  # also of a web socket that is refused
+        # the refusal of a web socket is a "websocket.http.response.start"
+        if message["type"].endswith("http.response.start"):
             message["status"] = state.get("status", message["status"])
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
@@ -292,7 +308,10 @@ def _with_headers(send: Send, state: Fields) -> Send:
 
 
 def _in_time(send: Send, unread: asyncio.Timeout) -> Send:
-    """Send a message within UNREAD_SECONDS, or let `unread` expire, which ends the request."""
+    """Return a `send` that lets `unread` expire if a message takes longer than UNREAD_SECONDS. This ends the request.
+
+    unread: the timeout of the request.
+    """
 
     async def answer(message: Message) -> None:
         unread.reschedule(asyncio.get_running_loop().time() + UNREAD_SECONDS)
@@ -306,7 +325,7 @@ def _in_time(send: Send, unread: asyncio.Timeout) -> Send:
 
 
 def _in_pieces(send: Send) -> Send:
-    """Send a long answer in pieces, so that unread parts are not copied into the connection's buffer."""
+    """Return a `send` that splits a long answer into pieces, so that the connection's buffer stays small."""
 
     async def answer(message: Message) -> None:
         body = message.get("body", b"")
@@ -325,7 +344,7 @@ def _too_long() -> Refused:
 
 
 def _parsed(content: bytearray) -> Any:
-    """The JSON of a body. Raises Refused."""
+    """Return the value of a body that is JSON. Raises Refused for any other body."""
     try:
         body = json.loads(content)
         json.dumps(body, ensure_ascii=False).encode()
@@ -341,8 +360,9 @@ def _parsed(content: bytearray) -> Any:
 
 
 def _check_body(body: Any) -> None:
-    """Raise Refused for a malformed session, for too many values, and for an object of Gradio's type FileData, which
-    Gradio would fetch or open.
+    """Raise Refused for a malformed session, for too many values, and for an object of Gradio's type FileData.
+
+    Gradio would fetch or open the file of a FileData.
     """
     session = body.get("session_hash") if isinstance(body, dict) else None
     if session is not None and not (isinstance(session, str) and re.fullmatch(PLAIN, session)):
@@ -355,8 +375,10 @@ def _check_body(body: Any) -> None:
             if value.get("_type") == "gradio.FileData":
                 raise Refused(400, "No input of this page is a file; a prompt is text.")
             parts = list(value.values())
+        elif isinstance(value, list):
+            parts = value
         else:
-            parts = value if isinstance(value, list) else []
+            parts = []
         count += len(parts)
         if count > MOST_VALUES:
             raise Refused(
@@ -366,7 +388,7 @@ def _check_body(body: Any) -> None:
 
 
 def _again(content: bytes, receive: Receive) -> Receive:
-    """Receive the body once more, then what follows it."""
+    """Return a `receive` that begins with the body, which the gate has already read."""
     unread: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def again() -> Message:

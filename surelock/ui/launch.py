@@ -1,4 +1,4 @@
-"""From the command line to a running page."""
+"""Builds and serves the page that the command line describes."""
 
 import argparse
 import os
@@ -38,12 +38,13 @@ from surelock.ui.zero_gpu import on_zero_gpu
 from surelock.values import Json
 
 SERVER_NAME = "GRADIO_SERVER_NAME"
-UNTAKEN_SECONDS = 30.0  # for a reader to take what was sent
+UNTAKEN_SECONDS = 30.0  # a connection is closed if its reader takes nothing for so long
 MOST_THREADS = 40  # Gradio's default
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of app.py."""
     about = "Watch a masked diffusion language model decode with and without SureLock."
     page_parser = Parser(prog="app.py", description=about)
     add_page_arguments(page_parser)
@@ -53,7 +54,8 @@ def parser() -> argparse.ArgumentParser:
 def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of app.py and `surelock page`.
 
-    Defaults come from the environment: the variables of `read_environment`, then Gradio's (`surelock.environment`).
+    Environment variables set the defaults: first those of `read_environment`, then those of Gradio
+    (`surelock.environment`).
     """
     limits = Limits()
     flags = list[argparse.Action]()
@@ -98,13 +100,17 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve the page. arguments: of the command line; None takes those of the process."""
+    """Serve the page until it is stopped. arguments: the command line's arguments, None for those of the process."""
     args = parser().parse_args(arguments)
     args.run(args)
 
 
 def serve(args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
-    """Build the page, start loading the model, and serve until stopped. refuse: ends the process with a message."""
+    """Build the page, serve it, load the first model, and return when the server stops.
+
+    args: the flags of `add_page_arguments`.
+    refuse: a function that ends the process with a message. It is called for every flag that cannot be followed.
+    """
     if not 32 <= args.max_length <= MOST_SIDE:
         refuse(f"--max-length must be from 32 to {MOST_SIDE}, the most positions of a trace")
     if args.queue_size < 1:
@@ -147,7 +153,7 @@ def serve(args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         refuse(str(error))
     if on_zero_gpu():
         import_module("spaces")  # before CUDA starts
-        models.load_all()  # workers get only what is on the GPU when the page opens
+        models.load_all()  # ZeroGPU's workers see only the models that are loaded before the page opens
     queue = Queue(args.queue_size)
     runner = make_runner(models)
     calls = Calls(models, runner, queue, limits, args.max_length)
@@ -181,7 +187,7 @@ def serve(args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             share=args.share or None,
             prevent_thread_lock=True,
             enable_monitoring=False,
-            # waiting calls of /decode hold no thread
+            # calls of /decode wait without a thread
             max_threads=max(MOST_THREADS, args.queue_size + 8),
             **look(served, api=models.decodes),
         )
@@ -204,8 +210,9 @@ def is_public(args: argparse.Namespace) -> bool:
 def close_unread(sockets: Iterable[Any]) -> None:
     """Let Linux close a connection whose reader takes nothing for UNTAKEN_SECONDS.
 
-    The server itself would wait for the reader. sockets: those that the server listens on; their
-    connections inherit the limit.
+    Without this limit the server would wait for the reader. Other systems have no such limit.
+
+    sockets: the sockets that the server listens on. Their connections inherit the limit.
     """
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         for listening in sockets:
@@ -233,9 +240,12 @@ async def behind(
     running: Callable[[], AbstractAsyncContextManager[None]],
     app: Any,
 ) -> AsyncGenerator[None]:
-    """The lifespan of Gradio's application: put the application behind the gate before the server listens.
+    """The lifespan of Gradio's application. It puts the gate before the application, before the server listens.
 
-    Added to Gradio's middleware, the gate would stand behind those that answer OPTIONS and failures.
+    gate: makes the gate of an application.
+    running: makes the context in which the server runs.
+
+    The gate is not added to Gradio's middleware: the middleware that answers OPTIONS and failures would come first.
     """
     app.middleware_stack = gate(app.middleware_stack)
     async with running():
@@ -243,36 +253,40 @@ async def behind(
 
 
 def sources(decode_in: str, labels: list[str], public: bool) -> list[str]:
-    """Return where runs may be computed; the first is selected at first.
+    """Return the places where runs may be computed, "server" and "browser". The page selects the first one.
 
-    public: whether other machines reach the page. A public server without a GPU selects the browser.
+    decode_in: the value of --decode-in.
+    labels: the labels of the models. The browser computes the embedded model alone.
+    public: whether other machines reach the page. A public server without a GPU selects the browser first.
     """
     if decode_in != "both":
         return [decode_in]
     if EMBEDDED not in labels:
         return ["server"]
-    return ["browser", "server"] if public and not _has_gpu() else ["server", "browser"]
+    if public and not _has_gpu():
+        return ["browser", "server"]
+    return ["server", "browser"]
 
 
 def _has_gpu() -> bool:
     if on_zero_gpu():
         return True
-    from torch import cuda  # the first model loads it in any case
+    from torch import cuda  # the first model imports torch in any case
 
     return cuda.is_available()
 
 
 def _stop(*_: object) -> None:
-    """Stop the process at once: a step of a large model may take long, and no run writes to disk."""
+    """Stop the process without waiting: a step of a large model may take long, and no run writes to disk."""
     for tunnel in CURRENT_TUNNELS:
         tunnel.kill()
     os._exit(0)
 
 
 def look(served: Json, api: bool) -> Json:
-    """Return the arguments of `page.launch`: theme with system fonts, files, no run history.
+    """Return arguments of `page.launch`: a theme with system fonts, the page's head, and limits.
 
-    served: arguments of Gradio's application: routes that come before Gradio's, middleware, lifespan.
+    served: arguments of Gradio's application: the routes that come before Gradio's routes, middleware and lifespan.
     api: whether the page links to the description of its API.
     """
     theme = Default(

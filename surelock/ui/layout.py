@@ -1,4 +1,4 @@
-"""Builds the page of form, stage, events and the public endpoint."""
+"""Builds the page: the form, the stage that shows runs, the events between them, and the endpoint /decode."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,11 @@ TITLE = (
 def build(
     models: Models, calls: Calls, *, most: int, sources: Sequence[str] = ("server",)
 ) -> gr.Blocks:
-    """Build the page.
+    """Return the page as Gradio's blocks.
 
-    calls: answers /decode.
+    calls: answers calls of /decode.
     most: the most positions of a run.
-    sources: where runs may be computed, "server" and "browser"; the page selects the first.
+    sources: the places where runs may be computed, "server" and "browser"; the page selects the first one.
     """
     with gr.Blocks(title="SureLock", fill_width=True, analytics_enabled=False) as page:
         with gr.Sidebar(width=340, label="Settings", open=False):
@@ -47,7 +47,7 @@ def build(
             make_endpoint(calls),
             api_name=ENDPOINT,
             api_description=description(),
-            concurrency_limit=None,  # calls wait in `surelock.ui.queue`
+            concurrency_limit=None,  # calls wait in the queue of `surelock.ui.queue`, not in Gradio's
         )
     page.queue(api_open=False)
     return page
@@ -60,12 +60,12 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> Non
 
     @readable
     def use(event: gr.EventData) -> list[Any]:
-        """Fill the form from a run that the page shows."""
+        """Fill the form from the settings of a run that the page shows."""
         wanted = {name: getattr(event, name, None) for name in NAMES}
         return settled({name: text for name, text in wanted.items() if isinstance(text, str)})
 
     def settled(query: Mapping[str, str]) -> list[Any]:
-        """Return the updates of the form for the query of a link."""
+        """Return the updates that fill the form from the query of a link."""
         link = read_link(query, models.labels, form.suits)
         label = link.model or models.labels[0]
         models.start_loading(label)
@@ -98,6 +98,6 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> Non
 
 
 def _handed_to(method: str, names: list[str]) -> str:
-    """A script that calls a method of the page's script (assets/js/run/live.js) with the form's values by name."""
+    """Return a script for an event. It calls a method of assets/js/run/live.js with the form's values by name."""
     by_name = f"Object.fromEntries({json.dumps(names)}.map((name, i) => [name, values[i]]))"
     return f"(...values) => {{ window.surelock?.{method}({by_name}); }}"

@@ -1,4 +1,4 @@
-"""Reads the settings of a link, and describes in one sentence what could not be read."""
+"""Reads the settings in the query of a link. One sentence lists the parts that could not be read."""
 
 import json
 from collections.abc import Mapping
@@ -11,22 +11,24 @@ from surelock.ui.request import MOST_CHARACTERS
 from surelock.ui.schedule import SHARED, Fitted
 from surelock.values import Fields, Json
 
-#: Parameters that only the browser reads.
+#: Parameters of a link that only the browser reads.
 BROWSERS = {"step", "pins", "race", "colour", "lesson", "page", "present", "embed", "alone"}
 BROWSERS |= {"touches", "weights", "tokens"}
 _OTHERS = {"model", "prompt", "chat", "lanes"}
 NAMES = (*_OTHERS, *SHARED)  # the parameters that fill the form
-MOST_TOLD = 4  # problems that the sentence lists
+MOST_TOLD = 4  # the most problems that the sentence lists
 
 
 @dataclass(slots=True)
 class Link:
     """The content of a link.
 
-    model, prompt: None if the link has none.
-    settings: values of shared settings, by name.
-    lanes: see `wanted` of `Form.lanes_value`.
-    problems: a clause for every part that could not be read.
+    model: the label of a model, None if the link names no model of this server.
+    prompt: the text, None if the link has no prompt.
+    chat: whether the prompt goes into the model's chat template.
+    settings: the values of shared settings, by name.
+    lanes: the lanes as JSON, None for the form's first lanes (see `wanted` of `Form.lanes_value`).
+    problems: one clause for every part that could not be read.
     """
 
     model: str | None = None
@@ -37,9 +39,9 @@ class Link:
     problems: list[str] = field(default_factory=list)
 
     def over(self, suits: Fields) -> Json:
-        """Return the settings of the link over those of the model.
+        """Return the model's settings `suits`, replaced by the settings of the link.
 
-        A link with a length and without steps has one step per position.
+        If the link sets a length and no steps, there is one step per position: `steps` is None.
         """
         values = {**suits, **self.settings}
         if "gen_length" in self.settings and "steps" not in self.settings:
@@ -47,7 +49,7 @@ class Link:
         return values
 
     def fitted(self, taken: Fitted) -> None:
-        """Add a problem for every value of the link that was changed to fit."""
+        """Add a problem for every value of the link that `taken` replaces by a value that fits."""
         for name, value in taken.values.items():
             if self.settings.get(name) not in (None, value):
                 problem = f"{SHARED[name].label} {self.settings[name]} does not fit ({value} taken instead)"
@@ -55,7 +57,7 @@ class Link:
 
     @property
     def sentence(self) -> str:
-        """The problems in one sentence; empty if there are none."""
+        """All problems in one sentence, "" if there are no problems."""
         if not self.problems:
             return ""
         more = len(self.problems) - MOST_TOLD
@@ -66,10 +68,11 @@ class Link:
 
 
 def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
-    """Read the query of a link.
+    """Return the content of a link.
 
-    labels: the models of the server.
-    suits: called with a model's label, returns the settings that replace missing and wrong ones.
+    query: the parameters of the link, by name.
+    labels: the labels of the server's models; the first replaces a missing or unknown model.
+    suits: a function from a model's label to the settings that replace missing and unreadable settings.
     """
     link = Link()
     wanted = query.get("model")
@@ -92,7 +95,10 @@ def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
 
 
 def _read_settings(link: Link, query: Mapping[str, str], taken: Fields) -> None:
-    """Read settings by their descriptions. Leave out unreadable values and those beyond the page's range."""
+    """Add the settings of the query to the link. Add a problem for every value that cannot be read.
+
+    taken: the settings that the form takes in place of values that cannot be read.
+    """
     for name, text in query.items():
         if name in SHARED:
             try:
@@ -108,7 +114,10 @@ def _read_settings(link: Link, query: Mapping[str, str], taken: Fields) -> None:
 
 
 def read_text(name: str, text: str) -> Any:
-    """Return the value of a shared setting from its text in a link. Raises ValueError for a value out of range."""
+    """Return the value of a shared setting from its text in a link.
+
+    Raises ValueError for a text that cannot be read and for a value beyond the page's range.
+    """
     setting = SHARED[name]
     if setting.kind == "flag" and text not in ("true", "false"):
         raise ValueError(f"{name} must be true or false")
@@ -134,6 +143,7 @@ def _read_lanes(link: Link, query: Mapping[str, str]) -> None:
 
 
 def _written(value: Any) -> str:
+    """Return a setting's value as a sentence shows it."""
     if value is None:
         return "the default"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -142,4 +152,6 @@ def _written(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f"“{text[:40]}{'…' if len(text) > 40 else ''}”"
+    """Return a text in quotation marks, cut after 40 characters."""
+    end = "…" if len(text) > 40 else ""
+    return f"“{text[:40]}{end}”"

@@ -1,7 +1,8 @@
-"""The log of the server: at most one line a second of a kind, and no text of a caller.
+"""The log of the server: at most one line a second for every kind of message, and never a text that a caller sent.
 
-A message may hold a prompt, the name of a tool or a value that a caller sent. So a message of another library is
-written as its format string and its line of code, and an error as its type and its traceback.
+A message may contain a prompt, the name of a tool or another value that a caller sent. So the log writes the format
+string and the line of code in place of another library's message, and the type and the traceback in place of an
+error's message.
 """
 
 import linecache
@@ -14,28 +15,34 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from pathlib import Path
 
-SECONDS = 1.0  # between two lines of a kind
-TRACE_SECONDS = 600.0  # between two tracebacks of a kind; other errors take one line
-MOST_LINES = 5  # a second, of all kinds
-LONGEST = 300  # characters
-LONGEST_TRACE = 4000
-MOST_ERRORS = 4  # in a chain of causes
-MOST_KINDS = 200  # that are remembered; the one seen longest ago makes room
-OWN = ("surelock", "uvicorn.error")  # loggers whose messages hold no text of a caller
-ADVICE = "pip install"  # in uvicorn's advice on connections that the page does not use
+SECONDS = 1.0  # the time between two lines of one kind
+#: The time between two tracebacks of one kind; in between, an error takes one line.
+TRACE_SECONDS = 600.0
+MOST_LINES = 5  # the most lines a second, of all kinds together
+LONGEST = 300  # the most characters of a line
+LONGEST_TRACE = 4000  # the most characters of a traceback
+MOST_ERRORS = 4  # the most errors of a chain of causes that are written
+MOST_KINDS = 200  # the most kinds that are remembered; the kind seen longest ago is forgotten first
+OWN = ("surelock", "uvicorn.error")  # loggers whose messages never contain a caller's text
+#: Words of uvicorn's advice to install web sockets, which the page does not use. The advice is not written.
+ADVICE = "pip install"
 _CONTROL = re.compile(r"[^\x20-\x7e\xa0-\uffff]|[\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Calm(logging.Filter):
-    """Passes one record per kind and second, shortened, with the number of records that were left out."""
+    """A filter that passes one record per kind and second.
+
+    It shortens the record and adds the number of records of that kind that were left out before.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._seen: OrderedDict[tuple[str, ...], _Kind] = OrderedDict()
-        # the times of the last lines
+        # the monotonic times of the last MOST_LINES lines
         self._lines: deque[float] = deque([-SECONDS] * MOST_LINES, maxlen=MOST_LINES)
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is written. Rewrite its text and its error."""
         now = time.monotonic()
         text = _text(record)
         error = record.exc_info[1] if record.exc_info else None
@@ -62,15 +69,15 @@ class Calm(logging.Filter):
 
 @dataclass
 class _Kind:
-    """The times of the last line and the last traceback of a kind, and the number of lines left out since."""
+    """What the filter remembers of one kind of message."""
 
-    line: float = -SECONDS
-    trace: float = -TRACE_SECONDS
-    left_out: int = 0
+    line: float = -SECONDS  # monotonic seconds of the last line
+    trace: float = -TRACE_SECONDS  # monotonic seconds of the last traceback
+    left_out: int = 0  # lines that were left out since the last line
 
 
 def calm() -> None:
-    """Add the filter to every logger of the process, and to later ones."""
+    """Add the filter to every logger of the process, and to every logger that is created later."""
     logging.captureWarnings(True)
     only = Calm()
 
@@ -86,7 +93,7 @@ def calm() -> None:
 
 
 def _text(record: logging.LogRecord) -> str:
-    """The text of a record without the words of a caller."""
+    """Return the text of a record without anything that a caller sent."""
     if record.name in OWN:
         text = record.getMessage()
     elif record.name == "py.warnings":
@@ -98,12 +105,13 @@ def _text(record: logging.LogRecord) -> str:
 
 
 def _statement(file: str, number: int) -> str:
-    """The line of code that logs, with the next one if the call begins there."""
+    """Return the line of code that logs. If the line ends with an opening bracket, the next line is added."""
     line = linecache.getline(file, number).strip()
     return line + linecache.getline(file, number + 1).strip() if line.endswith("(") else line
 
 
 def _origin(error: BaseException | None) -> tuple[str, ...]:
+    """Return the type of an error and the line of code that raised it; () for None."""
     if error is None:
         return ()
     frames = traceback.extract_tb(error.__traceback__)
@@ -114,7 +122,10 @@ def _origin(error: BaseException | None) -> tuple[str, ...]:
 def _rewrite(
     record: logging.LogRecord, text: str, error: BaseException | None, traced: bool, left_out: int
 ) -> None:
-    """Let a record say `text`, and its error as a traceback (`traced`) or by its type."""
+    """Replace the text of a record by `text`, and write its error as a traceback (if `traced`) or as its type.
+
+    left_out: the number of records of this kind that were left out before.
+    """
     if error is not None and traced:
         record.exc_text = _trace(error)
         if len(record.exc_text) > LONGEST_TRACE:
@@ -128,7 +139,7 @@ def _rewrite(
 
 
 def _trace(error: BaseException | None) -> str:
-    """The traceback of an error, behind those of the errors that caused it."""
+    """Return the traceback of an error. The tracebacks of its causes come first."""
     parts: list[str] = []
     while error is not None and len(parts) < MOST_ERRORS:
         while isinstance(error, BaseExceptionGroup):
@@ -140,8 +151,10 @@ def _trace(error: BaseException | None) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The type of an error and, of an OSError, the system's reason. Its message may quote a caller."""
+    """Return the type of an error, and the system's reason for an OSError.
+
+    The message is left out: it may quote a caller.
+    """
+    name = type(error).__name__
     number = error.errno if isinstance(error, OSError) else None
-    return (
-        type(error).__name__ if number is None else f"{type(error).__name__}: {os.strerror(number)}"
-    )
+    return name if number is None else f"{name}: {os.strerror(number)}"

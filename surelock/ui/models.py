@@ -1,4 +1,4 @@
-"""The models of a server. A thread loads a model in the background; loaded models are kept."""
+"""The models of a server. A background thread loads a model; a loaded model is kept until the server stops."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _ABOUT = (
 
 
 class NotReady(ValueError):
-    """The model cannot be used, or not yet. The message is one sentence for the page."""
+    """The model cannot be used, or cannot be used yet. The message is one sentence for the page."""
 
 
 class Loading(NotReady):
-    """The model is being loaded. said: a sentence with the seconds so far."""
+    """The model is being loaded. said: the sentence that the page shows, with the seconds so far."""
 
     def __init__(self, said: str) -> None:
         super().__init__(f"{said}; press Run again in a moment.")
@@ -42,12 +42,12 @@ class Loading(NotReady):
 class Models:
     """The models that the command line names, by their labels on the page.
 
-    names: names for `surelock.load`. A label is the name, or the last part of a path: no path of the
-    machine is shown.
-    device_map, engine, weights, tokenizer: as in `surelock.load`, for every model.
-    decodes: whether the server computes runs. If not, it loads no model.
+    names: names for `surelock.load`. The label of a model is its name. For a directory the label is the last part of
+        the path, so that the page shows no path of the machine.
+    device_map, engine, weights, tokenizer: arguments of `surelock.load` for every model.
+    decodes: whether the server computes runs. If it does not, it loads no model.
 
-    Raises ValueError for a name that is neither a directory nor a hub id, and for two models of the same label.
+    Raises ValueError for a name that is neither a directory nor a hub id, and for two models with the same label.
     """
 
     def __init__(
@@ -80,19 +80,21 @@ class Models:
                 )
             self._names[label] = name
         self._loaded: dict[str, LanguageModel] = {}
-        self._failed: dict[str, str] = {}  # the reason
-        self._started: dict[str, float] = {}  # monotonic seconds
+        self._failed: dict[str, str] = {}  # the reason why a model could not be loaded
+        self._started: dict[str, float] = {}  # when loading began, in monotonic seconds
         self._lock = threading.Lock()
 
     @property
     def labels(self) -> list[str]:
+        """The labels of all models, in the order of the command line."""
         return list(self._names)
 
     def about(self, label: str) -> str:
+        """Return one sentence about a model, for the page."""
         return _ABOUT if self._names.get(label) == EMBEDDED else f"The model is {label}."
 
     def start_loading(self, label: str) -> None:
-        """Begin to load a model in the background, unless that has begun."""
+        """Begin to load a model in the background. Do nothing if loading has begun already."""
         with self._lock:
             if not self.decodes or label in self._started or label not in self._names:
                 return
@@ -102,7 +104,7 @@ class Models:
         ).start()
 
     def load_all(self) -> None:
-        """Load every model, if the server computes runs. Return when that is done."""
+        """Load every model before returning. Do nothing on a server that computes no runs."""
         if not self.decodes:
             return
         for label in self.labels:
@@ -112,8 +114,8 @@ class Models:
     def get(self, label: str) -> LanguageModel:
         """Return a loaded model.
 
-        Raises Loading if it is not loaded yet, and begins to load it. Raises NotReady if it could not
-        be loaded or is not offered.
+        If the model is not loaded yet, begin to load it and raise Loading. Raises NotReady if the model could not be
+        loaded or is not offered.
         """
         if not isinstance(label, str) or label not in self._names:
             raise NotReady("model must be one of those this page offers.")
@@ -136,19 +138,20 @@ class Models:
         return self._failed.get(label, "")
 
     def ready(self, label: str) -> LanguageModel | None:
-        """Return the model if it is loaded, else None. Does not load it."""
+        """Return the model if it is loaded, else None. Never begins to load it."""
         return self._loaded.get(label)
 
     def state(self, label: str) -> str:
-        """Return 'ready', 'loading', or why the model cannot be used."""
+        """Return "ready", "loading", or the reason why the model cannot be used."""
         if label in self._loaded:
             return "ready"
         return self._failed.get(label, "loading")
 
     def recommended(self, label: str) -> Json:
-        """Return the settings that the model's files recommend, in the short spelling.
+        """Return the settings that the model's files recommend, by their short names.
 
-        Local files are read before the weights are loaded. A hub id has no settings until then.
+        The files of a local model are read even if its weights are not loaded yet. A model from the hub has no
+        recommended settings before it is loaded.
         """
         if label in self._loaded:
             return dict(self._loaded[label].generation)
@@ -161,13 +164,13 @@ class Models:
             family = family_of(config)
             return generation_of(family, shape_of(family, config, name), directory)
         except (OSError, ValueError):
-            return {}  # loading the model says what is wrong with its files
+            return {}  # loading the model reports the problem
 
     def _load(self, label: str) -> None:
+        """Load a model, or record why it could not be loaded."""
         try:
+            # these modules import torch, which takes seconds: the page is served first
             from surelock.loading import find_device, find_directory, load
-
-            # torch: not before the page can be served
             from surelock.model.footprint import check_room
 
             name = self._names[label]
@@ -180,7 +183,7 @@ class Models:
             self._failed[label] = without_paths(error).replace(self._names[label], label)
             _LOG.error("The model %s could not be loaded: %s", label, error)
         finally:
-            # after any error: no request may wait for a thread that has ended
+            # even after an error that is not handled above, no request may wait for this thread
             if label not in self._loaded:
                 self._failed.setdefault(
                     label, "something in its files is damaged; the server's log says more."

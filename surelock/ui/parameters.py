@@ -1,4 +1,4 @@
-"""The parameters of /decode, derived from the descriptions of the settings, for scripts and agents."""
+"""The parameters of /decode for scripts and agents. They are derived from the descriptions of the settings."""
 
 import inspect
 import math
@@ -17,20 +17,20 @@ from surelock.values import Json
 _TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _SETTINGS: dict[str, Setting] = dict(described(DecodeSettings))
-#: Parameters for which 0 stands for the library's None.
+#: Parameters for which 0 means the library's None.
 NONE_IS_ZERO = ("steps", "block_length")
 #: Defaults that differ from the library's.
 DEFAULTS: Json = {"gen_length": 64}
 _AS_OBJECT = "A text, or an object of its kind and its settings."
-#: Parameters that are no settings: type, default and description.
+#: Type, default and description of the parameters that are not settings.
 _OTHERS: dict[str, tuple[Any, Any, str]] = {
     "prompt": (str, inspect.Parameter.empty, "The text to continue, with or without blanks."),
     "chat": (bool, False, "Put the prompt into the model's chat template, where it has one."),
     "blanks": (
         bool,
         True,
-        "Two or more underscores in a row in the prompt are a blank of so many tokens, to fill in; __{red|blue} is one "
-        "of these words.",
+        "Two or more underscores in a row in the prompt are a blank to fill in, one token per underscore; "
+        "__{red|blue} is a blank for one of these words.",
     ),
     "model": (str, "", "One of the models that this server offers; empty for its first."),
     "compute": (str | dict, "", f"{DECODER_PARTS['compute']} {_AS_OBJECT}"),
@@ -55,11 +55,11 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
     ),
 }
 ENDPOINT = "decode"
-#: Parameters that are no settings, and true or false.
+#: The parameters in _OTHERS that are true or false.
 FLAGS = tuple(name for name, (kind, _, _) in _OTHERS.items() if kind is bool)
 ABOUT = (
-    "Decode one prompt, step by step. The settings of a rule or a policy stand in its object, such as "
-    '{"kind": "lock", "epsilon": 0.005}; what is left out has its default. An epsilon below 0 never locks.'
+    "Decode one prompt, step by step. The settings of a rule or a policy are fields of its object, such as "
+    '{"kind": "lock", "epsilon": 0.005}; a setting that is left out has its default. An epsilon below 0 never locks.'
 )
 ANSWER = (
     "While the call waits: its place (runs before it) and the seconds until it begins, null if unknown. Then one "
@@ -71,9 +71,9 @@ ANSWER = (
 
 
 def parameters() -> list[inspect.Parameter]:
-    """Return the parameters of the function behind /decode, with types and defaults."""
-    late = [name for name in _OTHERS if name != "prompt"]
-    return [_parameter(name) for name in ("prompt", *_SETTINGS, *late)]
+    """Return the parameters of the function that answers /decode, with types and defaults."""
+    others = [name for name in _OTHERS if name != "prompt"]
+    return [_parameter(name) for name in ("prompt", *_SETTINGS, *others)]
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -92,14 +92,16 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def descriptions() -> dict[str, str]:
-    """Return the description of each parameter, one line each."""
+    """Return a description of one line for every parameter, by name."""
     lines = {name: text for name, (_, _, text) in _OTHERS.items()}
     lines |= {name: _described(name, setting) for name, setting in _SETTINGS.items()}
     return {parameter.name: lines[parameter.name] for parameter in parameters()}
 
 
 def description() -> str:
-    """Return the description of the endpoint: the answer, a line for each parameter, and one for each kind."""
+    """Return the description of the endpoint: its answer, a line for every parameter, and a line for every kind of rule
+    and policy.
+    """
     lines = [f"{name}: {line}" for name, line in descriptions().items()]
     for choice in TABLES:
         for kind, names in names_behind(choice).items():
@@ -108,7 +110,7 @@ def description() -> str:
 
 
 def schemas(models: Sequence[str]) -> dict[str, Json]:
-    """Return the JSON schema of each parameter. models: the labels that the server offers."""
+    """Return the JSON schema of every parameter, by name. models: the labels of the models that the server offers."""
     schemas = {parameter.name: _schema(parameter) for parameter in parameters()}
     schemas["prompt"]["minLength"] = 1
     schemas["model"]["enum"] = ["", *models]
@@ -129,6 +131,7 @@ def schemas(models: Sequence[str]) -> dict[str, Json]:
     return {name: schemas[name] | {"description": line} for name, line in descriptions().items()}
 
 
+#: The JSON schema of the compute rule `Both`, which combines a lock rule and a select rule.
 _BOTH: Json = {
     "type": "object",
     "properties": {
@@ -141,6 +144,7 @@ _BOTH: Json = {
 
 
 def _schema(parameter: inspect.Parameter) -> Json:
+    """Return the JSON schema of a parameter's values, without None."""
     setting = _SETTINGS.get(parameter.name)
     if setting is None:
         return {"type": _JSON.get(parameter.annotation, "array")}
@@ -148,20 +152,24 @@ def _schema(parameter: inspect.Parameter) -> Json:
 
 
 def _value_schema(setting: Setting) -> Json:
-    """The JSON schema of a setting's values, without None."""
+    """Return the JSON schema of a setting's values, without None."""
     if isinstance(setting, Group):
         return _object_schema(setting.of)
     schema: Json = {"type": _JSON[_TYPES[setting.kind]]}
     if isinstance(setting, Number):
         if setting.low > -math.inf:
-            schema["exclusiveMinimum" if setting.above else "minimum"] = setting.low
+            bound = "exclusiveMinimum" if setting.above else "minimum"
+            schema[bound] = setting.low
         if setting.high < math.inf:
             schema["maximum"] = setting.high
     return schema
 
 
 def _object_schema(made: type, kind: str = "") -> Json:
-    """The JSON schema of a rule or a policy, or of a group of settings where `kind` is left out."""
+    """Return the JSON schema of a class of settings.
+
+    kind: the kind of the rule or the policy; "" for a group of settings inside a rule.
+    """
     properties: Json = {"kind": {"const": kind}} if kind else {}
     for name, setting in described(made):
         schema = _value_schema(setting)
@@ -173,6 +181,7 @@ def _object_schema(made: type, kind: str = "") -> Json:
 
 
 def _parameter(name: str) -> inspect.Parameter:
+    """Return the parameter of a name, with its type and default."""
     if name in _OTHERS:
         kind, default, _ = _OTHERS[name]
     else:
@@ -185,6 +194,7 @@ def _parameter(name: str) -> inspect.Parameter:
 
 
 def _described(name: str, setting: Setting) -> str:
+    """Return the description of the parameter of a setting."""
     if name in NONE_IS_ZERO:
         return f"{setting.help} It is a whole number; 0 means {setting.none}."
     return f"{setting.help} It is {setting.words}."

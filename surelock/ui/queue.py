@@ -1,6 +1,6 @@
-"""The queue of the device. One job computes at a time; the waiting ones are shown their place.
+"""The queue of the device: one job computes at a time, and the readers of waiting jobs see their place.
 
-It knows neither HTTP nor Gradio. Call it in one event loop.
+This module knows neither HTTP nor Gradio. All calls must come from one event loop.
 """
 
 from __future__ import annotations
@@ -15,13 +15,18 @@ from statistics import median
 
 from surelock.values import frozen
 
-STATUS_SECONDS = 2.0  # between two reports of a place
-REMEMBERED = 9  # jobs whose median time estimates that of the next job
-MOST_READERS = 200  # of all jobs; one client may have three quarters of them
+STATUS_SECONDS = 2.0  # the time between two reports of a place
+#: The number of latest jobs whose median duration estimates the duration of the next job.
+REMEMBERED = 9
+MOST_READERS = 200  # the most readers of all jobs; one client may have three quarters of them
 
 
 class QueueFull(ValueError):
-    """The queue has no place. client: whether it has one for other clients."""
+    """The queue has no place.
+
+    most: the limit that is reached.
+    client: whether the limit is that of the client; other clients may still have a place.
+    """
 
     def __init__(self, most: int, client: bool) -> None:
         whose = f" for you: {most} of your" if client else f": {most}"
@@ -33,27 +38,30 @@ class QueueFull(ValueError):
 class _Entry:
     """A job in the queue."""
 
-    client: str  # who sent it first
-    script: bool  # whether a script sent it, not a visitor
+    client: str  # the client of the first reader
+    script: bool  # whether a script sent the job; a visitor of the page did otherwise
     left: Callable[[], float | None]  # see `Queue.place`
     readers: list[Place] = field(default_factory=list)
-    begun: float = 0.0  # monotonic seconds
+    begun: float = 0.0  # when the job got the device, in monotonic seconds
 
 
 class Queue:
-    """Jobs by the order of arrival: visitors come before scripts, clients take turns, equal jobs have
-    one place.
+    """The jobs that wait for the device, and the job that has it.
 
-    size: the number of places for visitors, and as many for scripts. One client may have three
-    quarters of the visitors' places and a quarter of the scripts'. A client is an address: a class
-    behind one address is one client.
+    Visitors come before scripts, clients take turns, and the jobs of one client keep the order of their arrival. Equal
+    jobs share one place.
+
+    size: the number of places for visitors, and the number of further places for scripts. One client may have three
+        quarters of the visitors' places and a quarter of the scripts' places. A client is an address: a class that
+        shares one address is one client.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._of_one_client = {False: max(1, 3 * size // 4), True: max(1, size // 4)}  # by `script`
-        self._entries: dict[object, _Entry] = {}
-        self._holder: _Entry | None = None
+        # the most places of one client, by `script`
+        self._of_one_client = {False: max(1, 3 * size // 4), True: max(1, size // 4)}
+        self._entries: dict[object, _Entry] = {}  # by job
+        self._holder: _Entry | None = None  # the job that has the device
         self._durations: deque[float] = deque(maxlen=REMEMBERED)  # seconds of the latest jobs
         self._changed = asyncio.Event()
 
@@ -65,10 +73,10 @@ class Queue:
         script: bool = False,
         left: Callable[[], float | None] = lambda: None,
     ) -> Iterator[Place]:
-        """Give a reader of a job a place until the block ends. Raises QueueFull.
+        """Give a reader of a job a place in the queue until the block ends. Raises QueueFull.
 
-        job: readers of equal jobs share its place in the queue.
-        left: once the job has begun, returns the seconds that it still takes; None if unknown.
+        job: a hashable value. Readers of equal jobs share one place.
+        left: returns the remaining seconds of a job that has begun, None if they are unknown.
         """
         self.check(client, script, job)
         entry = self._entries.setdefault(job, _Entry(client, script, left))
@@ -83,10 +91,10 @@ class Queue:
                 self.finished(job)
 
     def check(self, client: str, script: bool, job: object = None) -> None:
-        """Raise QueueFull if there is no place for a client's job. job: None for one that nobody waits for yet."""
-        readers = Counter(
-            place.client for entry in self._entries.values() for place in entry.readers
-        )
+        """Raise QueueFull if there is no place for a client's job. job: None for a job that is not in the queue."""
+        readers: Counter[str] = Counter()
+        for entry in self._entries.values():
+            readers.update(place.client for place in entry.readers)
         if readers.total() >= MOST_READERS:
             raise QueueFull(MOST_READERS, client=False)
         if readers[client] >= 3 * MOST_READERS // 4:
@@ -101,7 +109,7 @@ class Queue:
             raise QueueFull(self._size, client=False)
 
     def finished(self, job: object) -> None:
-        """Take a job off the queue and the device: it computes nothing more."""
+        """Remove a job from the queue, and let the next job have the device."""
         entry = self._entries.pop(job, None)
         if entry is not None and entry is self._holder:
             self._durations.append(time.monotonic() - entry.begun)
@@ -110,16 +118,21 @@ class Queue:
         self.wake()
 
     def before(self, place: Place) -> int | None:
-        """Return the number of jobs before a place, 0 if its job has the device; None if the place was left."""
+        """Return the number of jobs before a place: 0 if its job has the device, None if its job left the queue."""
         entry = self._entries.get(place.job)
         if entry is None or place not in entry.readers:
             return None
-        return 0 if entry is self._holder else 1 + self._order().index(entry)
+        if entry is self._holder:
+            return 0
+        return 1 + self._order().index(entry)
 
     def seconds(self, before: int) -> float | None:
-        """Return the estimated seconds until a job begins, None if unknown. before: the jobs before it.
+        """Return the estimated seconds until a job begins, None if they are unknown.
 
-        That is the rest of the present job, then the median time of the latest jobs for every job between.
+        before: the number of jobs before it.
+
+        The estimate is the rest of the present job, and the median duration of the latest jobs for every other job
+        before it.
         """
         if not before:
             return 0.0
@@ -127,28 +140,30 @@ class Queue:
         typical = median(self._durations) if self._durations else left
         if typical is None:
             return None
-        return (typical if left is None else left) + (before - 1) * typical
+        if left is None:
+            left = typical
+        return left + (before - 1) * typical
 
     async def change(self, seconds: float = STATUS_SECONDS) -> None:
-        """Wait until a job begins or leaves the queue, at most some seconds."""
+        """Wait until a job begins or leaves the queue, at most `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
     def wake(self) -> None:
-        """End every `change` that waits."""
+        """Let every waiting call of `change` return."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _choose(self) -> None:
-        """Give a free device to the job whose turn it is."""
+        """Give the device, if it is free, to the job whose turn it is."""
         if self._holder is None and self._entries:
             self._holder = self._order()[0]
             self._holder.begun = time.monotonic()
             self.wake()
 
     def _order(self) -> list[_Entry]:
-        """The waiting jobs in the order of their turns."""
+        """Return the waiting jobs in the order of their turns."""
         before: Counter[tuple[bool, str]] = Counter()
         turns: dict[_Entry, tuple[bool, int]] = {}
         for entry in self._entries.values():
@@ -167,10 +182,10 @@ class Place:
     client: str
 
     async def waits(self) -> AsyncGenerator[tuple[int, float | None]]:
-        """Yield (jobs before this one, estimated seconds) until the job has the device or leaves the queue.
+        """Yield (number of jobs before this job, estimated seconds) until the job has the device or leaves the queue.
 
-        Reports every change, and the present state every STATUS_SECONDS. The last report of a job that
-        has the device is (0, 0.0).
+        A report is yielded at every change, and every STATUS_SECONDS without a change. The last report is (0, 0.0) if
+        the job has the device.
         """
         while before := self.queue.before(self):
             yield before, self.queue.seconds(before)

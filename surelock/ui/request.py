@@ -1,4 +1,4 @@
-"""What a visitor asks for, checked: from the form's values, a branch or an API call to token ids and lanes."""
+"""Checks a request for a run. The form's values, a branch or an API call become token ids and lanes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     from surelock.ui.models import Models
 
 MOST_CHARACTERS = 20_000
-MOST_WORD = 1000  # characters of a text that may be one token
+MOST_WORD = 1000  # the most characters of a text that is looked up as one token
 MOST_EVENTS = 100
 ENCODING_SECONDS = 10.0
 Encoded = TypeVar("Encoded")
 
 
 class Origin(NamedTuple):
-    """The run whose snapshots a branch may begin from.
+    """The run with the snapshots from which a branch may begin.
 
-    run: its id. lane: the lane of that run. steps: by lane of the branch, how many steps the page has.
+    run: the id of the run.
+    lane: the id of the lane in that run.
+    steps: for every lane of the branch, the number of steps that the page already has.
     """
 
     run: str
@@ -45,10 +47,12 @@ class Origin(NamedTuple):
 class Job:
     """A checked request for a race.
 
-    prompt: its text, None if unknown.
-    chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
-    key: of the request that it was read from: jobs of the same key have the same result.
-    origin: None for a run that begins at its first step.
+    label: the label of the model.
+    prompt: the text of the prompt, None if it is unknown.
+    tokens: the token ids of the prompt. Blanks are mask tokens.
+    chat: whether the prompt is in the model's chat template; None if the model has no template or if this is unknown.
+    key: the hash of the request. Jobs with the same key have the same result.
+    origin: the run that a branch continues; None for a run that begins at its first step.
     """
 
     label: str
@@ -64,30 +68,35 @@ class Job:
         return self.lanes[0].decoder.settings.gen_length
 
 
-def read_request(models: Models, asked: Any, most: int) -> Job:
-    """Return the job of a request of Run, or of a branch.
+def read_request(models: Models, request: Any, most: int) -> Job:
+    """Return the job of a request, which the button Run or a branch has sent.
 
-    asked: the values of the form's fields by name; or, with `prompt_tokens`, a branch, see `read_branch`.
+    request: the values of the form's fields by name; with a field `prompt_tokens` it is a branch, see `read_branch`.
+    most: the most positions of a run.
 
-    Raises ValueError, one sentence.
+    Raises ValueError, one sentence; Loading or NotReady if the model cannot be used.
     """
-    if not isinstance(asked, Mapping):
+    if not isinstance(request, Mapping):
         raise ValueError("A run is asked for by an object of the form's values.")
-    lm = models.get(label := asked.get("model", ""))
+    label = request.get("model", "")
+    lm = models.get(label)
     longest = min(most, lm.config.max_length)
-    if "prompt_tokens" in asked:
-        job = read_branch(lm, label, asked, longest)
+    if "prompt_tokens" in request:
+        job = read_branch(lm, label, request, longest)
     else:
-        shared = read_shared({name: asked.get(name) for name, _ in described(DecodeSettings)})
-        lanes = read_lanes(lanes_in(asked.get("lanes")), shared)
-        job = read_job(
-            lm, label, asked.get("prompt"), bool(asked.get("chat", True)), lanes, longest
-        )
-    return replace(job, key=sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest())
+        shared = read_shared({name: request.get(name) for name, _ in described(DecodeSettings)})
+        lanes = read_lanes(lanes_in(request.get("lanes")), shared)
+        chat = bool(request.get("chat", True))
+        job = read_job(lm, label, request.get("prompt"), chat, lanes, longest)
+    text = json.dumps(request, sort_keys=True)
+    return replace(job, key=sha256(text.encode()).hexdigest())
 
 
 def lanes_in(value: Any) -> Any:
-    """Return the lanes in the value of their component, or in its JSON text; None if it has none."""
+    """Return the lanes in the value of the lanes' component. value: the value, or the value as JSON text.
+
+    Returns None if the value contains no lanes. The lanes are not checked here.
+    """
     try:
         value = json.loads(value) if isinstance(value, str) else value
     except (json.JSONDecodeError, RecursionError):
@@ -98,7 +107,7 @@ def lanes_in(value: Any) -> Any:
 def read_shared(values: Fields) -> DecodeSettings:
     """Return the settings that all lanes share.
 
-    values: the values of the form's fields; whole numbers may be floats or digits.
+    values: the values of the form's fields, by name. A whole number may be a float or a text of digits.
 
     Raises ValueError, one sentence that begins with the field's name.
     """
@@ -114,7 +123,7 @@ def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
     """Read the lanes of a request.
 
     lanes: a list of objects with id, name, compute, unmask, and optionally settings, events and parent.
-    shared: settings that replace those of every lane; None keeps them.
+    shared: the settings of all lanes; None if every lane has settings of its own.
 
     Raises ValueError, one sentence.
     """
@@ -153,8 +162,9 @@ def read_job(
 ) -> Job:
     """Return the job of a new run.
 
-    chat: whether it goes into the chat template, if the model has one.
-    blanks: see `LanguageModel.encode`.
+    chat: whether the prompt goes into the model's chat template, if the model has a template.
+    most: the most positions of a run.
+    blanks: whether underscores in the prompt are blanks, see `LanguageModel.encode`.
 
     Raises ValueError, one sentence.
     """
@@ -162,7 +172,7 @@ def read_job(
         raise ValueError("prompt is empty: write a few words for the model to continue.")
     check_characters(prompt)
     tokens = prompt_tokens(lm, prompt, chat, blanks)
-    job = Job(label, prompt, tokens, tuple(lanes), chat=chat if has_chat(lm) else None)
+    job = Job(label, prompt, tokens, tuple(lanes), chat if has_chat(lm) else None)
     check_job(lm, job, most)
     return job
 
@@ -175,16 +185,19 @@ def check_characters(prompt: str) -> None:
         )
 
 
-def read_branch(lm: LanguageModel, label: str, asked: Fields, most: int) -> Job:
-    """Return the job of a branch, which continues a run from one of its steps.
+def read_branch(lm: LanguageModel, label: str, request: Fields, most: int) -> Job:
+    """Return the job of a branch: a run that continues another run from one of its steps.
 
-    asked: prompt_tokens, prompt, chat, lanes, and optionally `from`. Each lane has its own settings. Those of the steps
-    that the page already has which are computed again are sent again, and the page compares them.
+    request: an object with the fields prompt_tokens, prompt, chat and lanes, and optionally `from` (see `read_origin`).
+        Every lane has its settings.
+    most: the most positions of a run.
+
+    Steps that the page already has may be computed again. They are sent again, and the page compares them.
 
     Raises ValueError, one sentence.
     """
-    tokens = asked.get("prompt_tokens")
-    prompt = asked.get("prompt")
+    tokens = request.get("prompt_tokens")
+    prompt = request.get("prompt")
     if (
         not isinstance(tokens, list)
         or not tokens
@@ -193,18 +206,27 @@ def read_branch(lm: LanguageModel, label: str, asked: Fields, most: int) -> Job:
         raise ValueError("prompt_tokens must be a list of token ids.")
     if any(token >= lm.config.vocab_size for token in tokens):
         raise ValueError(f"prompt_tokens do not belong to the model {label}: it has fewer tokens.")
-    tokens = from_plain_lists(tokens, asked.get("lists"), lm.mask_id)
+    tokens = from_plain_lists(tokens, request.get("lists"), lm.mask_id)
     prompt = prompt if isinstance(prompt, str) else None
     check_characters(prompt or "")
-    chat = asked["chat"] if isinstance(asked.get("chat"), bool) else None
-    lanes = tuple(read_lanes(asked.get("lanes"), None))
-    job = Job(label, prompt, tokens, lanes, chat, origin=read_origin(asked.get("from"), len(lanes)))
+    chat = request.get("chat")
+    if not isinstance(chat, bool):
+        chat = None
+    lanes = tuple(read_lanes(request.get("lanes"), None))
+    origin = read_origin(request.get("from"), len(lanes))
+    job = Job(label, prompt, tokens, lanes, chat, origin=origin)
     check_job(lm, job, most)
     return job
 
 
 def read_origin(plain: Any, lanes: int) -> Origin | None:
-    """Return the `from` of a branch with so many lanes. Raises ValueError, one sentence."""
+    """Return the origin of a branch, None if the request names none.
+
+    plain: the value of the field `from`, {"run", "lane", "steps"}.
+    lanes: the number of lanes of the branch.
+
+    Raises ValueError, one sentence.
+    """
     if plain is None:
         return None
     match plain:
@@ -215,9 +237,12 @@ def read_origin(plain: Any, lanes: int) -> Origin | None:
 
 
 def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool, blanks: bool = True) -> list[int]:
-    """Return the token ids of a prompt; without a tokenizer it is a list of decimal ids.
+    """Return the token ids of a prompt. For a model without a tokenizer the prompt is a list of decimal ids.
 
-    blanks: see `LanguageModel.encode`.
+    chat: whether the prompt goes into the model's chat template, if the model has a template.
+    blanks: whether underscores are blanks, see `LanguageModel.encode`.
+
+    Raises ValueError, one sentence, for a prompt that cannot be encoded.
     """
     if lm.tokenizer is not None:
         return _in_time(lm, lambda: lm.encode(prompt, chat=chat and has_chat(lm), blanks=blanks))
@@ -228,7 +253,10 @@ def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool, blanks: bool = Tru
 
 
 def _in_time(lm: LanguageModel, encode: Callable[[], Encoded]) -> Encoded:
-    """Return what `encode` returns. Raises ValueError after some seconds; what does not end goes on in its thread."""
+    """Return `encode()`. Raises ValueError if it takes longer than ENCODING_SECONDS.
+
+    A call that takes too long cannot be stopped: it continues in its thread.
+    """
     future: Future[Encoded] = Future()
 
     def run() -> None:
@@ -247,8 +275,10 @@ def _in_time(lm: LanguageModel, encode: Callable[[], Encoded]) -> Encoded:
 
 
 def check_job(lm: LanguageModel, job: Job, most: int) -> None:
-    """Raise ValueError for more than `most` positions, for a prompt that leaves nothing to write, and for settings and
-    events that no run can have.
+    """Raise ValueError for a job that cannot run.
+
+    The reasons are: more than `most` positions, no position to write, and settings or events that do not fit the
+    prompt.
     """
     total = len(job.tokens) + job.gen_length
     if total > most:
@@ -258,16 +288,19 @@ def check_job(lm: LanguageModel, job: Job, most: int) -> None:
         raise ValueError(
             "prompt has no blank and gen_length is 0: leave a blank (__), or set a length."
         )
+    # blanks from word lists get their lengths when the run begins: here their masks are checked without the words
+    tokens = job.tokens if is_settled(job.tokens) else list(job.tokens)
     for lane in job.lanes:
-        Run(lm.shape, [job.tokens if is_settled(job.tokens) else list(job.tokens)], lane.decoder)
+        Run(lm.shape, [tokens], lane.decoder)  # raises ValueError
 
 
 def has_chat(lm: LanguageModel) -> bool:
+    """Return whether a model has a chat template."""
     return bool(getattr(lm.tokenizer, "chat_template", None))
 
 
 def one_token(lm: LanguageModel, text: Any) -> Json:
-    """Return {"id", "piece"} of the single token of a text, with a leading space if the vocabulary has such a token.
+    """Return {"id", "piece"} of the token that is a whole text. A token of the text after a space is preferred.
 
     Raises ValueError, one sentence, for a text that is no single token.
     """
@@ -292,7 +325,7 @@ def one_token(lm: LanguageModel, text: Any) -> Json:
 
 
 def tokens_of(lm: LanguageModel, text: Any) -> list[list[Any]]:
-    """Return [[id, piece], ...] of the tokens of a text inside a sentence; none if it cannot be written by them."""
+    """Return [[id, piece], ...] of the tokens of a text after a space; [] if the model's tokens cannot write it."""
     if (
         lm.tokenizer is None
         or not isinstance(text, str)

@@ -1,4 +1,4 @@
-"""The routes of runs: a run is requested, read as a stream of events, and stopped."""
+"""The HTTP routes of runs: the page requests a run, reads its stream of events, and stops it."""
 
 import asyncio
 import re
@@ -29,15 +29,17 @@ from surelock.values import Fields
 
 RUNS = "/surelock/runs"
 GONE = "This run is no longer kept on the server (restarted, full, or 10 minutes unread); press Run to start a new one."
-PING_SECONDS = 15.0  # so that no proxy takes a stream for dead
+PING_SECONDS = 15.0  # the time between two pings, without which a proxy would close a quiet stream
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class RunRoutes:
-    """The routes of a page's runs.
+    """The routes of the page's runs.
 
-    decoder: runs a job.
+    decoder: the function that runs a job.
+    queue: the queue of the device.
+    runs: the runs that the server keeps.
     most: the most positions of a run.
     """
 
@@ -49,9 +51,9 @@ class RunRoutes:
         self._queue = queue
         self._runs = runs
         self._most = most
-        # by client, held while a part of its export is made
+        # by client, a lock that is held while a part of the client's export is made
         self._exports: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._looking = False
+        self._looking = False  # whether `most_attended` is being computed
 
     @property
     def routes(self) -> list[BaseRoute]:
@@ -67,7 +69,7 @@ class RunRoutes:
         ]
 
     async def open(self, request: Request) -> Response:
-        """Read a request and answer with the id of its run. Nothing is computed before its events are read."""
+        """Read a request and answer with the id of a new run. The run computes nothing before its events are read."""
         visitor = request.headers.get("x-surelock-visitor", "")
         if not _VISITOR.fullmatch(visitor):
             visitor = secrets.token_urlsafe(18)
@@ -93,8 +95,12 @@ class RunRoutes:
     def _race(
         self, job: Job, origin: VisitorRun | None, headers: Mapping[str, str]
     ) -> Callable[[], SharedRace]:
-        """Return a function that creates the race of a job. origin: the run that the job goes on from."""
-        # these import torch, which waits until a model is loaded
+        """Return a function that creates the race of a job.
+
+        origin: the run that the job continues, None if there is none.
+        headers: the headers of the visitor's request, for ZeroGPU.
+        """
+        # these modules import torch, which takes seconds: not before a model is loaded
         from surelock.trace.recorder import Recorder, make_header
         from surelock.ui.snapshots import snapshots_of
 
@@ -103,7 +109,8 @@ class RunRoutes:
         recorder = Recorder(header, lm.tokenizer)
         snapshots = None
         kept = {}
-        if self._runs.shared:  # not on ZeroGPU, whose worker is another process
+        # a worker of ZeroGPU is another process, which cannot reach snapshots of this process
+        if self._runs.shared:
             snapshots = snapshots_of(lm, job, recorder, origin and origin.race)
             kept = {"begins": snapshots.begins, "snapshots": snapshots.taken}
         rounds = self._decoder(job, True, True, headers, **kept)
@@ -119,7 +126,7 @@ class RunRoutes:
         )
 
     async def events(self, request: Request) -> ASGIApp:
-        """Stream the events of a run: its places in the queue, then its messages after number Last-Event-ID."""
+        """Stream the events of a run: the run's place in the queue, then the messages after Last-Event-ID."""
         run = self._run(request)
         last = request.headers.get("last-event-id")
         steps = request.query_params.get("steps")
@@ -137,13 +144,13 @@ class RunRoutes:
                 )
         except QueueFull as error:
             raise HTTPException(429 if error.client else 503, str(error)) from error
-        goes_on = stream.enter_context(run.streaming())
-        messages = run.messages(
-            -1 if last is None else int(last), None if steps is None else int(steps), goes_on
-        )
+        is_current = stream.enter_context(run.streaming())
+        after = -1 if last is None else int(last)
+        most = None if steps is None else int(steps)
+        messages = run.messages(after, most, is_current)
 
         async def streamed(scope: Scope, receive: Receive, send: Send) -> None:
-            async with stream, aclosing(_placed(run, place, messages, goes_on)) as events:
+            async with stream, aclosing(_placed(run, place, messages, is_current)) as events:
                 response = EventSourceResponse(events, ping=PING_SECONDS, sep="\n")
                 await response(scope, receive, send)
 
@@ -152,18 +159,18 @@ class RunRoutes:
     async def stop(self, request: Request) -> Response:
         """End a run. An open stream ends after the present step."""
         self._run(request).stop()
-        self._queue.wake()  # it may wait for its turn
+        self._queue.wake()  # a run that waits for its turn sees that it is stopped
         return Response(status_code=204)
 
     async def trace(self, request: Request) -> ASGIApp:
-        """Answer with the trace of a run, as far as the page has it."""
+        """Answer with the trace of the steps of a run that the page has been sent."""
         run = self._run(request)
         making = self._exports.setdefault(client_of(request.scope), asyncio.Lock())
         parts = run.race.recorder.written(run.steps)
         return StreamingResponse(_exported(parts, making), media_type="application/json")
 
     async def top(self, request: Request) -> Response:
-        """Answer with the likely tokens of a position at a step, by lane."""
+        """Answer with the likely tokens of one position at one step, by id of the lane."""
         recorder = self._run(request).race.recorder
         query = request.query_params
         header = recorder.header
@@ -178,23 +185,19 @@ class RunRoutes:
         )
 
     async def state(self, request: Request) -> Response:
-        """Answer with the state of a model: ready, loading, or why it cannot be used."""
+        """Answer with the state of a model: "ready", "loading", or the reason why it cannot be used."""
         label = request.path_params["label"]
-        offered = label in self._models.labels
-        return JSONResponse(
-            {
-                "state": self._models.state(label)
-                if offered
-                else "This page does not offer that model."
-            }
-        )
+        state = "This page does not offer that model."
+        if label in self._models.labels:
+            state = self._models.state(label)
+        return JSONResponse({"state": state})
 
     async def token(self, request: Request) -> Response:
-        """Answer with the single token of a text for a model, or with a problem and the tokens of the text."""
-        query = _given(request)
-        text = query.get("text")
+        """Answer with the token that is a whole text, or with a problem and the several tokens of the text."""
+        fields = _fields(request)
+        text = fields.get("text")
         try:
-            lm = self._models.get(query.get("model", ""))
+            lm = self._models.get(fields.get("model", ""))
         except (Loading, NotReady, ValueError) as error:
             return JSONResponse({"problem": str(error)})
         try:
@@ -204,25 +207,29 @@ class RunRoutes:
             return JSONResponse({"problem": str(error), "pieces": pieces})
 
     async def attended(self, request: Request) -> Response:
-        """See `most_attended`. One call at a time, since runs wait for it; null while another is computed."""
+        """Answer with `most_attended` of the body's fields, null while another call is computed.
+
+        The computation delays all runs, so there is only one at a time.
+        """
         if self._looking:
             return JSONResponse(None)
         self._looking = True
-        look = partial(most_attended, self._models, _given(request), self._most)
+        look = partial(most_attended, self._models, _fields(request), self._most)
         try:
             return JSONResponse(await asyncio.get_running_loop().run_in_executor(DEVICE, look))
         finally:
             self._looking = False
 
     def _run(self, request: Request) -> VisitorRun:
-        """The run that a request names. Raises HTTPException."""
+        """Return the run that a request names. Raises HTTPException if the server no longer keeps it."""
         run = self._runs.find(request.path_params["id"])
         if run is None:
             raise HTTPException(404, GONE)
         return run
 
 
-def _given(request: Request) -> Fields:
+def _fields(request: Request) -> Fields:
+    """Return the fields of a request's body; no fields if the body is no object."""
     body = request.scope[BODY]
     return body if isinstance(body, Mapping) else {}
 
@@ -231,13 +238,17 @@ async def _placed(
     run: VisitorRun,
     place: Place | None,
     messages: AsyncGenerator[bytes],
-    goes_on: Callable[[], bool],
+    is_current: Callable[[], bool],
 ) -> AsyncGenerator[bytes]:
-    """The reports of a place in the queue, then the messages of the run."""
+    """Yield the reports of a place in the queue as events, then the messages of the run.
+
+    place: the place of this stream, None if the run has ended.
+    is_current: whether no newer stream has the run, see `VisitorRun.streaming`.
+    """
     if place is not None:
         async with aclosing(place.waits()) as reports:
             async for before, seconds in reports:
-                if run.ended or not goes_on():
+                if run.ended or not is_current():
                     break
                 yield event("place", {"place": before, "seconds": seconds})
     async with aclosing(messages):
@@ -246,9 +257,11 @@ async def _placed(
 
 
 async def _exported(parts: Iterator[str], making: asyncio.Lock) -> AsyncGenerator[bytes]:
-    """The trace in parts of at least PIECE characters. A thread makes one once the one before it was taken.
+    """Yield a trace in pieces of at least PIECE characters; the last piece may be shorter.
 
-    making: held while parts are made, never while they are sent.
+    A thread makes a piece once the client has taken the piece before it.
+
+    making: the lock that is held while a piece is made, and free while the piece is sent.
     """
 
     def some() -> bytes:
@@ -270,6 +283,6 @@ async def _exported(parts: Iterator[str], making: asyncio.Lock) -> AsyncGenerato
 
 
 def _whole(text: str | None, size: int) -> int | None:
-    """Return the whole number that a text holds; None if it holds none, or one that is not below `size`."""
+    """Return the whole number in a text; None if the text is no whole number, or a number of at least `size`."""
     number = int(text) if text is not None and _WHOLE.fullmatch(text) else size
     return number if number < size else None

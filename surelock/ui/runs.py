@@ -1,4 +1,4 @@
-"""The runs of the server, by unguessable ids. Visitors with equal jobs share one computation."""
+"""The runs of the server, by ids that nobody can guess. Visitors with equal jobs share one computation."""
 
 from __future__ import annotations
 
@@ -16,26 +16,31 @@ from surelock.ui.shared_race import FINISHED, STOPPED, SharedRace, event
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-IDLE_SECONDS = 600.0  # after which an unused run is dropped
-MOST_RUNS = 2000  # of all visitors
-MOST_OF_CLIENT = 400  # a class behind one address is one client
-KEPT_RUNS = 4  # of a visitor, for export and likely tokens; the page keeps older ones
-#: Seconds between two batches of messages: EACH_SECONDS for every reader of the race, at least
-#: SEND_SECONDS and at most MOST_SECONDS. Faster steps are sent together.
+IDLE_SECONDS = 600.0  # a run that nobody has used for so long is dropped
+MOST_RUNS = 2000  # the most runs of all visitors
+MOST_OF_CLIENT = 400  # the most runs of one client; a class that shares one address is one client
+KEPT_RUNS = 4  # the most runs of a visitor; export and likely tokens need them
+#: Seconds between two batches of messages: EACH_SECONDS times the readers of the race, but at least SEND_SECONDS and at
+#: most MOST_SECONDS. Steps that are computed faster are sent together.
 SEND_SECONDS = 0.08
 EACH_SECONDS = 0.03
 MOST_SECONDS = 2.0
-PIECE = 2**16  # bytes of a batch: the next batch follows when the reader has taken it
+#: The most bytes of a batch; the next batch follows when the reader has taken this one.
+PIECE = 2**16
 
 
 class TooMany(ValueError):
-    """A client streams too many runs. The message is one sentence."""
+    """A client has too many open streams. The message is one sentence."""
 
 
 class VisitorRun:
-    """The run of one visitor: a race at the visitor's pace, with a separate end.
+    """The run of one visitor: the messages of a race, sent at the visitor's pace, which the visitor can stop.
 
-    owner: the visitor. client: the visitor's address.
+    Stopping the run does not stop the race for other visitors.
+
+    owner: the id of the visitor's browser tab.
+    client: the visitor's address.
+    race: the race, which several runs may share.
     """
 
     def __init__(self, owner: str, client: str, race: SharedRace) -> None:
@@ -45,39 +50,40 @@ class VisitorRun:
         self.race = race
         self.touched = time.monotonic()
         self._stream: object = None  # the newest stream, None if none is open
-        self._sent = 0  # messages
-        # the number of the last message, if the visitor stopped the run
+        self._sent = 0  # the number of messages that were sent
+        # the number of messages that were sent before the visitor stopped the run, None for a run that goes on
         self._stopped: int | None = None
         race.followers.add(self)
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to compute for the visitor."""
+        """Whether nothing remains to be computed for the visitor."""
         return self._stopped is not None or self.race.ended is not None
 
     @property
     def idle(self) -> bool:
+        """Whether no stream of the run is open."""
         return self._stream is None
 
     @property
     def steps(self) -> int | None:
-        """The number of steps that the page has been sent; None if it has everything, commit errors included."""
+        """The number of steps that the page has been sent; None if the page has everything, commit errors included."""
         seen = self._sent if self._stopped is None else self._stopped
         if seen == len(self.race.log):
             return None
         return max(0, min(seen, self.race.over or seen) - 1)
 
     def stop(self) -> None:
-        """End this run alone. An open stream ends after the step that was sent last."""
+        """End this run, not the runs that share its race. An open stream ends after the step that was sent last."""
         if self._stopped is None and (self.race.ended is None or self._sent < len(self.race.log)):
             self._stopped = self._sent
         self.race.leave(self)
 
     @contextmanager
     def streaming(self) -> Iterator[Callable[[], bool]]:
-        """Give the run to a stream until the block ends.
+        """Give the run to a new stream until the block ends.
 
-        Yields `is_current()`: whether no newer stream has the run.
+        Yields the function `is_current()`. It returns whether this stream is still the newest stream of the run.
         """
         stream = self._stream = object()
         self.race.readers += 1
@@ -90,20 +96,20 @@ class VisitorRun:
                 self._stream = None
 
     async def messages(
-        self, after: int, steps: int | None = None, goes_on: Callable[[], bool] = lambda: True
+        self, after: int, steps: int | None = None, is_current: Callable[[], bool] = lambda: True
     ) -> AsyncGenerator[bytes]:
-        """Yield batches of messages until `steps` are sent, the run ends, or `goes_on()` is false.
+        """Yield batches of messages until `steps` steps are sent, the run ends, or `is_current()` is false.
 
-        after: the number of the last message that the page has.
-        steps: how many steps are sent; None is no limit. Commit errors belong to the last step.
+        after: the number of the last message that the page has, -1 for none.
+        steps: the most steps that are sent, None for all. The commit errors are sent with the last step.
 
-        The first and the last step are sent at once, the others in batches, see SEND_SECONDS.
+        The first and the last step are sent at once, other steps in batches, see SEND_SECONDS.
         """
         race, log = self.race, self.race.log
         due = 0.0  # the time of the next batch
         cursor = min(after + 1, self._sent)
         most = inf if steps is None else max(cursor, 1) + steps
-        while goes_on():
+        while is_current():
             end = most if race.over is None or most <= race.over else inf
             if self._stopped is not None:
                 end = self._stopped
@@ -128,7 +134,10 @@ class VisitorRun:
 
 
 def _end_of_batch(log: list[bytes], first: int, end: int) -> int:
-    """The end, at most `end`, of a batch from message `first` on that has at most PIECE bytes or one message."""
+    """Return the end (exclusive) of a batch that begins with message `first` and ends before message `end`.
+
+    The batch has at most PIECE bytes, or consists of one longer message.
+    """
     size = len(log[first])
     for last in range(first + 1, end):
         size += len(log[last])
@@ -144,8 +153,9 @@ def _touched(run: VisitorRun) -> float:
 class Runs:
     """The runs of a server, by id, within one memory budget.
 
-    shared: whether visitors with equal jobs share a race that has not ended. On ZeroGPU they do not:
-    the quota of one visitor pays for it.
+    limits: the memory budget and the longest computation of a run; None for the defaults.
+    shared: whether visitors with equal jobs share a race that is still running. On ZeroGPU they do not, since a race
+        counts against the quota of one visitor.
     """
 
     def __init__(self, limits: Limits | None = None, shared: bool = True) -> None:
@@ -165,12 +175,15 @@ class Runs:
         begin: Callable[[], SharedRace],
         origin: VisitorRun | None = None,
     ) -> VisitorRun:
-        """Return a new run for a visitor. Stop the visitor's older runs, and keep the latest KEPT_RUNS.
+        """Return a new run for a visitor. Stop the visitor's older runs, and keep only the latest KEPT_RUNS.
 
-        key: of the job. begin: returns a new race; called if no race of an equal job can be followed.
-        origin: an older run that goes on, since the new one is a branch of it.
+        owner: the id of the visitor's browser tab.
+        client: the visitor's address.
+        key: the key of the job.
+        begin: returns a new race. It is called if no race of an equal job can be shared.
+        origin: the visitor's older run of which the new run is a branch. It is not stopped.
 
-        Raises TooMany.
+        Raises TooMany if all runs of the client are being streamed.
         """
         of_client = [run for run in self._runs.values() if run.client == client]
         if len(of_client) >= MOST_OF_CLIENT:
@@ -197,9 +210,9 @@ class Runs:
         return run
 
     def _to_follow(self, owner: str, key: str) -> SharedRace | None:
-        """A race of an equal job that is running (if `shared`) or finished, None if there is none.
+        """Return a race of an equal job, running (if `shared`) or finished; None if there is none.
 
-        Not one that the visitor has had: pressing Run again computes it again.
+        A race that the visitor has already seen is left out, so that pressing Run again computes the run again.
         """
         same = [run for run in self._runs.values() if run.race.key == key]
         seen = {run.race for run in same if run.owner == owner}
@@ -210,16 +223,16 @@ class Runs:
         return None
 
     def find(self, run_id: str) -> VisitorRun | None:
-        """Return the run of an id, or None. The run counts as used."""
+        """Return the run of an id, None if it is not kept. Finding a run counts as using it."""
         run = self._runs.get(run_id)
         if run is not None:
             run.touched = time.monotonic()
         return run
 
     def make_room(self, race: SharedRace) -> None:
-        """Drop races without a reader, the longest idle first, until the others fit the budget.
+        """Drop races without a reader, the longest idle first, until the remaining races fit the memory budget.
 
-        race: the one that begins. It has a reader, so it stays.
+        race: the race that begins. It has a reader, so it is not dropped.
         """
         touched: dict[SharedRace, float] = {}
         for run in self._runs.values():
@@ -230,13 +243,15 @@ class Runs:
                 break
             if not kept.readers:
                 used -= kept.bytes
-                for run in [run for run in self._runs.values() if run.race is kept]:
+                followers = [run for run in self._runs.values() if run.race is kept]
+                for run in followers:
                     self._drop(run)
 
     def sweep(self) -> None:
         """Drop the idle runs that were not used for IDLE_SECONDS."""
         long_ago = time.monotonic() - IDLE_SECONDS
-        for run in [run for run in self._runs.values() if run.idle and run.touched < long_ago]:
+        unused = [run for run in self._runs.values() if run.idle and run.touched < long_ago]
+        for run in unused:
             self._drop(run)
 
     def _sweep_later(self) -> None:

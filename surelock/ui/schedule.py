@@ -1,6 +1,6 @@
-"""Length, steps and block length: the wanted values, and the nearest ones that fit together.
+"""Length, steps and block length: the wanted values, and the nearest values that fit together.
 
-The fields show values that fit. The wanted values are kept, and come back as soon as they fit again.
+The form's fields show values that fit. The wanted values are kept, and the fields show them again as soon as they fit.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from surelock.values import Fields, frozen
 
 SHARED: dict[str, Setting] = dict(described(DecodeSettings))
 NAMES: tuple[str, ...] = ("gen_length", "steps", "block_length")
-LEAST = 8  # the shortest length that is offered, and the step between lengths
-GRAIN = 8
+LEAST = 8  # the shortest length that the form offers
+GRAIN = 8  # the step between lengths
 
 
 @frozen
 class Wants:
-    """The values that the visitor, a link or the model wanted last.
+    """The values that the visitor, a link or the model set last.
 
-    steps, block_length: None for as many as positions; they follow the length.
+    gen_length: the number of positions.
+    steps: the number of steps; None for one step per position.
+    block_length: the number of positions of a block; None for one block of all positions.
     """
 
     gen_length: int
@@ -34,25 +36,27 @@ class Wants:
 
     @classmethod
     def from_values(cls, values: Fields) -> Wants:
-        """Return the wants of setting values. Steps or a block equal to the length follow it."""
+        """Return the wants of setting values. Steps or a block length equal to the length become None."""
         length = int(values["gen_length"])
         steps, block = (_unless(length, values.get(name)) for name in NAMES[1:])
         return cls(length, steps, block)
 
     @classmethod
     def read(cls, text: Any) -> Wants:
-        """Return the wants that `text` holds, see `Form.wants`."""
+        """Return the wants that `Wants.text` wrote."""
         return cls(*(int(value) if value is not None else None for value in json.loads(text)))  # type: ignore[arg-type]
 
     @property
     def text(self) -> str:
+        """The wants as JSON."""
         return json.dumps([self.gen_length, self.steps, self.block_length])
 
     def with_field(self, name: str, value: Any, length: int) -> Wants:
         """Return the wants after the visitor has changed a field.
 
-        A value that is no number, or below the least (0 positions, 1 step or block), changes nothing.
-        length: the present length, in tokens.
+        name: the field. value: its value. A value that is no number or too small changes nothing; the least values are
+            0 positions, 1 step and blocks of 1 position.
+        length: the present length, in positions.
         """
         value = digits(value)
         least = 0 if name == "gen_length" else 1
@@ -66,8 +70,9 @@ class Wants:
 class Fitted:
     """Values that fit together.
 
-    values: by field. blocks: the block lengths that fit, ascending.
-    said: a sentence for every field that differs from the wanted value.
+    values: the value of every field, by name.
+    blocks: the block lengths that fit, in ascending order.
+    said: a sentence for every field whose value differs from the wanted value, by name.
     """
 
     values: dict[str, int]
@@ -76,7 +81,7 @@ class Fitted:
 
 
 def not_whole(value: Any) -> str:
-    """Return a sentence about a number that is not whole, or ""."""
+    """Return a sentence if a value is a number that is not whole, else ""."""
     value = digits(value)
     if isinstance(value, float) and math.isfinite(value) and value != int(value):
         return f"{value:g} is no whole number: {int(value)} is taken."
@@ -88,7 +93,7 @@ def fit(wants: Wants, longest: int) -> Fitted:
     length = wants.gen_length
     if length > longest:
         length = max(LEAST, longest - longest % GRAIN)
-    if not length:  # the run fills in blanks alone
+    if not length:  # the run only fills in blanks of the prompt
         return Fitted({"gen_length": 0, "steps": 1, "block_length": 1}, [1], {})
     steps = min(wants.steps or length, length)
     blocks = block_choices(length, steps)
@@ -107,5 +112,5 @@ def fit(wants: Wants, longest: int) -> Fitted:
 
 
 def _unless(length: int, value: int | None) -> int | None:
-    """The value, None if it follows the length."""
+    """Return a value; None if the value equals the length, and follows later changes of the length."""
     return None if value is None or value == max(1, length) else value

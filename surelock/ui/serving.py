@@ -1,7 +1,7 @@
-"""The answers that are not Gradio's: the files of the page, and the answer to a failed request.
+"""Serves the files of the page, keeps Gradio's answers for the page itself, and answers failed requests.
 
-Files are compressed once for all visitors. Gradio compresses them for every visit, which takes a
-third of a second of the cores that decode.
+A file is compressed once for all visitors. Gradio would compress it for every visit, which takes a third of a second of
+the processor that decodes.
 """
 
 import asyncio
@@ -28,40 +28,48 @@ from surelock.places import ASSETS
 from surelock.trace.replay import data_scripts, plotly_script, replay_shell
 from surelock.ui.models import EMBEDDED
 
-SERVED = ("scripts", "runs", "fonts")  # folders of assets/; of the model only `model_files`
+#: Folders of assets/ that are served whole. Of the embedded model's folder only `model_files` are served.
+SERVED = ("scripts", "runs", "fonts")
 PREFIX = "surelock"
 ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" stroke="#1668c7" stroke-width="2" fill="none">'
     '<rect x="3" y="8" width="10" height="6" rx="1" fill="#1668c7"/><path d="M5 8V5a3 3 0 0 1 6 0v3"/></svg>'
 )
-PART = "part-"  # the prefix of the files that page.js is split into; their names hold a hash of the content
-SHELL = "replay.txt"  # the replay without its trace, as text, so that a browser does not open it
-_ASK_AGAIN = "no-cache"  # after an update a browser must not mix old and new modules
+#: The prefix of the files that page.js is split into. Their names contain a hash of their content.
+PART = "part-"
+SHELL = "replay.txt"  # the replay page without a trace; as .txt, so that a browser does not open it as a page
+#: Browsers ask for every file again, so that they never mix old and new modules.
+_ASK_AGAIN = "no-cache"
 # for files whose address changes with their content
 _FOR_GOOD = "public, max-age=31536000, immutable"
 #: The policy of the worker's script, which runs WebAssembly and fetches from this server.
 WORKER_POLICY = "default-src 'none'; script-src 'wasm-unsafe-eval'; connect-src 'self'"
 _MAKING_PLOTLY = Lock()
 _MAKING_SHELL = Lock()
-PLACE = b"surelock-host.invalid"  # the placeholder of the server's name in kept answers
-# Gradio makes addresses of these headers
+PLACE = b"surelock-host.invalid"  # replaced by the server's name in every kept answer
+# the headers from which Gradio makes the addresses in the page
 _FORWARDED = (b"host", b"x-forwarded-host", b"x-forwarded-proto")
 _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
 @cache
 def _packed(path: str | os.PathLike[str], changed: int) -> bytes:
-    """The content of a file, compressed by gzip. changed: its mtime in nanoseconds, a key of the cache."""
+    """Return the content of a file, compressed by gzip.
+
+    changed: the file's time of modification in nanoseconds, so that the cache compresses a changed file again.
+    """
     return gzip.compress(Path(path).read_bytes())
 
 
 class KeptAnswers:
-    """ASGI middleware that keeps the page and its configuration.
+    """ASGI middleware that keeps the answers to requests for the page ("/") and its configuration ("/config").
 
-    Gradio makes both anew for every request, in many threads at once: a class that opens the page
-    would stop the server for seconds. Here they are made once, with PLACE in place of the host name,
-    which is filled in for every request. The query is dropped: only the browser reads it, and Gradio
-    takes its `page` for another page.
+    Gradio computes both answers for every request, in many threads at once. A class that opens the page would stop the
+    server for seconds. Here the answers are computed once, with PLACE in place of the host name. Every request gets
+    them with its host name.
+
+    The query of a request is dropped: only the browser reads it, and Gradio would read the parameter `page` as the name
+    of another page.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -70,18 +78,16 @@ class KeptAnswers:
         self._making = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (
-            scope["type"] != "http"
-            or scope["method"] not in ("GET", "HEAD")
-            or scope["path"] not in ("/", "/config")
-        ):
+        is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        if not is_read or scope["path"] not in ("/", "/config"):
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
         forwarded = _first(headers, "x-forwarded-host")
-        secure = _first(headers, "x-forwarded-proto") == "https" or (
-            not forwarded and scope["scheme"] == "https"
-        )
-        key = scope["path"], "https" if secure else "http", scope.get("root_path", "")
+        secure = _first(headers, "x-forwarded-proto") == "https"
+        if not forwarded and scope["scheme"] == "https":
+            secure = True
+        scheme = "https" if secure else "http"
+        key = scope["path"], scheme, scope.get("root_path", "")
         messages = self._kept.get(key)
         if messages is None:
             async with self._making:
@@ -92,6 +98,7 @@ class KeptAnswers:
     async def _make(
         self, key: tuple[str, str, str], scope: Scope, receive: Receive
     ) -> list[Message]:
+        """Let Gradio answer a request. Keep the answer if its status is 200."""
         messages: list[Message] = []
 
         async def keep(message: Message) -> None:
@@ -114,12 +121,15 @@ class KeptAnswers:
 
 
 def _first(headers: Headers, name: str) -> str:
-    """The first value of a header, which is the one that Gradio reads."""
+    """Return the first value of a header, "" if it is missing. Gradio reads the first value, too."""
     return headers.get(name, "").partition(",")[0].strip()
 
 
 def _named(messages: list[Message], host: str) -> Iterator[Message]:
-    """A kept answer with the host name of a request, which the gate has checked."""
+    """Yield the messages of a kept answer, with a host name in place of PLACE.
+
+    host: the host name of the request, which the gate has checked.
+    """
     name = host.lower().encode("latin-1")
     bodies = [message.get("body", b"").replace(PLACE, name) for message in messages]
     for message, body in zip(messages, bodies, strict=True):
@@ -137,10 +147,10 @@ def _takes_gzip(headers: Headers) -> bool:
 
 
 class _Files(StaticFiles):
-    """Static files. Text is compressed.
+    """Serves the files of a directory. Text files are compressed.
 
-    caching: the Cache-Control of files whose address does not hold their hash.
-    only: the names that are served; None is all.
+    caching: the Cache-Control header of files whose address contains no hash of their content.
+    only: the names of the files that are served, None for all files.
     """
 
     def __init__(self, directory: Path, caching: str, only: Collection[str] | None = None) -> None:
@@ -174,6 +184,7 @@ class _Files(StaticFiles):
 
 
 def _worker(request: Request) -> Response:
+    """Answer with the script of the worker that decodes in the browser."""
     script = ASSETS / "scripts" / "worker.js"
     response = _Files(script.parent, _ASK_AGAIN).file_response(script, script.stat(), request.scope)
     response.headers["Content-Security-Policy"] = WORKER_POLICY
@@ -181,7 +192,10 @@ def _worker(request: Request) -> Response:
 
 
 def _plotly(request: Request) -> Response:
-    # in a thread: the first call compresses for a third of a second
+    """Answer with the script of Plotly.
+
+    Starlette calls this function in a thread: the first call takes a third of a second to compress the script.
+    """
     script = plotly_script()
     with _MAKING_PLOTLY:
         return _Files(script.parent, "max-age=86400").file_response(
@@ -191,12 +205,16 @@ def _plotly(request: Request) -> Response:
 
 @cache
 def _packed_shell() -> tuple[bytes, bytes, str]:
-    """The replay without its trace: its text, the compressed text, and its ETag."""
+    """Return the replay page without a trace: its text, the text compressed by gzip, and its ETag."""
     text = replay_shell().encode()
     return text, gzip.compress(text), f'"{sha256(text).hexdigest()[:16]}"'
 
 
-def _shell(request: Request) -> Response:  # in a thread: the first call takes a second
+def _shell(request: Request) -> Response:
+    """Answer with the replay page without a trace.
+
+    Starlette calls this function in a thread: the first call takes a second.
+    """
     with _MAKING_SHELL:
         text, packed, tag = _packed_shell()
     headers = {"Cache-Control": _ASK_AGAIN, "ETag": tag}
@@ -208,13 +226,13 @@ def _shell(request: Request) -> Response:  # in a thread: the first call takes a
 
 
 def model_files() -> tuple[str, ...]:
-    """Return the names of the files of the embedded model that a browser needs to decode."""
+    """Return the names of the embedded model's files that a browser needs to decode."""
     content = json.loads((ASSETS / EMBEDDED / "browser.json").read_text("utf-8"))
     return ("browser.json", *content["files"])
 
 
 def routes() -> list[BaseRoute]:
-    """Return the routes that come before Gradio's: files under /surelock/, and Gradio's modules."""
+    """Return the routes that come before Gradio's routes: files under /surelock/, and the modules of Gradio's page."""
     mounts: list[BaseRoute] = [
         Mount(f"/{PREFIX}/{folder}", _Files(ASSETS / folder, _ASK_AGAIN)) for folder in SERVED
     ]
@@ -227,13 +245,16 @@ def routes() -> list[BaseRoute]:
 
 
 def first_parts() -> list[str]:
-    """Return the names of the files that page.js imports at once; the other parts come when they are needed."""
+    """Return the names of the parts that page.js imports at once. The browser fetches other parts when needed."""
     script = (ASSETS / "scripts" / "page.js").read_text("utf-8")
     return re.findall(rf'(?:from|import)"\./({PART}[\w-]+\.js)"', script)
 
 
 def page_head() -> str:
-    """Return the head of the page. It lets the browser fetch the recorded run and the stage while Gradio starts."""
+    """Return the HTML of the page's head.
+
+    Its links let the browser fetch the recorded run and the page's scripts while Gradio's scripts start.
+    """
     styles = "".join(
         f'<link rel="stylesheet" href="{PREFIX}/scripts/{name}.css">' for name in ("stage", "page")
     )
@@ -246,5 +267,5 @@ def page_head() -> str:
 
 
 def failed(request: Request, error: Exception) -> Response:
-    """Return the answer to a request at which the server failed."""
+    """Return the answer to a request during which an unexpected error was raised."""
     return JSONResponse({"detail": "The server failed at this request; its log says more."}, 500)

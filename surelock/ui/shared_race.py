@@ -1,8 +1,8 @@
-"""A race that is computed once for all its readers. A step is computed when the first of them needs it.
+"""A race that is computed once for all its readers. A step is computed when the first reader needs it.
 
-One thread does all computation. OpenMP keeps a team of threads for every thread that has ever computed. With more
-threads than cores it stops spinning at barriers, and every step takes twice as long as soon as another process (such as
-the visitor's browser) uses the machine.
+One thread does all computation. OpenMP keeps a team of threads for every thread that has ever computed. If there are
+more threads than cores, OpenMP's threads sleep at barriers, and every step takes twice as long while another process,
+such as the visitor's browser, uses the machine.
 """
 
 from __future__ import annotations
@@ -29,31 +29,33 @@ if TYPE_CHECKING:
     from surelock.trace.recorder import Recorder
     from surelock.ui.snapshots import RaceSnapshots
 
-#: Runs a job. Its arguments are job, likely tokens?, commit errors?, and the headers of the visitor's request; by name
-#: what `surelock.trace.race.race` takes of snapshots.
+#: A function that runs a job. Its arguments are the job, whether likely tokens are reported, whether commit errors are
+#: measured, and the headers of the visitor's request. The keyword arguments are `begins` and `snapshots` of
+#: `surelock.trace.race.race`.
 Runner = Callable[..., Generator["Round"]]
-#: The thread that computes: the steps of a runner, one after another.
+#: The only thread that computes. It computes one step after another.
 DEVICE = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
-FLOAT = 4  # bytes; the halves of another precision are not counted on
-HELD_BYTES = 2**26  # of logits that wait for their comparison, see `surelock.quality.commit_error`
-CELL_BYTES = 64  # of one position in one step in a recorder, as measured
-HELD_BESIDE = 1.15  # memory that the allocator holds for one byte of runs, as measured
-FINISHED = "finished"  # the ends of a race
+FLOAT = 4  # bytes of a number; half precision would need fewer
+#: The most bytes of logits that wait for their comparison, see `surelock.quality.commit_error`.
+HELD_BYTES = 2**26
+CELL_BYTES = 64  # measured bytes of one position in one step of a recorder
+HELD_BESIDE = 1.15  # measured bytes that the allocator takes for one byte of a run
+# the ways in which a race ends
+FINISHED = "finished"
 FAILED = "failed"
 STOPPED = "stopped"
 
 
 def make_runner(models: Models) -> Runner:
-    """Return the function that runs a job, see `surelock.trace.race.race`."""
+    """Return the function that runs a job by `surelock.trace.race.race`, on ZeroGPU in a worker."""
 
     def decode_lanes(job: Job, top: bool, errors: bool, **kept: Any) -> Generator[Round]:
         lm = models.get(job.label)
         from surelock.quality.commit_error import Shadow
         from surelock.trace.race import race
 
-        yield from race(
-            lm, job.tokens, job.lanes, top=top, shadow=Shadow if errors else None, **kept
-        )
+        shadow = Shadow if errors else None
+        yield from race(lm, job.tokens, job.lanes, top=top, shadow=shadow, **kept)
 
     if on_zero_gpu():
         return on_gpu(decode_lanes, models)
@@ -61,10 +63,12 @@ def make_runner(models: Models) -> Runner:
 
 
 def settled_job(models: Models, job: Job) -> Job:
-    """Return a job whose blanks from lists have their lengths, see `surelock.settled`. Called in the device's thread.
+    """Return a job in which the lengths of all blanks with word lists are chosen, see `surelock.settled`.
 
-    Raises ValueError for lists that need too many forward passes, and on ZeroGPU, whose worker alone computes, for
-    lists of words of several numbers of tokens.
+    Call it in the thread of DEVICE: it computes forward passes.
+
+    Raises ValueError for lists that need too many forward passes. On ZeroGPU, where only a worker can compute, raises
+    ValueError for every list whose words have different numbers of tokens.
     """
     if is_settled(job.tokens):
         return job
@@ -72,9 +76,8 @@ def settled_job(models: Models, job: Job) -> Job:
         raise ValueError(
             "prompt: on this server the words of a blank's list must have one number of tokens."
         )
-    passes = sum(
-        len(word_list.sizes) for word_list in lists_of(job.tokens) if not word_list.is_settled
-    )
+    unsettled = [word_list for word_list in lists_of(job.tokens) if not word_list.is_settled]
+    passes = sum(len(word_list.sizes) for word_list in unsettled)
     if passes > MOST_PASSES:
         numbers = f"{passes} numbers of tokens in all, and {MOST_PASSES} is the most"
         raise ValueError(f"prompt has lists whose words have {numbers}: leave out a few words.")
@@ -82,38 +85,46 @@ def settled_job(models: Models, job: Job) -> Job:
 
 
 class Weight(NamedTuple):
-    """The most bytes of a run, by estimate. live: of its decoders, until it ends. kept: of its record."""
+    """The most memory of a run, estimated in bytes."""
 
-    live: float
-    kept: float
+    live: float  # the memory of the decoders, which is freed when the run ends
+    kept: float  # the memory of the recorded steps
 
 
 def weigh(header: Fields) -> Weight:
     """Return the estimated memory of a run.
 
-    header: of its trace. Each decoder holds the keys and values of all layers, the logits of two steps, and the logits
-    of commits until they are compared.
+    header: the header of its trace.
+
+    A decoder keeps the keys and values of all layers, the logits of two steps, and the logits of commits until they are
+    compared.
     """
     model = header["model"]
     positions = header["length"]
     lanes = len(header["lanes"])
-    numbers = 2 * model["n_layers"] * model["d_model"] + 2 * model["vocab_size"]  # of a position
+    keys_and_values = 2 * model["n_layers"] * model["d_model"]  # numbers per position
+    logits = 2 * model["vocab_size"]  # numbers per position
     commits = min(HELD_BYTES, positions * model["vocab_size"] * FLOAT)
+    live = positions * FLOAT * (keys_and_values + logits) + commits
     kept = positions * header["steps"] * CELL_BYTES
-    return Weight(
-        *(HELD_BESIDE * lanes * size for size in (positions * FLOAT * numbers + commits, kept))
-    )
+    factor = HELD_BESIDE * lanes
+    return Weight(factor * live, factor * kept)
 
 
 class SharedRace:
-    """One race and its messages. Call it in one event loop; the steps are computed in the thread of the device.
+    """One race and its messages. All calls come from one event loop; the thread of DEVICE computes the steps.
 
+    job: the request for the race.
+    recorder: makes the messages of the steps.
     rounds: the iterator of `surelock.trace.race.race`.
-    snapshots: those that it takes.
+    limits: the longest computation.
     pausable: whether the page offers a pause.
-    begins, ends: called before the first step and behind the last.
+    begins: called with the race before the first step.
+    ends: called with the race after the last step.
+    snapshots: the snapshots that the race takes, None for none.
 
-    `log` holds the messages as events of a stream, numbered by their index. The race ends when it has no followers.
+    `log` contains the messages as events of a stream; the number of a message is its index. The race is stopped when
+    its last follower leaves.
     """
 
     def __init__(
@@ -135,33 +146,35 @@ class SharedRace:
         self.log = [
             event("open", {"open": recorder.start(), "label": job.label, "pausable": pausable}, 0)
         ]
-        self.over: int | None = None  # the number of the first message behind the steps
-        self.ended: str | None = None
-        self.followers: set[object] = set()  # visitors' runs
-        self.readers = 0  # open streams of its followers
+        # The number of the first message after the steps; None before the last step.
+        self.over: int | None = None
+        self.ended: str | None = None  # FINISHED, FAILED or STOPPED
+        self.followers: set[object] = set()  # the runs of visitors that share the race
+        self.readers = 0  # the number of open streams of the followers
         self._rounds = rounds
         self._begins = begins
         self._ends = ends
-        self._coming: asyncio.Task[None] | None = None
-        self._seconds = 0.0  # of computation
-        self._since: float | None = None  # when the step that is on its way began
+        self._coming: asyncio.Task[None] | None = None  # the latest step
+        self._seconds = 0.0  # seconds of computation of all steps so far
+        self._since: float | None = None  # when the present step began, in monotonic seconds
 
     @property
     def bytes(self) -> float:
-        """Its estimated memory: none before its first step."""
+        """The estimated memory of the race in bytes, 0 before its first step."""
         if self._coming is None:
             return 0.0
         copied = 0 if self.snapshots is None else self.snapshots.allowance.used
-        return self._weight.kept + copied + (0.0 if self.ended else self._weight.live)
+        live = 0.0 if self.ended else self._weight.live
+        return self._weight.kept + copied + live
 
     def leave(self, follower: object) -> None:
-        """Remove a follower. Without followers the race ends, and its decoders are freed after the present step."""
+        """Remove a follower. If no follower remains, stop the race, and free its decoders after the present step."""
         self.followers.discard(follower)
         if not (self.followers or self.ended):
             self._end(STOPPED)
 
     async def more(self) -> None:
-        """Wait for the next step, which is computed once for all readers. Returns at once if the race has ended."""
+        """Wait until the next step is computed, once for all readers. Return at once if the race has ended."""
         if self._coming is None or self._coming.done():
             first = self._coming is None
             self._coming = asyncio.ensure_future(self._advance())
@@ -170,15 +183,26 @@ class SharedRace:
         await asyncio.shield(self._coming)
 
     def left(self) -> float | None:
-        """Return the seconds that the remaining steps will take, by the time of those so far; None before the first."""
+        """Return the estimated seconds of the remaining steps, None before the first step is computed.
+
+        The estimate is the mean time of the steps so far for every remaining step.
+        """
         if self.over is not None:
             return 0.0
         steps = len(self.log) - 1  # the first message opens the race
-        spent = self._seconds + (0.0 if self._since is None else time.monotonic() - self._since)
-        return spent / steps * max(0, self.recorder.header["steps"] - steps) if steps else None
+        if not steps:
+            return None
+        spent = self._seconds
+        if self._since is not None:
+            spent += time.monotonic() - self._since
+        remaining = max(0, self.recorder.header["steps"] - steps)
+        return spent / steps * remaining
 
     async def _advance(self) -> None:
-        """Compute one step of every lane; after the last step the commit errors, then append the end of the race."""
+        """Compute one step of every lane and append its message.
+
+        After the last step, the next call appends the commit errors, and the call after that the end of the race.
+        """
         if self.ended:
             return
         self._since = time.monotonic()
@@ -196,25 +220,32 @@ class SharedRace:
         if not message:
             self.over = len(self.log)
             return
-        self.log.append(
-            event("errors" if "errors" in message else "records", message, len(self.log))
-        )
+        kind = "errors" if "errors" in message else "records"
+        self.log.append(event(kind, message, len(self.log)))
         if self._seconds > self._most_seconds:
             self._end(FAILED, too_long(self._most_seconds))
 
     def _step(self) -> tuple[Json | None, str | None]:
-        """The next message: empty behind the last step, None at the end; and a sentence if the race has failed."""
+        """Compute the next round. Return its message, and a sentence if the race has failed.
+
+        The message is empty after the last step, and None at the end of the race.
+        """
         try:
             items = next(self._rounds, None)
         except (ArithmeticError, ValueError, MemoryError, RuntimeError) as error:
-            # torch's, out of memory among them
+            # errors of torch are RuntimeErrors, such as running out of memory
             return None, f"The run stopped: {reason_of(error)}."
-        if not items:  # an empty round, or none
-            return (None if items is None else {}), None
+        if items is None:
+            return None, None
+        if not items:  # the empty round after the last step
+            return {}, None
         return self.recorder.take(items), None
 
     def _end(self, how: str, problem: str | None = None) -> None:
-        """Close the log, and free the decoders. In a stopped race each follower has its own last message."""
+        """Append the last message, and free the decoders.
+
+        A stopped race has no last message in its log: every follower that was stopped sends one itself.
+        """
         self.ended = how
         if self.over is None:
             self.over = len(self.log)
@@ -222,11 +253,12 @@ class SharedRace:
             self.log.append(event("end", {"end": how, "problem": problem}, len(self.log)))
         rounds = self._rounds
         self._rounds = iter(())
-        DEVICE.submit(_free, rounds)  # behind the present step
+        DEVICE.submit(_free, rounds)  # runs after the present step
         self._ends(self)
 
 
 def _free(rounds: Any) -> None:
+    """End the iterator of a race, which frees the memory of its decoders."""
     if hasattr(rounds, "close"):
         rounds.close()
     del rounds
@@ -234,6 +266,9 @@ def _free(rounds: Any) -> None:
 
 
 def event(kind: str, data: Any, number: int | None = None) -> bytes:
-    """Return an event of a stream: its kind, its number if it has one, and its data as JSON."""
+    """Return the bytes of a server-sent event.
+
+    kind: the name of the event. data: its data, written as JSON. number: its id, None for an event without an id.
+    """
     numbered = "" if number is None else f"id: {number}\n"
     return f"{numbered}event: {kind}\ndata: {compact_json(data)}\n\n".encode()

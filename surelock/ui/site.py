@@ -1,4 +1,4 @@
-"""`surelock site`: writes the page without a server, as a folder or as one file. The visitor's browser decodes."""
+"""`surelock site` writes the page as a folder or as one file. No server is needed: the visitor's browser decodes."""
 
 import argparse
 import gzip
@@ -28,14 +28,15 @@ from surelock.ui.serving import ICON, SHELL, model_files
 
 TEMPLATE = Path(__file__).with_name("site.html")
 MARK = '<meta name="generator" content="surelock site">'  # marks a folder that may be overwritten
-MOST = 512  # positions of a run, as on a server
+MOST = 512  # the most positions of a run, the default of a server
 STYLES = ("stage", "page", "site")
-#: docs/security.md has the reasons for the directives.
+#: The content security policy of the folder. docs/security.md has the reasons for the directives.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
-#: The policy of the one file. It allows the file's script, by hash, and the scripts that it unpacks.
+#: The content security policy of the one file. It allows the file's script by its hash ({}), and the scripts that the
+#: file's script unpacks.
 FILE_POLICY = (
     "default-src 'none'; script-src 'sha256-{}' blob: 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:; worker-src blob:; base-uri 'none'; form-action 'none'"
@@ -62,7 +63,7 @@ this folder: any file server can serve it, under any path. Its head is a Hugging
 
 
 def site_files() -> dict[str, bytes]:
-    """Return the files that the page's scripts fetch, by name."""
+    """Return the contents of the files that the page's scripts fetch, by name."""
     names = [
         *("scripts/worker.js", "scripts/ort.wasm.gz", "scripts/quickjs.wasm.gz"),
         *sorted(f"runs/{path.name}" for path in (ASSETS / "runs").glob("*.json")),
@@ -73,9 +74,10 @@ def site_files() -> dict[str, bytes]:
 
 
 def write_site(directory: Path) -> dict[str, int]:
-    """Write the page as a folder. Returns the size in bytes of its files, by name.
+    """Write the page as a folder. Return the sizes of its files in bytes, by name.
 
-    Raises ValueError for a folder that holds anything but a site, OSError if it cannot be written.
+    Raises ValueError for a file, and for a folder that contains anything but a site; OSError if the folder cannot be
+    written.
     """
     index = directory / "index.html"
     if directory.exists() and not directory.is_dir():
@@ -93,7 +95,7 @@ def write_site(directory: Path) -> dict[str, int]:
     links = "".join(f'<link rel="stylesheet" href="scripts/{name}.css">' for name in STYLES)
     script = '<script type="module" src="scripts/site.js"></script>'
     files |= {
-        ".nojekyll": b"",  # GitHub's pages are served as they are
+        ".nojekyll": b"",  # GitHub Pages then serves all files unchanged
         "README.md": SPACE.encode(),
         "index.html": _page(POLICY, links, _data(), script).encode(),
     }
@@ -102,7 +104,7 @@ def write_site(directory: Path) -> dict[str, int]:
 
 
 def one_file() -> str:
-    """Return the page as one HTML file that contains all other files."""
+    """Return the page as the text of one HTML file, which contains all other files."""
     script = (ASSETS / "scripts" / "site.js").read_text("utf-8")
     styles = [(ASSETS / "scripts" / f"{name}.css").read_text("utf-8") for name in STYLES]
     style = with_fonts("\n".join(styles))
@@ -121,10 +123,12 @@ def one_file() -> str:
 
 
 def _packed(content: bytes) -> str:
+    """Return a file's content compressed by gzip, as base64."""
     return b64encode(gzip.compress(content, mtime=0)).decode()
 
 
 def _page(policy: str, style: str, data: str, script: str) -> str:
+    """Return the HTML of the page. style, data, script: HTML elements."""
     icon = f"data:image/svg+xml,{quote(ICON)}"
     holes = {
         "POLICY": policy,
@@ -140,7 +144,7 @@ def _page(policy: str, style: str, data: str, script: str) -> str:
 
 
 def _data() -> str:
-    """The script elements with settings, lessons and the first values of the form."""
+    """Return the script elements that contain the settings, the lessons and the first values of the form."""
     models = Models([EMBEDDED], decodes=False)
     with gr.Blocks(analytics_enabled=False):
         form = Form(models, MOST)
@@ -156,6 +160,7 @@ def _data() -> str:
 
 
 def add_site_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `surelock site`."""
     add = parser.add_mutually_exclusive_group(required=True).add_argument
     add("directory", nargs="?", type=Path, metavar="DIR", help="write the page into this folder")
     one = "write it as one file, which works from a disk without a network"
@@ -164,7 +169,7 @@ def add_site_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_site(arguments: argparse.Namespace) -> None:
-    """Write the page; print where it is and how large. Raises what `write_site` raises."""
+    """Write the page, and print its place and its size. Raises ValueError and OSError as `write_site` does."""
     if arguments.one_file:
         target = target_file("--one-file", arguments.one_file, (".html", ".htm"))
         write_text(target, one_file())

@@ -1,4 +1,4 @@
-"""The snapshots of a race of the page, and where a branch of it begins."""
+"""The snapshots that a race of the page takes, and the snapshots from which a branch of the race begins."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 
 
 class RaceSnapshots(NamedTuple):
-    """Where the lanes of a race begin, and the snapshots that it takes; both by lane."""
+    """The beginnings of the lanes of a race, and the snapshots that the race takes."""
 
-    allowance: Allowance
+    allowance: Allowance  # the memory that all snapshots of the race share
+    # by id of the lane; a lane that begins at its first step is missing
     begins: dict[str, Beginning]
-    taken: dict[str, Snapshots]
+    taken: dict[str, Snapshots]  # by id of the lane
 
 
 def snapshots_of(
     lm: LanguageModel, job: Job, recorder: Recorder, origin: SharedRace | None
 ) -> RaceSnapshots:
-    """Return what a new race takes its snapshots into, and where its lanes begin.
+    """Return the snapshots of a new race: empty ones for new lanes, shared ones for lanes that continue a run.
 
-    recorder: of the new race. It adopts the steps that are not computed again.
-    origin: the race that `job.origin` names, None if it is gone.
+    job: the request for the new race.
+    recorder: the recorder of the new race. It adopts the steps that are not computed again.
+    origin: the race that `job.origin` names, None if the race is gone.
     """
     snapshots = RaceSnapshots(Allowance(), {}, {})
     for number, lane in enumerate(job.lanes):

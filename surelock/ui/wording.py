@@ -1,4 +1,4 @@
-"""Error messages in the words of the page: labels of settings in place of their names."""
+"""Rewrites error messages for the page: labels of settings replace names of settings."""
 
 import re
 
@@ -9,13 +9,13 @@ _NONE = re.compile(r", or None for [^,;]*|, or one per sequence")
 
 
 def in_words(problem: str) -> str:
-    """Return a message in the words of the page.
+    """Return a message with the labels of settings in place of their names.
 
-    Names with an underscore are replaced everywhere. Other names are plain words, too: they are
-    replaced only at the beginning.
+    A name with an underscore is replaced everywhere. A name without an underscore may be a plain word: it is replaced
+    only at the beginning.
     """
     labels = dict(_LABELS)
-    for name, flat in flat_settings().items():  # shared settings come before those of a rule
+    for name, flat in flat_settings().items():  # shared settings come before the settings of a rule
         labels.setdefault(name, flat.setting.label)
         labels.setdefault(flat.name, flat.setting.label)
     first, *rest = re.split(r"(?<=\w)\b", problem, maxsplit=1)

@@ -1,8 +1,8 @@
-"""ZeroGPU: the seconds that a run requests, and refusals in one sentence.
+"""Runs a job on ZeroGPU, Hugging Face's shared GPUs: how many seconds a run requests, and refusals in one sentence.
 
-Every requested second counts against the daily quota of a visitor, two minutes without an account.
-ZeroGPU aborts a run that takes longer than it requested. So a run requests ROOM times its estimated
-seconds.
+A run requests seconds on the GPU before it begins. Every requested second counts against the visitor's daily quota,
+which is two minutes without an account. ZeroGPU aborts a run that takes longer than requested. So a run requests its
+estimated seconds times ROOM.
 """
 
 from __future__ import annotations
@@ -30,28 +30,29 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 MOST_SECONDS = 120  # the daily quota of a visitor without an account
-# Rough figures of an RTX Pro 6000 Blackwell, not measured there.
-#: Seconds: to start a worker, and to launch the kernels of a step and of one of its layers.
-START = 5.0
-STEP = 0.005
-LAYER = 0.0002
-#: A second: bytes of weights copied to the GPU, bytes read from its memory, FLOPs.
-TO_GPU = 4e9
-IN_GPU = 1.2e12
-FLOPS = 1.5e14
-ROOM = 1.5  # the margin, as a factor
+# These are rough figures of an RTX Pro 6000 Blackwell. They were not measured on one.
+START = 5.0  # seconds to start a worker
+STEP = 0.005  # seconds to launch the kernels of a step that belong to no layer
+LAYER = 0.0002  # seconds to launch the kernels of one layer
+TO_GPU = 4e9  # bytes of weights a second that are copied to the GPU
+IN_GPU = 1.2e12  # bytes a second that are read from the GPU's memory
+FLOPS = 1.5e14  # FLOPs a second
+ROOM = 1.5  # the factor between requested and estimated seconds
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)|<[^>]*>|\s+-\s+https?://\S+")
 _SENTENCES = re.compile(r"(?<!vs)\.\s+")
 
 
 def on_zero_gpu() -> bool:
+    """Return whether the process runs on ZeroGPU."""
     return bool(value_of("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
 
 
 def gpu_seconds(lm: LanguageModel, job: Job, errors: bool) -> int:
-    """Return the seconds to request for a job, by the size of the model, the positions and the steps.
+    """Return the seconds to request for a job, at most MOST_SECONDS.
 
-    errors: whether commit errors are measured, which computes every row once more.
+    They depend on the size of the model, the number of positions and the number of steps.
+
+    errors: whether commit errors are measured, for which every row is computed a second time.
     """
     config = lm.config
     length = len(job.tokens) + job.gen_length
@@ -73,12 +74,13 @@ def gpu_seconds(lm: LanguageModel, job: Job, errors: bool) -> int:
 def on_gpu(
     task: Callable[[Job, bool, bool], Generator[Item]], models: Models
 ) -> Callable[[Job, bool, bool, Mapping[str, str]], Generator[Item]]:
-    """Return a generator function that runs `task` in a worker of ZeroGPU, a forked process. Arguments
-    and items are pickled.
+    """Return a generator function that runs `task` in a worker of ZeroGPU.
 
-    Its last argument is the headers of the visitor's request: ZeroGPU counts the run to this visitor's
-    quota. It raises ValueError for errors and refusals of the worker. Inside the worker they are Gradio
-    errors, the only ones that keep their message.
+    The worker is a forked process, so arguments and items are pickled. The last argument of the generator function are
+    the headers of the visitor's request: ZeroGPU counts the run against the quota of this visitor.
+
+    The generator raises ValueError if the worker fails or ZeroGPU refuses the run. Inside the worker the errors are
+    `gr.Error`, since only these keep their message on the way to this process.
     """
     import spaces  # pyright: ignore[reportMissingImports]
 
@@ -96,14 +98,16 @@ def on_gpu(
 
     def run(job: Job, top: bool, errors: bool, headers: Mapping[str, str]) -> Generator[Item]:
         context = copy_context()
-        # where `spaces` looks
+        # the package spaces reads the headers of the visitor's request here
         context.run(LocalContext.request.set, cast(Any, SimpleNamespace(headers=headers)))
         items = context.run(worker, job, top, errors)
         try:
             while (item := context.run(next, items, None)) is not None:
                 yield item
         except gr.Error as error:
-            raise ValueError(_refusal(error) if error.title else error.message) from error
+            # ZeroGPU's errors have a title, and the errors of `inside` have none
+            message = _refusal(error) if error.title else error.message
+            raise ValueError(message) from error
         finally:
             items.close()
 
@@ -111,7 +115,7 @@ def on_gpu(
 
 
 def _refusal(error: gr.Error) -> str:
-    """The message of ZeroGPU without links, as the end of a sentence."""
+    """Return the message of a refusal by ZeroGPU without links, as the end of a sentence."""
     message = _LINK.sub(lambda link: link[1] or "", error.message)
     if "aborted" in message:
         return "its time on the GPU was over before it ended; try a shorter run, or fewer lanes"
@@ -120,5 +124,5 @@ def _refusal(error: gr.Error) -> str:
 
 
 def _uncapitalized(sentence: str) -> str:
-    """The sentence with a small first letter, unless it begins with an abbreviation as GPU."""
+    """Return a sentence with a small first letter. A first word in capitals, such as GPU, is kept."""
     return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence

@@ -1,4 +1,4 @@
-// The page's account of the method, and of what it found.
+// The page's explanation of the method and of its results.
 
 import { h } from "../dom.js";
 import { explained } from "./term.js";
@@ -9,11 +9,12 @@ const TEXTS = [
   "A decoder is two choices: which rows a step computes, and which masked positions it writes. All lanes run the same prompt and seed, one step each in turn, each timed on its own; everything is compared with the reference, a lane that you can choose. FLOPs are algorithmic: attention, projections and feed-forward of the computed rows. Time is what this machine measured, observation excluded.",
 ];
 
-/** What it explains as it goes. */
+/** The terms that the text explains. */
 const TERMS = ["posterior", "locked", "KL", "ε", "percentile", "reference", "FLOPs"];
 
 const PAPER = "Stopping Computation for Converged Tokens in Masked Diffusion-LM Decoding";
 
+/** Makes the explanation of the method. */
 export function about() {
   const link = { href: "https://daioba.github.io/surelock", target: "_blank", rel: "noopener" };
   const authors = "by Daisuke Oba, Danushka Bollegala, Masahiro Kaneko and Naoaki Okazaki (ICLR 2026).";

@@ -1,9 +1,10 @@
-// How long tokens stayed active once they were written.
+// A bar chart of the numbers of steps for which written tokens stayed active.
 
 import { count, h, throttle } from "../dom.js";
 import { page } from "../run/state.js";
 
-const EDGES = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity]; // steps: the bars are from one of them to before the next
+// The edges of the bars, in steps; the upper edge is excluded.
+const EDGES = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity];
 
 function delayLabel(low, high) {
   if (high === Infinity) return `${low} or more`;
@@ -11,9 +12,10 @@ function delayLabel(low, high) {
 }
 
 /**
- * How long written tokens stayed active, at a lane's last step: {delays, never}.
- * delays: for every locked token the steps from its being written (of the prompt: from the start) to its lock, ascending.
- * never: how many written tokens are not locked.
+ * How long written tokens stayed active, after a lane's last step: {delays, never}.
+ * delays: for every locked token, the number of steps from its writing (for the prompt: from the start) to its lock, in
+ *   ascending order.
+ * never: the number of written tokens that are not locked.
  */
 export function lockDelays(lane) {
   const last = lane.count - 1;
@@ -41,6 +43,7 @@ function bars(lane) {
   return h("section", h("h5", lane.name), h("p.sl-hint", sentence), h("ol.sl-delay", items));
 }
 
+/** The panel with the bar chart. */
 export class Analysis {
   constructor() {
     const lanes = h("div.sl-delays");

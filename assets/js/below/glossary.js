@@ -1,4 +1,4 @@
-// What the words of the field mean, one sentence a word, and the tip that says it.
+// The meanings of terms, one sentence for a term, and the tip that shows the sentence.
 
 import { h, setText } from "../dom.js";
 
@@ -23,7 +23,7 @@ const GLOSSARY = {
 const LINGER_MS = 160; // time to move the pointer from a term onto its sentence
 const EDGE = 8;
 
-/** The one sentence that is open, and whose it is. */
+/** The tip, which shows the sentence of one term at a time. */
 class Tip {
   constructor() {
     this.node = h("div.sl-glossary", { role: "tooltip", id: "sl-glossary", hidden: true });
@@ -51,7 +51,8 @@ class Tip {
     if (this.owner === owner) return;
     this.close();
     this.owner = owner;
-    (owner.closest(".sl-stage") ?? document.body).append(this.node); // where the colours are, and in what is full screen
+    // The stage defines colours, and may be full screen.
+    (owner.closest(".sl-stage") ?? document.body).append(this.node);
     setText(this.node, text);
     this.node.hidden = false;
     owner.setAttribute("aria-describedby", this.node.id);
@@ -74,7 +75,7 @@ class Tip {
     this.closing = setTimeout(() => this.close(), LINGER_MS);
   }
 
-  /** Under its term, or above it where there is no room, inside the window at its sides. */
+  /** Puts the tip under its term, or above the term if there is no room below, inside the window. */
   #place() {
     if (!this.owner.isConnected) return this.close();
     const at = this.owner.getBoundingClientRect();
@@ -88,11 +89,13 @@ class Tip {
 
 let shared = null;
 
-/** Says what a term means beside a node that names it. */
+/** Shows the meaning of a term beside a node. name: the term. */
 export function explain(node, name) {
   shared ??= new Tip();
   shared.open(node, GLOSSARY[name]);
 }
 
+/** Closes the tip. */
 export const closeTip = () => shared?.close();
+/** Closes the tip after a moment, unless the pointer moves onto it. */
 export const closeTipSoon = () => shared?.closeSoon();

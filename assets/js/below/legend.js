@@ -1,10 +1,10 @@
-// All kinds of cells, and what they mean.
+// The legend of all kinds of cells.
 
 import { h } from "../dom.js";
 import { swatch } from "../stage/legend.js";
 import { explained } from "./term.js";
 
-/** The kind of a cell, its words, and what they explain. */
+/** The kind of a cell, its description, and the terms that the description explains. */
 const LEGEND = [
   ["masked", "masked"],
   ["guess", "what would be written there now"],
@@ -17,6 +17,7 @@ const LEGEND = [
   ["end", "the end of the text"],
 ];
 
+/** Makes the legend. */
 export function legend() {
   const explanation = (text, terms) => h("span", explained(text, terms, { stop: false })); // Tab stops at them below
   const kinds = LEGEND.map(([kind, text, ...terms]) => h("li", swatch(kind), explanation(text, terms)));

@@ -1,4 +1,4 @@
-// What stands beneath the race, one press away, the list of the keys, and the page on paper.
+// The panels beneath the race, which open at a press; the list of keys; and the printed page.
 
 import "../loaded_first.js";
 import { h } from "../dom.js";
@@ -12,8 +12,9 @@ import { Analysis } from "./analysis.js";
 import { legend } from "./legend.js";
 import { Runs } from "./runs.js";
 
+/** The panels, the list of keys, and the printed page. */
 export class Panels {
-  /** Joins a stage. source: see Share; onUse: see Runs. */
+  /** Adds the panels to a stage. source: see Share; onUse: see Runs. */
   constructor(stage, { source = {}, onUse = null }) {
     this.gauges = new Gauges();
     this.analysis = new Analysis();

@@ -1,19 +1,20 @@
-// This visitor's runs, with their prompts and the beginnings of their lanes' texts.
-// A run can be shown again, and its settings put into the form.
+// The list of this visitor's runs, with their prompts and the beginnings of their lanes' texts.
+// A run can be shown again, and its settings can be put into the form.
 
 import { h } from "../dom.js";
 import { page } from "../run/state.js";
 import { promptOf, textOf } from "../trace/prose.js";
 
 const HINT = "Runs of this visit stay in this page until you close it.";
-const EXCERPT = 90; // characters
+const EXCERPT = 90; // the most characters of a text that the list shows
 
-const CALLED = { live: "your own" }; // where a run came from
+const CALLED = { live: "your own" }; // the names of sources of runs
 
 const cutTo = (text, most) => (text.length > most ? `${text.slice(0, most).trimEnd()}\u00a0…` : text);
 
+/** The panel with the list of runs. */
 export class Runs {
-  /** onShow(trace) shows a run. onUse(trace) puts a run's settings into the form; null where there is none. */
+  /** onShow(trace): shows a run. onUse(trace): puts a run's settings into the form; null if the page has no form. */
   constructor({ onShow, onUse }) {
     Object.assign(this, { onShow, onUse });
     this.list = h("ol.sl-run-list");
@@ -24,7 +25,7 @@ export class Runs {
     const buttons = () => [...this.list.querySelectorAll("button")];
     const focused = buttons().indexOf(document.activeElement);
     this.list.replaceChildren(...page.now.runs.map((entry) => this.#run(entry)));
-    if (focused >= 0) buttons()[focused]?.focus(); // drawn anew under the visitor's hands
+    if (focused >= 0) buttons()[focused]?.focus(); // the focused button was replaced
   }
 
   #run({ trace, number, source }) {

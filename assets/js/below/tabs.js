@@ -1,8 +1,8 @@
-// Tabs after the ARIA pattern: arrows move, one tab stop.
+// Tabs by the ARIA pattern: arrow keys change the tab, and all tabs together are one stop of the Tab key.
 
 import { h } from "../dom.js";
 
-/** panels: [[name, node, onOpen?], ...] */
+/** Makes tabs. panels: [[name, node, onOpen?], ...]. label: the accessible name of the list of tabs. */
 export function tabs(panels, label) {
   const buttons = panels.map(([name], i) => {
     const tab = { role: "tab", id: `sl-tab-${name}`, "aria-controls": `sl-panel-${name}`, onclick: () => open(i) };

@@ -1,4 +1,4 @@
-// Terms that explain themselves: buttons that say on hover, focus and tap what a word means, see glossary.js.
+// Terms: buttons that show the meaning of a word on hover, focus and tap, see glossary.js.
 
 import { h } from "../dom.js";
 import { Part } from "../stage/part.js";
@@ -6,10 +6,10 @@ import { Part } from "../stage/part.js";
 const glossary = new Part(
   () => import("./glossary.js"),
   (module) => module,
-  () => {}, // the next hover asks again
+  () => {}, // if the module cannot be loaded, the next hover tries again
 );
 
-/** Moves the focus to the next or previous term of a row. Before the grids Tab stops at the first term alone. */
+/** Moves the focus to the next or previous term of a row by an arrow key. The Tab key stops only at the first term. */
 function moveAlong(event) {
   const row = event.target.closest("[data-terms]");
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -20,7 +20,7 @@ function moveAlong(event) {
   terms[terms.indexOf(event.target) + by]?.focus();
 }
 
-/** A term that explains itself. text: how it reads here. stop: whether Tab stops at it. */
+/** Makes a term. text: the text in place of the term's name. stop: whether the Tab key stops at it. */
 export function term(name, text = name, { stop = true } = {}) {
   const node = h("button.sl-term", { tabindex: stop ? null : -1 }, text);
   const open = () => glossary.use((tips) => node.matches(":hover, :focus") && tips.explain(node, name));
@@ -33,7 +33,7 @@ export function term(name, text = name, { stop = true } = {}) {
   return node;
 }
 
-/** A text in which the first mention of each of these terms explains itself: a list of children. */
+/** The children of a node for a text in which the first mention of every term of `names` is a term. */
 export function explained(text, names, options) {
   const parts = [text];
   for (const name of names) {

@@ -1,4 +1,5 @@
-// One position's KL in every lane, step by step; its scale is the same for all positions, so that ε keeps its place.
+// The KL of one position in every lane, step by step. The scale is the same for all positions, so that ε keeps its
+// place.
 
 import { h, svg } from "../dom.js";
 
@@ -8,17 +9,20 @@ const LEFT = 34;
 const RIGHT = 314;
 const TOP = 8;
 const BOTTOM = 114;
-const LOW = -9; // powers of ten, in nats; what is lower lies on the floor
-const HIGH = 1.5;
+const LOW = -9; // the lowest power of ten, in nats; smaller values are drawn at the bottom
+const HIGH = 1.5; // the highest power of ten, in nats
 const DASHES = ["7 4", "", "2 3", "7 3 2 3"];
 
-/** Where a value lies, from the top of the picture. */
+/** The distance of a value from the top of the picture. */
 function y(nats) {
   const power = Math.max(LOW, Math.min(HIGH, Math.log10(nats)));
   return TOP + ((HIGH - power) / (HIGH - LOW)) * (BOTTOM - TOP);
 }
 
-/** The line of a position's KL as a path, broken where it was not computed; with the points of its locks. */
+/**
+ * {path, locks}: a position's KL as a path, interrupted at steps that did not compute it; and the points of its
+ * locks.
+ */
 function lineOf(lane, cell, x) {
   let path = "";
   let pen = "M";
@@ -36,6 +40,7 @@ function lineOf(lane, cell, x) {
   return { path, locks };
 }
 
+/** The picture of one position's KL. */
 export class CellCurve {
   constructor() {
     this.lines = svg("g");
@@ -93,12 +98,12 @@ export class CellCurve {
     this.lines.replaceChildren(...drawn);
   }
 
-  /** Where a value lies, as a share of the picture's height from its top. */
+  /** The distance of a value from the top, as a share of the picture's height. */
   place(nats) {
     return y(nats) / HEIGHT;
   }
 
-  /** The power of ten at a height of the window. */
+  /** The power of ten at a vertical coordinate of the window. */
   power(clientY) {
     const { top, height } = this.picture.getBoundingClientRect();
     const at = ((clientY - top) / height) * HEIGHT;

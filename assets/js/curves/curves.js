@@ -1,5 +1,5 @@
-// The four figures, by Plotly, redrawn once a second at most.
-// The cursor is a thin element over every plot: moving it costs no redraw.
+// The four figures, drawn by Plotly at most once a second.
+// The cursor is a thin element over every plot, so that moving the cursor redraws no plot.
 
 import "../loaded_first.js";
 import { explained } from "../below/term.js";
@@ -11,10 +11,10 @@ import { quantile } from "../trace/lane.js";
 import { pinName } from "../trace/prose.js";
 
 const REDRAW_MS = 1000;
-// While a run grows a redraw may take one part in so many of the time, or the page that decodes would not be smooth.
+// While a run grows, redrawing may take one part in PARTS of the time; more would slow down the page.
 const PARTS = 60;
-const MOST_REST_MS = 5000;
-const KL_FLOOR = 1e-12;
+const MOST_REST_MS = 5000; // the longest time between two redraws
+const KL_FLOOR = 1e-12; // smaller values are drawn as this one
 const KL_HINT = "A diamond is where a pinned token locks.";
 const KL_CAPTION =
   "How much each prediction has changed since it was last computed. Thick: the median of the tokens that the step computed; when stable tokens lock they no longer count, and it rises. Thin: the median of every written token, each at its last value.";
@@ -27,8 +27,8 @@ const FIGURES = [
 ];
 
 /**
- * Loads plotly.min.js once. address(): a promise of where it is.
- * Resolves to Plotly, or to null when it cannot be loaded (then the rest of the page goes on).
+ * Loads plotly.min.js. address(): a promise of its address.
+ * Resolves to Plotly, or to null if it cannot be loaded: the rest of the page works without it.
  */
 async function loadPlotly(address) {
   const url = await address();
@@ -42,9 +42,9 @@ async function loadPlotly(address) {
 const QUIET = { responsive: false, displayModeBar: false };
 const LEGEND = { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom" };
 
-const medians = new WeakMap(); // by lane: the medians of the steps that it had when they were last asked for
+const medians = new WeakMap(); // by lane, the latest result of `writtenMedians`
 
-/** The median KL of all written tokens after every step of a lane. A token counts with its last KL. */
+/** By step of a lane, the median KL of all written tokens. A token counts with its last KL. */
 export function writtenMedians(lane) {
   const known = medians.get(lane);
   if (known?.length === lane.count) return known;
@@ -61,21 +61,25 @@ export function writtenMedians(lane) {
   return values;
 }
 
-/** The line of an epsilon, and where it is named. */
+/** The shape of an epsilon's line, and the place of its name. */
 const ACROSS = { type: "line", xref: "paper", x0: 0, x1: 1 };
 const AT_RIGHT = { xref: "paper", x: 1, xanchor: "right", yanchor: "bottom" };
 
-/** Lanes differ by their dashes, too. */
+/** The dashes of the lanes' lines, so that lanes differ not only by colour. */
 const DASHES = ["dash", "solid", "dot", "dashdot"];
 
-/** A lane's name as text that Plotly neither marks up nor fills in. */
+/** A lane's name, escaped so that Plotly reads no markup and no template in it. */
 const plain = (name) => name.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
 
 const level = (x) => (Number.isFinite(x) ? Math.max(x, KL_FLOOR) : null);
 const range = (n, f) => Array.from({ length: n }, (_, i) => f(i));
 
+/** The figures beneath the race. */
 export class Curves {
-  /** Joins a stage. plotly: see loadPlotly, or null where Plotly is there already, if it comes at all. */
+  /**
+   * Adds the figures to a stage. plotly: the argument of loadPlotly; null if the page has loaded Plotly, or never
+   * will.
+   */
   constructor(stage, { plotly }) {
     this.plots = FIGURES.map((figure) => {
       const plot = h("div.sl-plot");
@@ -112,10 +116,12 @@ export class Curves {
     else this.use(window.Plotly ?? null);
   }
 
-  /** The lanes that are drawn: all, or those that a lesson speaks of. only: their ids, or null. */
+  /** The lanes that are drawn. */
   get lanes() {
     return this.trace.lanes.filter(({ id }) => this.only?.includes(id) ?? true);
   }
+
+  /** Draws only some lanes, such as those of a lesson. only: their ids; null for all. */
   show(only) {
     this.only = only;
     this.redraw();
@@ -151,7 +157,7 @@ export class Curves {
     }
   }
 
-  /** Draws all figures; of a run that still grows only those in sight, one a frame. */
+  /** Draws all figures. While a run grows, draws only the figures in view, one per frame. */
   async draw() {
     if (!this.plotly || !this.trace || !this.colours || !this.node.clientWidth || !inView(this.node)) return;
     const { live } = this.trace.race;
@@ -173,7 +179,7 @@ export class Curves {
       .then(() => this.#makeRoom(figure));
   }
 
-  /** The legend takes no height from the lines. */
+  /** Makes a figure taller by the height of its legend, so that the lines keep their height. */
   #makeRoom(figure) {
     const tall = Math.ceil(figure.plot._fullLayout.legend?._height ?? 0);
     if (figure.tall === tall) return;
@@ -210,7 +216,7 @@ export class Curves {
     };
   }
 
-  /** Where the middle 80 % of the positions lie, of the last lane: one band can be read, four cannot. */
+  /** The band of the middle 80 % of the positions, of the last lane alone: four bands could not be read. */
   #band() {
     const lane = this.lanes.at(-1);
     const edge = (side, fill) => ({
@@ -226,7 +232,7 @@ export class Curves {
     return [edge("low"), edge("high", "tonexty")];
   }
 
-  /** Thin lines: the lanes' medians over all written tokens, see writtenMedians. */
+  /** The thin lines: the lanes' medians over all written tokens, see writtenMedians. */
   #writtenMedians() {
     return this.lanes.map((lane) => {
       const values = writtenMedians(lane);
@@ -295,7 +301,7 @@ export class Curves {
     return lines;
   }
 
-  /** The lines under which positions may lock: every epsilon once, with its lanes' names where they differ. */
+  /** The lines of the lanes' epsilons, every value once. If there are several values, they have their lanes' names. */
   #epsilons() {
     const having = this.lanes.filter(({ epsilon }) => Number.isFinite(epsilon) && epsilon > 0);
     const values = [...new Set(having.map(({ epsilon }) => epsilon))];
@@ -318,7 +324,7 @@ export class Curves {
     const [marks, names] = key === "kl" && this.lanes.includes(trace.subject) ? this.#marks() : [[], []];
     const note = { showarrow: false, bgcolor: colours.panel, borderpad: 1, font: { size: 11, color: colours.ink } };
     return {
-      width: plot.clientWidth, // Plotly keeps the one that it was drawn in
+      width: plot.clientWidth, // without it Plotly would keep the width of the first drawing
       height: key === "kl" ? 270 + tall : 190,
       margin: { l: 54, r: 10, t: 6, b: 34 },
       paper_bgcolor: "transparent",

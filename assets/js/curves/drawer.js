@@ -1,4 +1,5 @@
-// The drawer beside the grids, on a narrow screen a sheet above the player: one position in every lane.
+// The drawer, which shows one position in every lane. It opens beside the grids, on a narrow screen as a sheet above
+// the player.
 
 import "../loaded_first.js";
 import { count, h, isNarrow, setText } from "../dom.js";
@@ -8,10 +9,16 @@ import { Epsilon } from "./epsilon.js";
 import { Inspector } from "./inspector.js";
 
 const EDGE = 8; // pixels to the edge of the window
-const LEAST = 360;
+const LEAST = 360; // the least height in pixels
 
+/** The drawer. */
 export class Drawer {
-  /** Joins a stage. fetchTop(lane, cell, step), fetchAttended: see Inspector; touching: {race: see Epsilon}, or null. */
+  /**
+   * Adds the drawer to a stage.
+   * @param {Stage} stage
+   * @param {{fetchTop, fetchAttended, touching}} options fetchTop and fetchAttended: see Inspector; touching: an object
+   *   whose `race` is that of Epsilon, or null
+   */
   constructor(stage, { fetchTop, fetchAttended, touching }) {
     Object.assign(this, { root: stage.root, floor: stage.floor, cell: -1, child: null });
     this.player = page.now.player.node;
@@ -47,7 +54,7 @@ export class Drawer {
     const onKey = ({ key, target }) => {
       if (key === "Escape" && this.isShown && !target.closest?.("dialog")) this.close();
     };
-    document.addEventListener("click", outside, true); // before what is pressed opens it again
+    document.addEventListener("click", outside, true); // first: the pressed node may open the drawer again
     document.addEventListener("keydown", onKey);
   }
 
@@ -65,12 +72,12 @@ export class Drawer {
     return !this.node.hidden;
   }
 
-  /** Whether it can be seen: presenter mode and a page that embeds the stage show none. */
+  /** Whether the drawer is visible. Presenter mode and embedded pages hide it. */
   get isShown() {
     return this.node.checkVisibility();
   }
 
-  /** Opens at a position of a side's lane; the focus goes to its grid when it closes. */
+  /** Opens the drawer at a position of a lane's side. When it closes, the focus returns to the lane's grid. */
   open(cell, side) {
     const moves = !this.isOpen || this.from !== side.lane;
     Object.assign(this, { cell, from: side.lane });
@@ -85,7 +92,7 @@ export class Drawer {
     if (isNarrow()) this.#lift(side.place(cell));
   }
 
-  /** Beside its lane, and as tall as what is free between its top and the player. */
+  /** Puts the drawer beside its lane. Its height is the free space between its top and the player. */
   #stand() {
     standBeside(this.floor, this.from);
     const top = Math.max(EDGE, this.node.getBoundingClientRect().top);
@@ -93,8 +100,10 @@ export class Drawer {
     this.node.style.setProperty("--sl-drawer-room", `${room}px`);
   }
 
-  /** A sheet stands above the player, at the window's upper edge where it would cover the cell that it speaks of: nothing
-   * moves under a finger. at: {top, bottom} in the window. */
+  /**
+   * Puts the sheet above the player, or at the window's upper edge if it would cover its cell there. So the cell does
+   * not move under the finger. at: {top, bottom} of the cell in the window.
+   */
   #lift(at) {
     const { node, player, root } = this;
     root.style.setProperty("--sl-player", `${player.offsetHeight + 10}px`);
@@ -108,7 +117,8 @@ export class Drawer {
     this.node.hidden = true;
     const { lanes, reference } = this.trace;
     page.set({ inspected: -1 });
-    const side = this.floor.sideOf(lanes.includes(this.from) ? this.from : reference); // a what-if may have taken its place
+    // Another lane may have replaced it.
+    const side = this.floor.sideOf(lanes.includes(this.from) ? this.from : reference);
     if (focused) side.canvas.focus({ preventScroll: true });
     this.resize();
   }
@@ -125,9 +135,9 @@ export class Drawer {
     this.inspector.draw(step);
   }
 
-  /** Starts a lane. The drawer shows its progress, which gets the focus: the button that was pressed is gone. */
+  /** Starts a lane, and shows its progress. The focus moves to the progress, since the pressed button disappears. */
   #begin(start) {
-    this.child = true; // what is said meanwhile is of it
+    this.child = true; // sentences of the page are now about the new lane
     const why = start();
     this.child = why ? null : this.trace.lanes.at(-1);
     if (!why) this.progress.focus({ preventScroll: true });
@@ -139,24 +149,24 @@ export class Drawer {
     else this.forget(trace);
   }
 
-  /** A trace that is not on show has ended: its lane's progress is shown no more. */
+  /** Called when a trace that is not on show has ended: removes the progress of its lane. */
   forget({ lanes }) {
     if (!lanes.includes(this.child)) return;
     this.child = null;
     setText(this.progress, "");
   }
 
-  /** Shows a sentence of the page, if it is about the drawer's new lane. Returns whether it did. */
+  /** Shows a sentence of the page if it is about the drawer's new lane. Returns whether it does. */
   tells(text) {
     if (!this.child || !this.isShown) return false;
     setText(this.progress, text);
-    if (this.child !== true && !this.trace.lanes.includes(this.child)) this.child = null; // it does not come
+    if (this.child !== true && !this.trace.lanes.includes(this.child)) this.child = null; // the lane was given up
     return true;
   }
 
   #grew() {
     const { child, epsilon } = this;
-    if (epsilon.lane) epsilon.load(this.trace); // it waits for all of them
+    if (epsilon.lane) epsilon.load(this.trace); // an estimate needs all records of the run
     if (!child?.count) return;
     setText(this.progress, `“${child.name}”: step ${child.count} of ${child.most}.`);
   }
@@ -173,9 +183,9 @@ export class Drawer {
   }
 }
 
-/** Leaves a column free right of a lane's, for the drawer; in the last row of several, from there on. */
+/** Leaves a column free for the drawer at the right of a lane. For a lane of the second row, only beside that row. */
 function standBeside({ sides, node: floor }, lane) {
-  const columns = sides.length < 4 ? sides.length : 2; // as in grids.css
+  const columns = sides.length < 4 ? sides.length : 2; // the same as in grids.css
   const at = sides.findIndex((side) => side.lane === lane);
   const hole = at < 0 ? columns : (at % columns) + 1;
   const tracks = Array.from({ length: columns + 1 }, (_, i) => (i === hole ? "var(--sl-drawer)" : "minmax(0, 1fr)"));

@@ -1,5 +1,5 @@
-// Epsilon by hand: a handle on a position's KL curve. While it is moved, the grid of the lane that it belongs to shows
-// what would have locked by now; one click makes the value a lane.
+// A handle on a position's KL curve changes epsilon. While it is moved, the grid of its lane shows an estimate of the
+// positions that would have locked. A button starts a lane with the new value.
 
 import { explained } from "../below/term.js";
 import { count, h, isTouch, setText } from "../dom.js";
@@ -13,11 +13,13 @@ import { nearest, stops } from "./slider.js";
 const OFFERED = { offered: [1e-8, 1, 0], log: true };
 const lockedIn = (states) => states.filter((state) => state === LOCKED).length;
 
+/** The handle and the estimate at the handle's epsilon. */
 export class Epsilon {
   /**
    * headOf(lane): the node of a lane's name.
    * curve: a CellCurve.
-   * race(lane, epsilon, gone): adds a lane with that threshold, or returns a sentence why not; null where no lane can run.
+   * race(lane, epsilon, gone): adds a lane with this epsilon, and returns the reason if it cannot, or ""; null if the
+   * page cannot run lanes.
    */
   constructor({ headOf, curve, race }) {
     Object.assign(this, { headOf, curve, lane: null, value: null, step: -1 });
@@ -30,7 +32,7 @@ export class Epsilon {
     this.said = h("p.sl-hint", { role: "status" });
     const act = (text, onclick) => h("button.sl-small", { onclick }, text);
     this.room = new MakeRoom();
-    const say = (why) => why && setText(this.said, why); // until the estimate changes
+    const say = (why) => why && setText(this.said, why); // shown until the estimate changes
     const start = (gone) => race(this.lane, this.value, gone);
     const raceIt = () => say(this.room.ask(this.trace, this.lane, start, say));
     this.race = race && act("Race it", raceIt);
@@ -46,7 +48,7 @@ export class Epsilon {
     this.#listen();
   }
 
-  /** Another trace; of one that grows nothing is estimated yet. */
+  /** Called for another trace. While a trace grows, nothing is estimated. */
   load(trace) {
     const first = trace.lanes.find((lane) => lane !== trace.reference && lockRule(lane)) ?? trace.lanes.find(lockRule);
     this.trace = trace;
@@ -58,13 +60,14 @@ export class Epsilon {
     this.#belongs();
   }
 
-  /** To the lane that a person points at, where it can be estimated and no other is being. */
+  /** Turns to the lane at which a person points, if it can be estimated and no other lane is being estimated. */
   turnTo(lane) {
     if (!this.lane || this.value !== null || lane === this.lane || !lockRule(lane)) return;
     this.lane = lane;
     this.#belongs();
   }
 
+  /** Puts the handle and the badge to the present lane. */
   #belongs() {
     const { trace } = this;
     if (this.lane) {
@@ -78,10 +81,12 @@ export class Epsilon {
     this.place();
   }
 
+  /** The epsilon of the lane's rule. */
   get laneEpsilon() {
     return lockRule(this.lane).epsilon;
   }
 
+  /** Estimates the lane at another epsilon; null ends the estimate. */
   put(value) {
     if (!this.lane) return;
     const wanted = value === null || value === this.laneEpsilon ? null : value;
@@ -96,7 +101,10 @@ export class Epsilon {
     if (focused && wanted === null) this.handle.focus();
   }
 
-  /** What the grid of a lane shows at a step instead of its states, or undefined: what would have been left out of it. */
+  /**
+   * The estimated states that the grid of a lane shows at a step instead of its states; undefined without an
+   * estimate.
+   */
   states(lane, step) {
     if (!this.estimate || lane !== this.lane) return undefined;
     const locked = this.#locked(lane.clamp(step) - 1);
@@ -106,7 +114,7 @@ export class Epsilon {
     });
   }
 
-  /** Which positions would be locked after a step of the lane: [n], nothing before its first. */
+  /** Flags of the positions that would be locked after a step of the lane, [n]; empty before its first step. */
   #locked(step) {
     const { lane, estimate } = this;
     const t = lane.clamp(step);
@@ -181,7 +189,7 @@ export class Epsilon {
       });
   }
 
-  /** The stop so many further on from the present value. */
+  /** The stop that is `by` stops away from the present value. */
   #beside(by) {
     const now = this.value ?? this.laneEpsilon;
     const past = this.stops.filter((x) => (by > 0 ? x > now * 1.001 : x < now / 1.001));

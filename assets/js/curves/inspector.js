@@ -1,4 +1,4 @@
-// One position at one step, in every lane: what it is, when it changed, and its five most likely tokens.
+// The inspector: one position at one step in every lane, with its state, its changes, and its five likeliest tokens.
 
 import { h, percent, scientific, setText } from "../dom.js";
 import { page } from "../run/state.js";
@@ -7,14 +7,14 @@ import { pinName } from "../trace/prose.js";
 import { STATES } from "../trace/states.js";
 
 const UNSEEN = "not computed yet";
-const LISTED = 4; // positions that a choice attended to
-const TOP_MS = 120; // a sweep of the pointer asks for nothing on its way
-const ATTENDED_MS = 150;
+const LISTED = 4; // the most positions that `lookedAt` lists
+const TOP_MS = 120; // likely tokens are fetched after this time, so that a moving pointer fetches none
+const ATTENDED_MS = 150; // the same for the attention of a choice
 
 /** A probability, no finer than the record's 255 steps. */
 const likely = (p) => percent(p, p < 0.1 ? 1 : 0);
 
-/** What a person did to a position up to step t. */
+/** The events of a person at a position up to step t, in words. */
 function byHand(lane, cell, t) {
   const events = (lane.decoder.events ?? []).filter(({ position, step }) => position === cell && step <= t);
   const textOf = (event) => eventText(event).replace(/^position \d+ /, "");
@@ -22,8 +22,8 @@ function byHand(lane, cell, t) {
 }
 
 /**
- * A sentence about the words that a choice attended to most, and which of them were locked.
- * list: [[position, share], ...] from a dense forward of the step's tokens, of positions that were written before.
+ * A sentence about the words that a choice attended to most, and whether they were locked.
+ * list: [[position, share], ...] of positions that were written before, from a dense forward pass of the step's tokens.
  */
 export function lookedAt(trace, lane, t, list) {
   const words = list.slice(0, LISTED).map(([p, share]) => {
@@ -34,11 +34,12 @@ export function lookedAt(trace, lane, t, list) {
   return `Among the tokens already written, this prediction attended most to ${words.join(", ")}.`;
 }
 
+/** The facts, likely tokens and pins in the drawer. */
 export class Inspector {
   /**
-   * pin(cell): pins it, or takes its pin away.
-   * fetchTop(lane, position, step): a promise of [[id, piece, p], ...] or null, where the lane holds no likely tokens.
-   * fetchAttended(trace, lane, position, step): a promise of the list that `lookedAt` reads, or null.
+   * pin(cell): pins a cell, or unpins it.
+   * fetchTop(lane, position, step): a promise of [[id, piece, p], ...] or null; called for lanes without likely tokens.
+   * fetchAttended(trace, lane, position, step): a promise of the list that `lookedAt` takes, or null.
    */
   constructor({ pin, fetchTop, fetchAttended }) {
     Object.assign(this, { pin, fetchTop, fetchAttended, wanted: "", cell: -1, step: -1, columns: [], pinned: [] });
@@ -63,7 +64,7 @@ export class Inspector {
     this.body.replaceChildren(...this.columns.map(({ node }) => node));
   }
 
-  /** A sentence about what was just asked of this cell; it goes with the cell. */
+  /** Shows a sentence about the last request for this cell, until another cell is inspected. */
   say(text) {
     setText(this.note, text);
   }
@@ -73,7 +74,7 @@ export class Inspector {
     this.cell = cell;
   }
 
-  /** The position at the cursor's step. A lane's name has the step beside it that the lane is at. */
+  /** Shows the position at the cursor's step. The lane's step is written beside its name. */
   draw(step) {
     const { cell } = this;
     setText(this.title, `Position ${cell}${this.trace.given[cell] ? " (prompt)" : ""}`);
@@ -116,7 +117,7 @@ export class Inspector {
     });
   }
 
-  /** Writes, a moment later, what the choice attended to, where the position is written in the step that the lane is at. */
+  /** If the lane's step t writes the position, shows after a moment the positions that the choice attended to. */
   #attended({ lane, attended: line }, cell, t) {
     const { trace } = this;
     const wanted = this.fetchAttended && t >= 0 && lane.steps[t].unmasked.includes(cell) ? `${cell}/${t}` : "";
@@ -125,13 +126,13 @@ export class Inspector {
     setText(line, "");
     if (!wanted) return;
     setTimeout(async () => {
-      if (line.dataset.wanted !== wanted) return; // the pointer has gone on
+      if (line.dataset.wanted !== wanted) return; // the pointer is at another cell
       const list = await this.fetchAttended(trace, lane, cell, t);
       if (list && line.dataset.wanted === wanted) setText(line, lookedAt(trace, lane, t, list));
     }, ATTENDED_MS);
   }
 
-  /** Likely tokens: at once where the lanes hold them, else from the server, after a moment. */
+  /** Shows likely tokens: at once if the lanes have them, else after they are fetched. */
   #tops(cell, step) {
     const { pieces, race } = this.trace;
     const named = (list) => list?.map(([id, p]) => [pieces.name(id), p]);
@@ -182,7 +183,7 @@ export class Inspector {
     this.#namePins(this.step);
   }
 
-  /** Pins are called by what stands there now: they do not tell a blank's word. */
+  /** Names the pins by their present tokens, so that a pin at a masked position does not reveal its word. */
   #namePins(step) {
     this.step = step;
     for (const { cell, pin, button } of this.pinned) {
@@ -193,7 +194,9 @@ export class Inspector {
   }
 }
 
-/** “girl” at step 12; of several the last, and how many. list: see `Lane.takenBack`. */
+/**
+ * The last token that was taken back, and the number of such tokens if there are several. list: see `Lane.takenBack`.
+ */
 function takenBack(trace, list) {
   const [step, token] = list.at(-1);
   const times = list.length > 1 ? `${list.length} times, last ` : "";

@@ -1,19 +1,21 @@
-// Four lanes race at most: whoever asks for a fifth chooses which of them it replaces.
+// At most four lanes race. A person who asks for a fifth lane chooses which lane it replaces.
 
 import { h } from "../dom.js";
 import { replaceable } from "../run/branching.js";
 
+/** The question which lane makes room. */
 export class MakeRoom {
   constructor() {
     this.node = h("div.sl-room", { role: "group", "aria-label": "Which lane makes room", hidden: true });
   }
 
   /**
-   * Starts a lane at once where there is room, else once a person has chosen the lane that it replaces.
-   * Returns what start returns, or "" where the choice is still to come; say gets it after the choice.
+   * Starts a lane at once if there is room, else after a person has chosen the lane that it replaces.
+   * Returns the result of `start`, or "" if the person has to choose first. After the choice `say` gets the result.
    * @param {Trace} trace
    * @param {Lane} parent
-   * @param {(gone: Lane | null) => string} start gone makes room; returns a sentence why not, or ""
+   * @param {(gone: Lane | null) => string} start starts a lane in place of `gone`; returns the reason why it
+   *   cannot, or ""
    * @param {(why: string) => void} say
    */
   ask(trace, parent, start, say) {
@@ -22,7 +24,7 @@ export class MakeRoom {
     if (!lanes.length) return start(null);
     const asker = document.activeElement;
     const choose = (gone) => {
-      asker.focus({ preventScroll: true }); // where it was before the choice
+      asker.focus({ preventScroll: true }); // the focus returns to where it was before the choice
       this.node.hidden = true;
       if (gone) say(start(gone));
     };

@@ -1,11 +1,12 @@
-// The stops of a slider for a number: in steps, or in 1-2-5 steps on a logarithmic scale with "never" at its left end. Where
-// the setting may be left out, its right end says so.
+// The stops of a slider for a number. They are equally spaced, or on a logarithmic scale 1, 2, 5, 10, ... with
+// "never" at the left end. If the setting may be left out, the stop at the right end is null.
 
 const NEVER = -1;
 
-/** The step of a number's field: whole numbers, or anything. */
+/** The attribute `step` of a number's field: 1 for whole numbers, else "any". */
 export const decimals = ({ kind }) => (kind === "whole" ? 1 : "any");
 
+/** The stops for a setting, by its description. */
 export function stops({ offered: [low, high, step], log, none }) {
   const values = [];
   if (log) {
@@ -20,7 +21,7 @@ export function stops({ offered: [low, high, step], log, none }) {
   return none ? [...values, null] : values;
 }
 
-/** The place of the stop nearest to a value, on the slider's scale. */
+/** The index of the stop nearest to a value on the slider's scale. */
 export function nearest(all, value, log) {
   if (value === null || value < 0) return all.indexOf(value === null ? null : NEVER);
   const scale = (x) => (log ? Math.log(Math.max(x, 1e-12)) : x);

@@ -1,9 +1,11 @@
-// A run decides: which rows a step computes, what is committed, what locks. It knows no network, no device, no clock.
+// A run makes the decisions of decoding: which rows a step computes, which positions are committed, and which lock. It
+// knows no network, no device and no clock.
 //
 //   const run = new Run(shape, prompt, decoder);
 //   for (let plan = run.plan(); plan; plan = run.plan()) step = run.take(await engine.read(memory, plan));
 //
-// One turn of this loop is one turn of Algorithm 1's. On equal readings it decides as surelock/decoding/algorithm.py does.
+// One pass through this loop is one step of Algorithm 1. For equal readings the decisions are those of
+// surelock/decoding/algorithm.py.
 
 import { either, find, flags, join, NONE, place, put, rowsOf, take, union } from "./arrays.js";
 import { apply, inOrder, refused } from "./events.js";
@@ -13,16 +15,18 @@ import { Canvas, Schedule, State } from "./state.js";
 import { stop } from "./stopping.js";
 import { listedRows, putWords, slotLists } from "./word_lists.js";
 
-/** The network put out NaN or infinity; the message names the step. */
+/** The network returned NaN or infinity. The message names the step. */
 export class NonFiniteLogits extends Error {}
 
 const UNDISTURBED = { written: NONE, masked: NONE, locked: NONE, unlocked: NONE, taken_back: NONE };
 
 /**
- * One run of a prompt, token ids, masks among them. shape: {network, mask_id, ends}. decoder: see `readDecoder`.
- * observe: every row is read, and has a KL. top_k: how many likely tokens a step gives of a row; it observes.
- * lists: blanks from lists, {at, words}.
- * Throws a RangeError, one sentence, for an event that the run cannot have, and for what its canvas and schedule refuse.
+ * One run of a prompt.
+ * prompt: token ids, mask tokens among them. shape: {network, mask_id, ends}. decoder: see `readDecoder`.
+ * observe: whether every row is read and has a KL. top_k: the number of likely tokens of a row in a step; it implies
+ *   observe. lists: the word lists of blanks, [{at, words}, ...].
+ * Throws a RangeError, one sentence, for an event that the run cannot have, and for a prompt and settings that do not
+ * fit.
  */
 export class Run {
   #ends;
@@ -49,7 +53,7 @@ export class Run {
     this.#banned = [shape.mask_id, ...(settings.suppress_eos ? shape.ends.slice(0, 1) : [])];
     const { length, passes } = this.layout;
     const flopsOf = (probed) => passes * rowFlops(shape.network, length, probed);
-    this.#rowFlops = [false, true].map(flopsOf); // of a row, and of one that is only probed
+    this.#rowFlops = [false, true].map(flopsOf); // the FLOPs of a computed row, and of a probed row
   }
 
   #checkVocabulary() {
@@ -64,17 +68,23 @@ export class Run {
     return this.#next;
   }
 
-  /** Goes on where another run of the same prompt is between two steps, whose events up to there are the same. Gives itself. */
+  /**
+   * Takes over the state of another run between two steps. Both runs must have the same prompt and the same events so
+   * far.
+   * Returns this run.
+   */
   goOnFrom(other) {
     for (const part of ["canvas", "schedule", "state"]) this[part].goOnFrom(other[part]);
-    this.compute = other.compute; // a rule keeps nothing by itself, but for a typed one
+    this.compute = other.compute; // rules have no state of their own, except typed rules
     this.#forgets = [...other.#forgets];
     this.#next = other.#next;
     return this;
   }
 
-  /** What the next step computes (lines 5-8), made once and the same until it is taken; null when the run is over.
-   * Throws a RangeError for an event that does not fit what the run has become. */
+  /**
+   * The plan of the next step (lines 5-8), the same until its reading is taken; null at the end of the run.
+   * Throws a RangeError for an event that does not fit the present state.
+   */
   plan() {
     if (this.#planned) return this.#planned.plan;
     if (!this.schedule.running) {
@@ -90,7 +100,7 @@ export class Run {
     return this.#planned.plan;
   }
 
-  /** The step that comes of an engine's reading (lines 16-24). */
+  /** Takes an engine's reading of the plan, and returns the step (lines 16-24). */
   take(reading) {
     if (!this.#planned) throw new RangeError("there is no plan to take a reading of: call plan() first");
     const { plan, done } = this.#planned;
@@ -100,7 +110,7 @@ export class Run {
       if (!plan.probed[row] && !state.masked[slot]) state.visible[slot] += 1;
     });
     const shares = putWords(this, plan, reading);
-    const unmasked = this.#unmask(plan, reading); // line 16: from the posteriors alone
+    const unmasked = this.#unmask(plan, reading); // line 16: depends on the posteriors alone
     plan.slots.forEach((slot, row) => {
       if (plan.probed[row]) {
         state.probed_at[slot] = state.step;
@@ -136,7 +146,8 @@ export class Run {
         ({ position }) => position,
       );
     const [written, masked, unlocked] = ["write", "mask", "unlock"].map(slotsOf);
-    this.#forgets.push(join([written, masked, unlocked]).filter((slot) => before[slot])); // also where it locks again
+    // Even if the slot locks again.
+    this.#forgets.push(join([written, masked, unlocked]).filter((slot) => before[slot]));
     return {
       written,
       masked,
@@ -145,7 +156,7 @@ export class Run {
     };
   }
 
-  /** Masks again what the policy takes back before the step's rows are chosen; it starts anew. */
+  /** Masks the slots again that the policy takes back, before the step's rows are chosen. */
   #takeBack() {
     const { state } = this;
     const slots = this.policy.takesBack(state);
@@ -156,13 +167,13 @@ export class Run {
     return slots;
   }
 
-  /** The rows that the rule chooses, the masks that an ending block must commit, and who may be committed. */
+  /** Makes the plan: the rows that the rule chooses, the masks that an ending block must commit, and the candidates. */
   #plan() {
     const { canvas, state, schedule, settings, policy } = this;
     const ending = this.#openBlock();
     const active = state.active();
     let slots = this.compute.rows(state, active);
-    if (state.step === 0) slots = active; // nothing is cached yet; the rule was asked because it may keep account
+    if (state.step === 0) slots = active; // nothing is cached yet; the rule was called since it may count rows
     slots = union(slots, ending);
     const chooses = policy.chooses(state, slots);
     const choosers = slots.filter((_, row) => chooses[row]);
@@ -201,7 +212,7 @@ export class Run {
     };
   }
 
-  /** Says which masks the step may commit, and returns those that it must. */
+  /** Opens the slots that the step may commit, and returns the masked slots that it must commit. */
   #openBlock() {
     const { canvas, state, schedule } = this;
     const [start, stop] = schedule.open;
@@ -210,14 +221,16 @@ export class Run {
     return schedule.closing ? find(state.open) : NONE;
   }
 
-  /** Which rows the rule or the policy watches, or compares. */
+  /** Flags of the rows that the rule or the policy follows. what: "watches" or "compares". */
   #followed(what, slots) {
-    if (this.events.length && !this.observe) return new Uint8Array(slots.length).fill(1); // one may open any row
+    if (this.events.length && !this.observe) return new Uint8Array(slots.length).fill(1); // an event may need any row
     return either(this.compute[what](this.state, slots), this.policy.watches(this.state, slots));
   }
 
-  /** What single candidates must not become, an end of the text before given words and what repeats an n-gram: numbers
-   * among the choosers, ascending, and tokens. */
+  /**
+   * The tokens that single candidates must not become: [numbers of the candidates, ascending; tokens].
+   * They are ends of the text before words of the prompt, and tokens that would repeat an n-gram.
+   */
   #barred(choosers) {
     const { canvas, settings } = this;
     const inner = place(choosers, canvas.given_until);
@@ -232,7 +245,7 @@ export class Run {
     return [0, 1].map((side) => Int32Array.from(pairs, (pair) => pair[side]));
   }
 
-  /** Commit what the policy takes, and move the schedule on. Returns the slots committed. */
+  /** Commits the tokens that the policy chooses, and advances the schedule. Returns the committed slots. */
   #unmask(plan, reading) {
     const { state, schedule, canvas, policy } = this;
     policy.prepare(state, reading);
@@ -294,7 +307,7 @@ export class Run {
   }
 }
 
-/** FLOPs of computing one row in all layers (Sec. 2.4 of the paper): matrix products of the blocks only, as there. */
+/** The FLOPs of one row in all layers. As in Sec. 2.4 of the paper, only matrix products of the blocks count. */
 function rowFlops(config, length, probed) {
   const { d_model: d, n_heads, n_kv_heads, head_size, d_ff, n_layers } = config;
   const width = n_heads * head_size;

@@ -1,10 +1,11 @@
-// What skipping rows changed, as surelock/quality/commit_error.py measures it.
+// Commit errors: what skipping rows has changed. They mirror surelock/quality/commit_error.py.
 
 import { find, largest, NONE, place, put } from "./arrays.js";
 
-const MOST_WORDS = 2 ** 15; // of a vocabulary: beyond it the logits of all candidates cost as much as the shadow
+// The largest vocabulary; with a larger one, all candidates' logits cost as much as the shadow.
+const MOST_WORDS = 2 ** 15;
 
-/** Collects a run's steps, which hold the logits of what they committed, and computes their commit errors. */
+/** Collects a run's steps with the logits of their commits, and computes the commit errors. */
 export class Shadow {
   #waiting = [];
   #scores = null;
@@ -26,7 +27,7 @@ export class Shadow {
     this.#waiting.push({ step: index, tokens, given, committed, candidates, skipped, logits });
   }
 
-  /** A shadow of the same steps, to which others can be added. */
+  /** A copy of this shadow, to which other steps can be added. */
   copy() {
     const shadow = new Shadow(this.engine, this.shape, this.settings);
     shadow.#waiting = [...this.#waiting];
@@ -35,8 +36,8 @@ export class Shadow {
   }
 
   /**
-   * Yields {step, position, error, changed, regret} for the steps that committed, in their order.
-   * position: the places of a step's commits. The others have a value per commit, see `CommitError`.
+   * Yields {step, position, error, changed, regret} for every step with commits, in order.
+   * position: the positions of the commits. error, changed, regret: one value per commit, see `CommitError`.
    */
   async *result() {
     for (const waiting of this.#waiting.splice(0)) {
@@ -62,7 +63,7 @@ export class Shadow {
     return { error, changed, regret };
   }
 
-  /** The first step of a sequence: every row is computed, and those `candidates` are scored. */
+  /** The plan of a step that computes every row of a sequence, and scores the rows `candidates`. */
   #plan(tokens, given, candidates) {
     const { mask_id, ends } = this.shape;
     const { suppress_eos, cfg_scale } = this.settings;
@@ -98,8 +99,9 @@ export class Shadow {
 }
 
 /**
- * The regrets of committed candidates, in their order: how much less a score is than the best score of the same rank.
- * The best committed candidate compares with the best of all, the second with the second, and so on.
+ * The regrets of committed candidates, in order: how much lower a score is than the best possible score of the same
+ * rank.
+ * The best committed candidate is compared with the best of all candidates, the second with the second, and so on.
  */
 function less(scores, candidates, committed) {
   const place = new Map(Array.from(candidates, (slot, i) => [slot, i]));
@@ -111,7 +113,7 @@ function less(scores, candidates, committed) {
   return regrets;
 }
 
-/** KL(p || q) in nats of p = softmax(logits) from q = softmax(other). */
+/** KL(p || q) in nats, with p = softmax(logits) and q = softmax(other). */
 function klDivergence(logits, other) {
   const [logP, logQ] = [logits, other].map(logSoftmax);
   let sum = 0;

@@ -1,41 +1,43 @@
-// Which rows does a step compute? Every rule is a choice of rows on the same packed forward and the same cache:
-// `rows(state, active)`, before the forward, chooses from the active slots, which are not locked; `after(state, reading)`,
-// once the step's tokens are committed, says what locks or unlocks for good. The rules that lock are in locking.js. What
-// they do and why is said in surelock/decoding/compute.py.
+// Compute rules: which rows does a step compute? All rules use the same packed forward pass and the same cache.
+// `rows(state, active)` chooses rows among the active slots (those that are not locked), before the forward pass.
+// `after(state, reading)` decides which slots lock or unlock, after the step's tokens are committed. The rules that
+// lock are in locking.js. surelock/decoding/compute.py explains the rules.
 
 import { either, flags, NONE, ranked, take } from "./arrays.js";
 
 /** A KL below this is rounding: such rows count as equally converged. */
 const ZERO_KL = 1e-9;
-/** The weight of a row far from all candidates, and how many masked rows are candidates: see compute.py. */
-const FLOOR = 0.1;
-const CANDIDATES = 4;
+const FLOOR = 0.1; // the weight of a row far from all candidates, see compute.py
+const CANDIDATES = 4; // the number of masked rows that are candidates, see compute.py
 
-/** What all rules share. */
+/** The base class of all rules. */
 export class ComputeRule {
   static kind;
-  measures = []; // numbers that it needs of the candidates; `state.measures` holds those that the last step committed
+  measures = []; // the numbers of candidates that the rule needs; `state.measures` has them for the last commits
 
   constructor(settings) {
     Object.assign(this, settings);
   }
 
-  /** The slots that a step after the first computes, ascending. A locked slot among them is probed. */
+  /**
+   * The slots that a step computes, in ascending order. A locked slot among them is probed. The first step computes
+   * all.
+   */
   rows(_state, active) {
     return active;
   }
 
-  /** Which of a step's rows the rule follows: their posteriors are kept, and it gets their confidence. */
+  /** Flags of the rows that the rule follows: their posteriors are kept, and the rule gets their confidence. */
   watches(_state, slots) {
     return new Uint8Array(slots.length);
   }
 
-  /** Those of the followed rows whose KL from the posterior kept last it gets: all, unless a rule needs fewer. */
+  /** Flags of the followed rows whose KL from their last posterior the rule gets. By default all followed rows. */
   compares(state, slots) {
     return this.watches(state, slots);
   }
 
-  /** What locks or unlocks now. The canvas is the one after the commit. */
+  /** {locked, unlocked}: the slots that lock and unlock now. The state is that after the commit. */
   after(_state, _reading) {
     return { locked: NONE, unlocked: NONE };
   }
@@ -43,10 +45,12 @@ export class ComputeRule {
   end() {}
 }
 
+/** Computes every row, see `Everything` of surelock/decoding/compute.py. */
 export class Everything extends ComputeRule {
   static kind = "everything";
 }
 
+/** Computes a share of the active rows, see `SelectRule` of surelock/decoding/compute.py. */
 export class SelectRule extends ComputeRule {
   static kind = "select";
 
@@ -66,6 +70,7 @@ export class SelectRule extends ComputeRule {
   }
 }
 
+/** See `BlockCache` of surelock/decoding/compute.py. */
 export class BlockCache extends ComputeRule {
   static kind = "block_cache";
 
@@ -76,6 +81,7 @@ export class BlockCache extends ComputeRule {
   }
 }
 
+/** See `DelayedCache` of surelock/decoding/compute.py. */
 export class DelayedCache extends ComputeRule {
   static kind = "delayed_cache";
 
@@ -87,6 +93,7 @@ export class DelayedCache extends ComputeRule {
   }
 }
 
+/** See `EntropyCache` of surelock/decoding/compute.py. */
 export class EntropyCache extends ComputeRule {
   static kind = "entropy_cache";
   measures = ["entropy"];
@@ -99,6 +106,7 @@ export class EntropyCache extends ComputeRule {
   }
 }
 
+/** See `BudgetRule` of surelock/decoding/compute.py. */
 export class BudgetRule extends ComputeRule {
   static kind = "budget";
 
@@ -114,7 +122,7 @@ export class BudgetRule extends ComputeRule {
     read.set(state.tokens);
     last.fill(state.step);
     if (begins) {
-      debt.fill(0); // in the run, or after other rules: nothing is owed
+      debt.fill(0); // the rule begins, at the start of the run or after another rule: no slot is owed anything
       return active;
     }
     for (const slot of changed)
@@ -122,7 +130,7 @@ export class BudgetRule extends ComputeRule {
     return this.#chosen(state, active, debt);
   }
 
-  /** The masks of blocks to come, whose confidence counts when their block begins. */
+  /** Flags of the masks of later blocks. Their confidence counts when their block begins. */
   watches(state, slots) {
     return flags(slots.length, (i) => state.masked[slots[i]] && !state.open[slots[i]]);
   }
@@ -131,7 +139,7 @@ export class BudgetRule extends ComputeRule {
     return new Uint8Array(slots.length);
   }
 
-  /** Of the active slots those that are worth most. */
+  /** The active slots with the greatest worth. */
   #chosen(state, slots, debt) {
     const count = Math.ceil(this.share * state.canvas.total - 1e-9);
     const open = slots.filter((slot) => state.open[slot]);
@@ -151,7 +159,7 @@ export class BudgetRule extends ComputeRule {
     return take(slots, order.subarray(0, count)).sort();
   }
 
-  /** What the debts of slots count. */
+  /** The weights of the slots' debts. */
   #nearness(slots, candidates) {
     const counted = new Float64Array(slots.length).fill(1);
     if (!candidates.length) return counted;
@@ -162,7 +170,7 @@ export class BudgetRule extends ComputeRule {
   }
 }
 
-/** A rule that locks, and one that chooses from what is not locked. */
+/** A pair of rules: one locks, and the other chooses among the slots that are not locked. */
 export class Both extends ComputeRule {
   static kind = "both";
 

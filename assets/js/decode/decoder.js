@@ -1,11 +1,11 @@
-// The tables of rules and policies, and the plain forms of decoders, as surelock/decoding/decoder.py has them.
+// The tables of rules and policies, and the reader of decoders' plain forms. It mirrors surelock/decoding/decoder.py.
 
 import * as rules from "./compute.js";
 import * as locking from "./locking.js";
 import * as own from "./own.js";
 import * as policies from "./unmasking.js";
 
-/** A table of the classes that have a kind, but for the pair of two: a new rule or policy is a class in its file. */
+/** A table of the classes that have a kind, except `Both`. A new rule or policy only needs a class in its file. */
 function byKind(...modules) {
   const exported = modules.flatMap((module) => Object.values(module));
   const classes = exported.filter(({ kind }) => kind && kind !== rules.Both.kind);
@@ -14,7 +14,7 @@ function byKind(...modules) {
 const COMPUTE = byKind(rules, locking, own);
 const UNMASK = byKind(policies);
 
-/** {settings, compute, unmask, events} of a decoder's plain form, which is whole: every setting stands there. */
+/** The decoder {settings, compute, unmask, events} of a plain form, which must have every setting. */
 export function readDecoder({ settings, compute, unmask, events = [] }) {
   return {
     settings: numbers(settings),
@@ -33,7 +33,7 @@ const read = ({ kind, ...settings }, table) => new table[kind](numbers(settings)
 
 const readEvent = (event) => (event.compute ? { ...event, compute: readCompute(event.compute) } : event);
 
-/** JSON has no infinities: they come as text. */
+/** Values with numbers in place of "inf" and "-inf": JSON has no infinities. */
 function numbers(values) {
   const infinite = { inf: Number.POSITIVE_INFINITY, "-inf": Number.NEGATIVE_INFINITY };
   const number = (value) => (value?.constructor === Object ? numbers(value) : (infinite[value] ?? value));

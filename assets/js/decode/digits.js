@@ -1,12 +1,12 @@
-// Eight digits of a model's weights, by which two pages tell whether they have the same. It mirrors
-// surelock/model/digits.py.
+// Eight hexadecimal digits that identify a model's weights, so that two pages can find out whether they have the same
+// weights. They mirror surelock/model/digits.py.
 
 import { sha256 } from "@noble/hashes/sha2.js";
 
 const SAMPLES = 64;
 const SAMPLE_BYTES = 4096;
 
-/** files: bytes by name. */
+/** The digits of a model's files. files: bytes by name. */
 export function digitsOfWeights(files) {
   const digest = sha256.create();
   for (const name of Object.keys(files).sort()) {

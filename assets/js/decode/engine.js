@@ -1,16 +1,16 @@
-// The engine of browsers: ONNX Runtime Web computes the whole step, from the graphs of surelock/engines/onnx_graph.py.
+// The engine of browsers. ONNX Runtime Web computes the whole step by the graphs of surelock/engines/onnx_graph.py.
 //
-// It mirrors surelock/engines/onnx.py: the packed forward (Algorithm 1, lines 9-14) up to the hidden states of the rows
-// that are read; their logits and posteriors (line 15) together, in bounded chunks of rows.
+// It mirrors surelock/engines/onnx.py. The packed forward pass (Algorithm 1, lines 9-14) computes the hidden states
+// of the rows that are read. Their logits and posteriors (line 15) are computed in chunks of rows.
 
 import { count, find, flags, largest, NONE, place, put, release, rowsOf, take } from "./arrays.js";
 import { bestOf, emptyReading } from "./step.js";
 
-const CHUNK_BYTES = 2 ** 20; // of one table of logits
-const SOME_ROW = new Int32Array(1); // in WebAssembly a TopK of no rows divides by zero
-const LEAST_ROWS = 32; // every chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
+const CHUNK_BYTES = 2 ** 20; // the most bytes of a table of logits
+const SOME_ROW = new Int32Array(1); // used if there are no rows: in WebAssembly a TopK of no rows divides by zero
+const LEAST_ROWS = 32; // the fewest rows of a chunk: every chunk reads all weights of the head
 
-/** What of ONNX Runtime Web an engine needs: its tensors and its sessions. */
+/** The parts of ONNX Runtime Web that an engine needs: tensors and sessions. */
 class Runtime {
   #last = Promise.resolve(); // the latest call of a session
 
@@ -18,8 +18,10 @@ class Runtime {
     this.ort = ort;
   }
 
-  /** A session of a graph, and of the files by name where its weights lie. A second call of ONNX Runtime that begins
-   * before the first is over spoils its inputs, so calls of all sessions take turns. */
+  /**
+   * A session of a graph. files: the files with its weights, by name.
+   * The calls of all sessions take turns: a call of ONNX Runtime that begins during another call destroys its inputs.
+   */
   async session(graph, files) {
     const externalData = Object.entries(files).map(([path, data]) => ({ path, data }));
     const options = { executionProviders: ["wasm"], logSeverityLevel: 3, enableMemPattern: false, externalData };
@@ -42,7 +44,7 @@ class Runtime {
   }
 }
 
-/** Keys and values of all positions. */
+/** The keys and values of all positions. */
 class Cache {
   #runtime;
   #session;
@@ -53,7 +55,7 @@ class Cache {
 
   constructor(runtime, session, config, length) {
     [this.#runtime, this.#session, this.#width] = [runtime, session, config.d_model];
-    // In a shifted network also hidden states: a position is predicted by the one before it.
+    // A shifted network also needs hidden states, since a position is predicted by the position before it.
     this.#states = config.shifted ? new Float32Array(length * config.d_model) : null;
     const size = config.n_kv_heads * config.head_size;
     this.#layers = Array.from({ length: config.n_layers }, (_, layer) => layer);
@@ -62,19 +64,21 @@ class Cache {
         this.#tables[`${kind}.${layer}`] = runtime.table(new Float32Array(length * size), size);
   }
 
-  /** Computes rows, and gives what the logits of those `read` come from, [K, d_model]. probed: the row leaves its keys
-   * and values as they are. */
+  /**
+   * Computes rows, and returns the hidden states of the rows `read`, [K, d_model].
+   * probed: flags of the rows whose keys and values are not updated.
+   */
   async forward(tokens, positions, probed, read) {
     const written = find(probed.map((flag) => !flag));
     const rows = { tokens, positions, written, targets: take(positions, written) };
     rows.read = this.#states ? Int32Array.from(tokens.keys()) : read;
-    if (!rows.read.length) rows.read = new Int32Array(1); // the last layer's attention wants a row
+    if (!rows.read.length) rows.read = new Int32Array(1); // the last layer's attention needs at least one row
     const names = Object.keys(this.#tables);
     const outputs = await this.#run(rows, ["hidden", ...names.map((name) => `new_${name}`)]);
     for (const name of names) {
       const { data } = outputs[`new_${name}`];
       setRows(this.#tables[name].data, rows.targets, data);
-      release(data); // some megabytes a step
+      release(data); // some megabytes in every step
     }
     const hidden = outputs.hidden.data;
     const width = this.#width;
@@ -88,13 +92,13 @@ class Cache {
     );
   }
 
-  /** What is kept of the positions from step to step: tables, and the width of their rows. */
+  /** [table, width] of all tables that are kept from step to step; width: the numbers of a row. */
   get tables() {
     const all = Object.values(this.#tables).map(({ data, dims }) => [data, dims[1]]);
     return this.#states ? [...all, [this.#states, this.#width]] : all;
   }
 
-  /** Queries and keys of a whole sequence, by layer. */
+  /** The queries and keys of a whole sequence, by layer. */
   async queriesAndKeys(tokens) {
     const every = tokens.map((_, i) => i);
     const rows = { tokens, positions: every, written: every, targets: every, read: every };
@@ -112,15 +116,15 @@ class Cache {
 }
 
 /**
- * What the engine keeps of one run: keys and values, and the posteriors that are watched.
- * Of the step read last it keeps the rows that can be asked for, what their logits come from, and the candidates'
- * logits, [V] by the number of a row.
+ * The engine's memory of one run: keys and values, and the posteriors of followed rows.
+ * For the latest step it also has the rows that were read, their hidden states, and the logits of candidates ([V], by
+ * the number of a row).
  */
 class Memory {
   constructor(caches, length, vocabSize) {
     Object.assign(this, { caches, vocabSize });
     this.has = new Uint8Array(length);
-    this.kept = null; // [slots, V] once a posterior is watched
+    this.kept = null; // log posteriors [slots, V]; null before the first row is followed
     [this.rows, this.hidden, this.logits] = [NONE, new Float32Array(0), new Map()];
   }
 
@@ -128,12 +132,14 @@ class Memory {
     return this.caches.flatMap(({ tables }) => tables);
   }
 
-  /** The log posteriors of slots that have one, [M, V]. */
+  /** The kept log posteriors of slots, [M, V]. */
   of(slots) {
     return rowsOf(this.kept, slots, this.vocabSize);
   }
 
-  /** See `emptyReading`. A typed rule probes nothing, so that every watched row is kept. */
+  /**
+   * See `emptyReading`. Only typed rules call it. They probe no rows, so the posterior of every followed row is kept.
+   */
   likeliest({ slots, watches, probed }) {
     return Int32Array.from(slots, (slot, row) => (watches[row] && !probed[row] ? largest(this.of([slot])) : -1));
   }
@@ -145,13 +151,17 @@ class Memory {
   }
 }
 
+/** The engine. */
 export class OnnxEngine {
   #runtime;
   #sessions;
   #rows;
 
-  /** An engine for the network of that shape. ort: ONNX Runtime Web. graphs: {step, head, posterior}, bytes. files():
-   * those where the weights lie, bytes by name; they may come while the code of ONNX Runtime is compiled. */
+  /**
+   * A promise of an engine for a network.
+   * ort: ONNX Runtime Web. config: the shape of the network. graphs: {step, head, posterior}, the bytes of the graphs.
+   * files(): a promise of the files with the weights, bytes by name. ONNX Runtime's code is compiled meanwhile.
+   */
   static async load(ort, { config, graphs, files }) {
     const runtime = new Runtime(ort);
     const posterior = await runtime.session(graphs.posterior, {});
@@ -163,17 +173,17 @@ export class OnnxEngine {
 
   constructor(runtime, config, sessions) {
     [this.#runtime, this.config, this.#sessions] = [runtime, config, sessions];
-    this.#rows = Math.max(LEAST_ROWS, Math.floor(CHUNK_BYTES / (4 * config.vocab_size))); // read at once
+    this.#rows = Math.max(LEAST_ROWS, Math.floor(CHUNK_BYTES / (4 * config.vocab_size))); // the rows of a chunk
     this.name = `onnxruntime-web ${runtime.ort.env.versions.common}`;
   }
 
-  /** What is kept of a run of that layout; nothing is cached yet. */
+  /** The memory of a new run. layout: {length, passes}. */
   memory({ length, passes }) {
     const cache = () => new Cache(this.#runtime, this.#sessions.step, this.config, length);
     return new Memory(Array.from({ length: passes }, cache), length, this.config.vocab_size);
   }
 
-  /** Computes the plan's rows: keys and values into the cache, posteriors into the reading. */
+  /** Computes the rows of a plan: updates keys and values in the memory, and returns the reading. */
   async read(memory, plan) {
     const began = performance.now();
     let observed = 0;
@@ -191,7 +201,7 @@ export class OnnxEngine {
       const { logits } = await this.#sessions.head.run({ hidden: this.#runtime.table(states, width) });
       const chunk = { memory, plan, reading, part, logits };
       const before = performance.now();
-      if (plan.observe) await this.#observe(chunk); // before what is kept becomes another
+      if (plan.observe) await this.#observe(chunk); // before the kept posteriors are replaced
       observed += performance.now() - before;
       await this.#choose(chunk);
     }
@@ -201,7 +211,7 @@ export class OnnxEngine {
     return reading;
   }
 
-  /** A copy of all that is kept of slots from step to step: {slots, tables, has, kept, bytes}. */
+  /** A copy of everything that the memory keeps of slots from step to step: {slots, tables, has, kept, bytes}. */
   copyRows(memory, slots) {
     const tables = memory.tables.map(([table, width]) => rowsOf(table, slots, width));
     const has = take(memory.has, slots);
@@ -210,7 +220,7 @@ export class OnnxEngine {
     return { slots, tables, has, kept, bytes };
   }
 
-  /** Writes what `copyRows` gave into the memory of a run of the same layout. */
+  /** Writes a result of `copyRows` into the memory of a run with the same layout. */
   putRows(memory, { slots, tables, has, kept }) {
     memory.tables.forEach(([table], i) => {
       setRows(table, slots, tables[i]);
@@ -220,7 +230,7 @@ export class OnnxEngine {
     if (known.length) memory.keep(known, kept);
   }
 
-  /** Logits of rows that the last step read, [K, V]. */
+  /** The logits of rows that the latest step read, [K, V]. */
   async logits(memory, rows) {
     const width = this.config.vocab_size;
     const table = new Float32Array(rows.length * width);
@@ -239,8 +249,8 @@ export class OnnxEngine {
   }
 
   /**
-   * How much the row that predicts a position attends to all positions, [N].
-   * The mean over layers and heads of the dense forward. It mirrors `Network.attention`.
+   * The attention of the row that predicts a position to all positions, [N].
+   * It is the mean over layers and heads of a dense forward pass. It mirrors `Network.attention`.
    */
   async attention(tokens, position) {
     const { n_layers, n_heads, n_kv_heads, head_size, shifted } = this.config;
@@ -267,7 +277,7 @@ export class OnnxEngine {
     return shares;
   }
 
-  /** The hidden states of the rows `read`, [K, d_model]. Guidance combines its two passes before the linear head. */
+  /** The hidden states of the rows `read`, [K, d_model]. With guidance, those of two passes are combined. */
   async #forward(memory, plan, read) {
     const pass = (cache, tokens) => cache.forward(tokens, plan.slots, plan.probed, read);
     if (!plan.slots.length) return new Float32Array(0);
@@ -278,10 +288,13 @@ export class OnnxEngine {
     return hidden.map((value, i) => blind[i] + Math.fround(scale * Math.fround(value - blind[i])));
   }
 
-  /** Confidences, candidates (their tokens where any may be committed), and KLs that a rule goes by. */
+  /**
+   * Computes confidences, the scores of candidates, the KLs that a rule needs, and (without a quota) candidates'
+   * tokens.
+   */
   async #choose(chunk) {
     const { memory, plan, reading, part, logits } = chunk;
-    const chosen = plan.scores === null ? NONE : find(take(plan.chooses, part)); // null: of a shadow
+    const chosen = plan.scores === null ? NONE : find(take(plan.chooses, part)); // null for the plan of a shadow
     const feeds = {};
     const byPosterior = plan.scores === "entropy" || plan.scores === "margin";
     if (chosen.length && (byPosterior || plan.measures.length)) feeds.scored = this.#runtime.whole(chosen);
@@ -306,7 +319,7 @@ export class OnnxEngine {
     if (plan.quota === null) reading.tokens.set(Int32Array.from(outputs.token.data, Number), first);
   }
 
-  /** Tokens of the candidates that `Plan.quota` lets be committed: the graph's sums and its order, without its call. */
+  /** Draws the tokens of the best candidates, as many as the plan's quota. It adds and compares as the graph would. */
   async #draw(memory, plan, reading) {
     const best = bestOf(reading.score, plan.quota);
     const rows = find(plan.chooses);
@@ -323,7 +336,7 @@ export class OnnxEngine {
     }
   }
 
-  /** KLs that no rule goes by, and likely tokens. */
+  /** Computes the KLs that no rule needs, and likely tokens. */
   async #observe(chunk) {
     const { plan, reading, part } = chunk;
     const others = [plan.compares, plan.watches].map((flags) => take(flags, part).map((flag) => !flag));
@@ -338,9 +351,9 @@ export class OnnxEngine {
   }
 
   /**
-   * Runs the posteriors' graph, and returns its outputs.
-   * compares: the rows that get KLs from the posteriors kept of their slots, infinite where none is kept.
-   * watches: the rows whose posteriors are kept, but for those that are probed.
+   * Runs the graph of the posteriors, and returns its outputs.
+   * compares: flags of the rows that get the KL from their kept posterior, infinite if none is kept.
+   * watches: flags of the rows whose posteriors are kept. Posteriors of probed rows are not kept.
    */
   async #follow({ memory, plan, reading, part, logits }, compares, watches, outputs, feeds) {
     put(reading.kl, take(part, find(compares)), Number.POSITIVE_INFINITY);
@@ -350,7 +363,7 @@ export class OnnxEngine {
     const [none, some, one] = [NONE, SOME_ROW, [1]].map((values) => this.#runtime.whole(values));
     const rows = { watched: none, compared: none, last: none, chosen: some, scored: some, shown: some, top_k: one };
     const zeros = this.#runtime.table(new Float32Array(width), width);
-    const inputs = { ...rows, bias: zeros, kept: zeros, ...feeds, logits }; // what is not fed asks for nothing
+    const inputs = { ...rows, bias: zeros, kept: zeros, ...feeds, logits }; // inputs that are not fed have no rows
     const wanted = outputs.slice();
     if (compared.length) {
       wanted.push("kl");
@@ -370,8 +383,11 @@ export class OnnxEngine {
   }
 }
 
-/** What is added to the logits of some candidates [K]: noise, and -infinity where a token is banned.
- * [K, V], or [1, V] where it is the same for all. Noise: that of Gumbel-max over exp(logit) / (-log u)^T. */
+/**
+ * The bias that is added to the logits of candidates: noise, and -infinity for a banned token.
+ * Its shape is [K, V], or [1, V] if it is the same for all candidates. The noise is that of Gumbel-max over
+ * exp(logit) / (-log u)^T.
+ */
 function biasOf(plan, candidates, width) {
   const [rows, forbidden] = plan.barred;
   const places = new Map(Array.from(candidates, (candidate, i) => [candidate, i]));
@@ -388,7 +404,7 @@ function biasOf(plan, candidates, width) {
   return bias;
 }
 
-/** Writes rows into a flat table; neighbours are copied together. */
+/** Writes rows into a flat table. Neighbouring rows are copied together. */
 function setRows(table, rows, values) {
   const width = values.length / rows.length;
   for (let start = 0, stop = 0; start < rows.length; start = stop) {

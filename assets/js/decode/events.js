@@ -1,9 +1,9 @@
-// What a person does to a run, applied before a step: {step, kind, position, token, compute}, as
-// surelock/decoding/events.py has them. What does not fit the run is refused with a RangeError, one sentence.
+// Events: {step, kind, position, token, compute}, what a person does to a run before a step. They mirror
+// surelock/decoding/events.py. An event that does not fit the run is refused by a RangeError of one sentence.
 
-/** In which order the events of a step are applied. */
+/** The order in which the events of a step are applied. */
 const ORDER = ["unlock", "mask", "write", "lock", "rule"];
-/** What excludes what at one position in one step. */
+/** Pairs of kinds that exclude each other at one position in one step. */
 const OPPOSED = [
   ["lock", "unlock"],
   ["mask", "write"],
@@ -12,10 +12,13 @@ const OPPOSED = [
 
 const where = ({ step, position }) => `event at step ${step}${position === undefined ? "" : `, position ${position}`}`;
 
+/** A RangeError that refuses an event for a reason. */
 export const refused = (event, reason) => new RangeError(`${where(event)}: ${reason}`);
 
-/** The events of one run, checked against what it is asked to do: by step, and within a step so that a locked position
- * can be written and a written one locked. */
+/**
+ * The checked events of a run, in order: by step, and within a step so that a locked position can be written and a
+ * written position can be locked. Throws a RangeError for an event that the run cannot have.
+ */
 export function inOrder(events, canvas, steps, vocabSize) {
   for (const event of events) {
     if (event.step >= steps)
@@ -51,6 +54,7 @@ function checkPairs(events) {
   }
 }
 
+/** Applies an event of a position to the state. Throws a RangeError if it does not fit the state. */
 export function apply(event, state) {
   const slot = event.position;
   const masked = state.masked[slot];

@@ -1,7 +1,7 @@
-// What a decoder in the browser is made of, fetched when the first run is asked for: a model's description of itself
-// (its shape, its graphs, and what its files must be), its weights, its tokenizer, and ONNX Runtime's code, packed.
+// Fetches the parts of a decoder in the browser when the first run is requested: the model's description (its shape,
+// its graphs, and the hashes of its files), its weights, its tokenizer, and ONNX Runtime's code, packed.
 
-import { sha256 } from "@noble/hashes/sha2.js"; // crypto.subtle is there in secure contexts alone
+import { sha256 } from "@noble/hashes/sha2.js"; // crypto.subtle exists only in secure contexts
 import { release } from "./arrays.js";
 import { digitsOfWeights } from "./digits.js";
 import { OnnxEngine } from "./engine.js";
@@ -16,13 +16,15 @@ const PLAIN_HTTP = "Over plain http a browser keeps no files of a page: the next
 const textOf = (bytes) => new TextDecoder().decode(bytes);
 const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
-/** The bytes of a packed file. Throws a RangeError, a sentence. */
+/** A promise of the bytes of a packed file. Throws a RangeError, a sentence, for a damaged file. */
 const within = (name, { packed }) =>
   unpacked(packed).catch(() => {
     throw new RangeError(`The decoder cannot be unpacked: this page is damaged at ${name}.`);
   });
 
-/** An answer's bytes. hear(bytes) gets the size of every part that comes. Throws a RangeError, a sentence. */
+/**
+ * A promise of the bytes of a file. hear(bytes): called with the size of every part. Throws a RangeError, a sentence.
+ */
 async function fetched(name, url, cache = "default", hear = () => {}) {
   if (url.packed) return within(name, url);
   const failed = (how) => new RangeError(`${FAILED}${name} ${how}.`);
@@ -33,25 +35,27 @@ async function fetched(name, url, cache = "default", hear = () => {}) {
   });
 }
 
-/** Where a file lies, by an address that names what must be in it. */
+/** The address of a file. It contains the hash of the file, so that browsers keep only the right edition. */
 function addressOf(url, { sha256: hash }) {
   const address = new URL(url);
   if (address.protocol.startsWith("http")) address.searchParams.set("sha256", hash);
   return address;
 }
 
-/** The files of a decoder, by addresses that name what must be in them. What is right is kept. */
+/**
+ * The files of a decoder, by addresses with their hashes. Files with the right hash are kept in the browser's store.
+ */
 class Files {
   #store;
   #come;
   #kept = [];
 
-  /** store: the browser's, null where it has none. come(bytes) gets the size of every part that comes. */
+  /** store: the browser's store, null if it has none. come(bytes): called with the size of every part that arrives. */
   constructor(store, come) {
     [this.#store, this.#come] = [store, come];
   }
 
-  /** Throws a RangeError, a sentence, for what is not what it must be. */
+  /** A promise of the bytes of a file. Throws a RangeError, a sentence, for a file with another hash than listed. */
   async get(name, url, listed) {
     if (url.packed) return within(name, url);
     const address = addressOf(url, listed);
@@ -60,7 +64,7 @@ class Files {
       this.#come(listed.bytes);
       return gathered(kept.body);
     }
-    // The browser may have kept a damaged one by itself.
+    // The browser's cache may have a damaged file: then the file is fetched again.
     for (const cache of ["default", "reload"]) {
       const bytes = await fetched(name, address, cache, this.#come);
       if (hexOf(sha256(bytes)) === listed.sha256) {
@@ -71,12 +75,12 @@ class Files {
     throw new RangeError(`${FAILED}${name} is not what the page was made with.`);
   }
 
-  /** Whether the next visit finds all that came. */
+  /** A promise of whether all files were kept for the next visit. */
   async keeps() {
     return (await Promise.all(this.#kept)).every(Boolean);
   }
 
-  /** Drops what the browser keeps of another edition: all but these. files: [name, url, listed], see `get`. */
+  /** Deletes kept files of other editions: all files except `files`. files: [name, url, listed], see `get`. */
   async tidy(files) {
     const named = new Set(files.map(([, url, listed]) => !url.packed && addressOf(url, listed).href));
     const all = (await allowed(() => this.#store?.keys())) ?? [];
@@ -85,7 +89,7 @@ class Files {
 }
 
 /**
- * Where the parts of a decoder are: URLs, or {packed: the text of a packed file}.
+ * The places of the parts of a decoder: URLs, or {packed: the text of a packed file}.
  * @typedef {object} DecoderPlaces
  * @property {string | object} model the folder of the model's files, or packed files by their names
  * @property {string | object} runtime ONNX Runtime's packed code
@@ -93,21 +97,22 @@ class Files {
  */
 
 /**
- * What decodes.
+ * The parts of a decoder.
  * @typedef {object} Assembled
  * @property {OnnxEngine} engine
  * @property {TextTokenizer} tokenizer
  * @property {object} shape
- * @property {string} note a sentence where the browser keeps nothing, or ""
- * @property {string} digits of the weights, see digits.js
+ * @property {string} note a sentence if the browser could not keep the files, else ""
+ * @property {string} digits the digits of the weights, see digits.js
  * @property {() => Promise<Uint8Array>} interpreter fetches QuickJS's code
  */
 
 /**
- * Fetches a decoder. Throws a RangeError, one sentence, for what does not come whole.
+ * Fetches a decoder. Throws a RangeError, one sentence, if a part is missing or damaged.
  * @param {object} ort ONNX Runtime Web
  * @param {DecoderPlaces} places
- * @param {(got: number, all: number) => void} hear gets the bytes that have come, and those of all parts
+ * @param {(got: number, all: number) => void} hear is called with the bytes that have arrived, and the bytes of all
+ *   parts
  * @returns {Promise<Assembled>}
  */
 export async function assemble(ort, { model, runtime, interpreter }, hear) {
@@ -133,7 +138,7 @@ export async function assemble(ort, { model, runtime, interpreter }, hear) {
     const graphBytes = Object.fromEntries(Object.entries(graphs).map(([name, text]) => [name, bytesOf(text)]));
     const engine = await OnnxEngine.load(ort, { config: shape.network, graphs: graphBytes, files: weightsCome });
     ort.env.wasm.wasmBinary = undefined;
-    release(runtimeCode); // it is compiled
+    release(runtimeCode); // the compiled code does not need it
     return engine;
   });
   const [engine, content] = await Promise.all([loading, come]);

@@ -1,23 +1,26 @@
-// Runs a text in JavaScript apart from everything: in QuickJS, an interpreter that is compiled to WebAssembly. The text
-// is handed JSON and hands JSON back; there is nothing else that it could reach.
+// Runs a text in JavaScript in isolation: in QuickJS, an interpreter compiled to WebAssembly. The text gets JSON and
+// returns JSON. It can reach nothing else.
 
 import { shouldInterruptAfterDeadline } from "quickjs-emscripten-core";
 
 const MOST_BYTES = 32 * 2 ** 20;
 const MOST_STACK = 2 ** 18;
 const MOST_MS = 500;
-const MOST_TEXT = 2 ** 16; // characters of an answer: the positions of the longest canvas take less
-const MOST_THROWN = 200; // of what it threw
+const MOST_TEXT = 2 ** 16; // the most characters of an answer: the positions of the longest canvas take fewer
+const MOST_THROWN = 200; // the most characters of a thrown message that are shown
 const FILE = "rule.js";
-/** Without these, an answer depends on the question alone, so that a run repeats. */
+/** Removes the functions by which an answer would not depend on the question alone, so that runs can be repeated. */
 const REPEATS = "delete globalThis.Date; delete Math.random;";
 
+/** The interpreter of one text. */
 export class Interpreter {
   #runtime;
   #context;
 
-  /** quickjs: a module of quickjs-emscripten-core. A text may break it, so that it is for one run. Throws a RangeError, a
-   * clause, for a text that is no program. */
+  /**
+   * Throws a RangeError, whose message is a clause, for a text that is no program.
+   * quickjs: a module of quickjs-emscripten-core. Use it for one run alone, since a text may break it.
+   */
   constructor(quickjs, text) {
     this.#runtime = quickjs.newRuntime({ memoryLimitBytes: MOST_BYTES, maxStackSizeBytes: MOST_STACK });
     this.#context = this.#runtime.newContext();
@@ -31,8 +34,8 @@ export class Interpreter {
   }
 
   /**
-   * What a function of the text returns for a value, as JSON has both; undefined where there is no such function.
-   * Throws a RangeError, a clause.
+   * The result of a function of the text for a value; undefined if the text has no such function. Value and result pass
+   * through JSON. Throws a RangeError, whose message is a clause.
    */
   call(name, value) {
     const program = `typeof ${name} === "function" ? JSON.stringify(${name}(${JSON.stringify(value)})) ?? "null" : ""`;
@@ -42,22 +45,24 @@ export class Interpreter {
     try {
       return answer === "" ? undefined : JSON.parse(answer);
     } catch {
-      return null; // the text has put another JSON in its place
+      return null; // the text has replaced the object JSON
     }
   }
 
-  /** Gives back what it holds; what the text has broken is given back with the module. */
+  /** Frees the interpreter. If the text has broken it, its memory is freed with the module. */
   end() {
     const held = [this.#context, this.#runtime];
     [this.#context, this.#runtime] = [null, null];
     try {
       for (const part of held) part?.dispose();
     } catch {
-      // QuickJS ends where something of the text is left, as after a SyntaxError deep within brackets
+      // QuickJS aborts if objects of the text are left, such as after a SyntaxError deep within brackets
     }
   }
 
-  /** The string that a text comes to, null for any other value. Nothing else runs, so a throw is the text's fault. */
+  /**
+   * The string to which a text evaluates, null for any other value. Only the text runs, so every error is its fault.
+   */
   #run(text, file) {
     let answer = null;
     let problem = null;
@@ -68,7 +73,7 @@ export class Interpreter {
       if (error) problem = clauseOf(this.#context.dump(error));
       else if (this.#context.typeof(value) === "string") answer = this.#context.getString(value);
       if (result.alive) result.dispose();
-      else problem = "it threw a promise"; // which reading disposes of
+      else problem = "it threw a promise"; // reading a promise frees it
     } catch (error) {
       problem = error instanceof RangeError ? "it is nested too deeply" : "it broke the interpreter that it ran in";
     }
@@ -77,7 +82,7 @@ export class Interpreter {
   }
 }
 
-/** What a text threw, in a clause. */
+/** A thrown value as a clause. */
 function clauseOf(error) {
   const { name, message, stack } = error?.message === undefined ? { message: inJson(error) } : error;
   if (message === "interrupted") return `it took more than ${MOST_MS / 1000} s`;
@@ -87,7 +92,7 @@ function clauseOf(error) {
   return parts.filter(Boolean).join(": ") + (line ? ` (line ${line})` : "");
 }
 
-/** A thrown value as JSON, "" where it has none. */
+/** A thrown value as JSON, "" if JSON cannot write it. */
 function inJson(value) {
   return typeof value === "bigint" ? `${value}` : (JSON.stringify(value) ?? "");
 }

@@ -1,5 +1,5 @@
-// When does a position lock? Algorithm 1, lines 17-24, the appendix' optional unlocking, and a control. All decisions
-// are taken from the rows' KLs and uncertainties. See surelock/decoding/locking.py.
+// Rules that lock: Algorithm 1, lines 17-24, the appendix' optional unlocking, and a control. All decisions depend on
+// the rows' KLs and uncertainties. See surelock/decoding/locking.py.
 
 import { find, flags, NONE, ranked, take, union } from "./arrays.js";
 import { ComputeRule } from "./compute.js";
@@ -9,12 +9,14 @@ function percentile(values, m) {
   return Float64Array.from(values).sort()[Math.floor((m * (values.length - 1)) / 100)];
 }
 
-/** A rule that computes all that is not locked, and locks some of its candidates in every step. */
+/** The base class of rules that compute all active rows, and lock some candidates in every step. */
 class LockingRule extends ComputeRule {
-  /** Those of the candidates Z (line 20) that have converged: active, unmasked, and seen by `wait` passes. */
+  /**
+   * The converged slots among the candidates Z (line 20), which are active, unmasked, and visible for `wait` passes.
+   */
   locked(state, reading, wait) {
-    // The paper's text lets a position lock in the step that unmasks it, before any other has seen its token, so
-    // it must also have been visible for some steps.
+    // The paper's text lets a position lock in the step that unmasks it, before any other position has seen its token.
+    // Here the token must have been visible for `wait` passes.
     const isCandidate = (slot, row) => !reading.probed[row] && !state.masked[slot] && state.visible[slot] >= wait;
     const z = find(Uint8Array.from(reading.slots, isCandidate));
     const passes = z.length ? this.converged(state, reading, z) : NONE;
@@ -25,11 +27,14 @@ class LockingRule extends ComputeRule {
   }
 }
 
+/** The paper's rule, see `LockRule` of surelock/decoding/locking.py. */
 export class LockRule extends LockingRule {
   static kind = "lock";
 
-  /** Rows that may lock in this step or when they are computed next, so no masks that stay. All rows, where one may
-   * lock as soon as it is written, and where what is locked may drift. */
+  /**
+   * Flags of the rows that may lock in this step or in the next step that computes them. Masks that stay are left out.
+   * All rows are followed if a row may lock as soon as it is written, and if locked rows are probed.
+   */
   watches(state, slots) {
     if (this.#followsAll()) return new Uint8Array(slots.length).fill(1);
     return flags(slots.length, (i) => {
@@ -48,7 +53,7 @@ export class LockRule extends LockingRule {
     return !this.visible_steps || this.unlock !== null;
   }
 
-  /** The active rows (line 6), but for masks that rest, and those that are probed where locks are not for good. */
+  /** The active rows (line 6) without masks that rest, and, if locks can be undone, the locked rows to probe. */
   rows(state, active) {
     const computed = this.future ? active.filter((slot) => !this.#rests(state, slot)) : active;
     if (this.unlock === null || state.step === 0 || state.step % this.unlock.period) return computed;
@@ -60,8 +65,10 @@ export class LockRule extends LockingRule {
     return { locked: this.locked(state, reading, this.visible_steps), unlocked };
   }
 
-  /** Which of the candidates, rows `z` of the reading, lock: D <= epsilon and, with the gate on, u <= theta
-   * (lines 21-23). */
+  /**
+   * Flags of the candidates that lock (lines 21-23): D <= epsilon, and u <= theta if there is a percentile.
+   * z: the rows of the candidates in the reading.
+   */
   converged(state, reading, z) {
     const slots = take(reading.slots, z);
     const kl = take(reading.kl, z);
@@ -75,18 +82,18 @@ export class LockRule extends LockingRule {
     });
   }
 
-  /** Whether a slot is a mask of a later block, and no block begins. */
+  /** Whether a slot is a mask of a later block, in a step that does not begin a block. */
   #rests({ schedule, open, masked }, slot) {
     return schedule.steps_in_block > 0 && !open[slot] && masked[slot];
   }
 
-  /** The locked slots to probe in this step: the least recently probed first, then the lowest position. */
+  /** At most `budget` locked slots to probe in this step: the least recently probed ones, among equals the lowest. */
   #probes(state, budget) {
     const locked = find(state.locked);
     return take(locked, ranked(locked.length, (i) => state.probed_at[locked[i]]).subarray(0, budget)).sort();
   }
 
-  /** The probed slots that meet the appendix' three conditions; theta is the percentile over the active rows. */
+  /** The probed slots that meet the appendix' three conditions. theta is the percentile over the active rows. */
   #drifted(state, reading, unlock) {
     const uncertainty = reading.confidence.map((confidence) => 1 - confidence);
     const active = uncertainty.filter((_, row) => !reading.probed[row]);
@@ -102,6 +109,7 @@ export class LockRule extends LockingRule {
   }
 }
 
+/** The control, see `LockByAge` of surelock/decoding/locking.py. */
 export class LockByAge extends LockingRule {
   static kind = "age";
 

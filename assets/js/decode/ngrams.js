@@ -1,8 +1,8 @@
-// No n-gram twice (`no_repeat_ngram_size`, as transformers calls it), for tokens that come in any order.
+// Prevents repeated n-grams (the setting `no_repeat_ngram_size`, as in transformers) for tokens written in any order.
 
 /**
- * The [position, token] pairs with which an n-gram of `size` tokens would stand in the sequence twice.
- * They are in order of position, then of token, without repeats. tokens, masked [N]: one sequence, prompt included.
+ * The pairs [position, token] that would make an n-gram of `size` tokens occur twice in the sequence.
+ * They are in order of position, then of token, without repetitions. tokens, masked: [N], prompt included.
  */
 export function repeatingTokens(tokens, masked, size) {
   const windows = [];
@@ -16,7 +16,7 @@ export function repeatingTokens(tokens, masked, size) {
     if (hole < 0) continue;
     const position = start + hole;
     for (const other of windows) {
-      // The other one is whole already, or the same token completes both ("so so _ so so").
+      // The other n-gram is complete, or the same token completes both n-grams ("so so _ so so").
       if (other.start === start || (other.hole >= 0 && other.start + other.hole !== position)) continue;
       if (!alike(tokens, masked, start, other.start, size)) continue;
       const token = tokens[other.start + hole];

@@ -1,28 +1,30 @@
-// Random numbers of the sampler: one stream per (seed, step), over every position of the block. A number depends on seed,
-// step, position in the block and token alone: locks never shift it. Positions before the block, which only an event can
-// have masked again, have another stream, (seed, step, 1). The stream is numpy's PCG64, which can jump, so that only
-// the rows that are asked for are drawn.
+// The random numbers of the sampler. There is one stream per (seed, step), over every position of the block. So a
+// number depends only on seed, step, position in the block and token; locks never shift it. Positions before the
+// block, which only an event can mask again, have another stream, (seed, step, 1). The streams are numpy's PCG64. It
+// can jump ahead, so that only the rows that are needed are drawn.
 
 import { join, place } from "./arrays.js";
 
 /**
- * Where the numbers of C candidates come from.
- * keys: of the streams, (seed, step) or (seed, step, 1). lengths: how many positions a stream's part of the sequence has.
- * stream, row [C]: the candidates' streams and their rows in them, ascending.
- * scored: whether a stream begins with one number per position, which are the candidates' scores.
+ * Draws the random numbers of C candidates.
+ * keys: the keys of the streams, (seed, step) or (seed, step, 1). lengths: the number of positions of every stream.
+ * stream, row: [C], the candidates' streams, and their rows in the streams, ascending.
+ * scored: whether a stream begins with one number per position, the scores of candidates.
  */
 class Draws {
   constructor(keys, lengths, stream, row, scored) {
     Object.assign(this, { keys, lengths, stream, row, scored });
   }
 
-  /** Uniform numbers in [0, 1), one a candidate. */
+  /** Uniform numbers in [0, 1), one per candidate. */
   scores() {
     const drawn = this.keys.map((key, i) => new Pcg64(key).fill(new Float64Array(this.lengths[i])));
     return Float64Array.from(this.stream, (stream, i) => drawn[stream][this.row[i]]);
   }
 
-  /** Uniform numbers in [0, 1) for candidates, ascending numbers, one per token: [candidates, width], flat. */
+  /**
+   * Uniform numbers in [0, 1), one per candidate and token: [candidates, width], flat. candidates: ascending numbers.
+   */
   gumbel(candidates, width) {
     const out = new Float64Array(candidates.length * width);
     let current = -1;
@@ -42,7 +44,7 @@ class Draws {
   }
 }
 
-/** The draws of ascending slots [C]: masked ones of the block, or of what is before it. */
+/** The Draws of masked slots in the block or before it. slots: [C], ascending. */
 export function draws(canvas, schedule, { seed }, step, slots, scored) {
   const [[start, stop], begin] = [schedule.block, canvas.generated_from];
   const cut = place(slots, start);
@@ -59,7 +61,7 @@ export function draws(canvas, schedule, { seed }, step, slots, scored) {
 
 const POOL = 4;
 
-/** `count` words of 32 bits of numpy's SeedSequence(key). key: whole numbers, as numbers or BigInts. */
+/** The first `count` words of 32 bits of numpy's SeedSequence(key). key: whole numbers, or BigInts. */
 export function seeded(key, count) {
   const entropy = key.flatMap(words);
   let constant = 0x43b0d7e5;
@@ -86,7 +88,7 @@ export function seeded(key, count) {
   });
 }
 
-/** A whole number's 32-bit words, the lowest first. */
+/** The 32-bit words of a whole number, the lowest first. */
 function words(number) {
   const limbs = [];
   let rest = BigInt(number);
@@ -100,10 +102,10 @@ function words(number) {
 const MULTIPLIER = new Uint32Array([0x9fccf645, 0x4385df64, 0x1fc65da4, 0x2360ed05]);
 const ONE = new Uint32Array([1, 0, 0, 0]);
 const ZERO = new Uint32Array(4);
-const halves = (limbs) => new Uint16Array(limbs.buffer); // every browser's machine puts the low half first
+const halves = (limbs) => new Uint16Array(limbs.buffer); // browsers run only on little-endian machines
 const STEP = halves(MULTIPLIER);
 
-/** numpy's PCG64(SeedSequence(key)): 128 bits in four limbs, the lowest first. */
+/** numpy's PCG64(SeedSequence(key)). Its 128 bits are four limbs of 32 bits, the lowest first. */
 export class Pcg64 {
   #state;
   #increment;
@@ -120,7 +122,7 @@ export class Pcg64 {
     multiplied(this.#state, STEP, this.#increment, this.#state);
   }
 
-  /** Fills an array with uniform numbers in [0, 1), of 53 bits. */
+  /** Fills an array with uniform numbers in [0, 1) of 53 bits. */
   fill(out) {
     const state = this.#state;
     const increment = this.#increment;
@@ -139,7 +141,7 @@ export class Pcg64 {
     return out;
   }
 
-  /** Goes on by so many numbers without drawing them. */
+  /** Skips `count` numbers without drawing them. */
   advance(count) {
     let factor = MULTIPLIER.slice();
     let sum = this.#increment.slice();
@@ -151,7 +153,7 @@ export class Pcg64 {
   }
 }
 
-/** a * m + c of 128 bits; m in parts of 16 bits: a column of products stays below 2 ** 53. */
+/** a * m + c modulo 2 ** 128. m is split into 16 bits, so that sums of products stay below 2 ** 53. */
 function multiplied(a, m, c, out = new Uint32Array(4)) {
   const a0 = a[0];
   const a1 = a[1];

@@ -1,4 +1,5 @@
-// A rule that a visitor typed, two functions in JavaScript: see surelock/decoding/own.py and docs/page.md.
+// A rule that a visitor typed, which consists of two functions in JavaScript. See surelock/decoding/own.py and
+// docs/page.md.
 
 import { find, NONE, put, take } from "./arrays.js";
 import { ComputeRule } from "./compute.js";
@@ -7,16 +8,17 @@ import { Interpreter } from "./interpreter.js";
 const READ = "tokens that the typed rule has read";
 const LIKELIEST = "likeliest tokens";
 
-/** Numbers as JSON has them: null where there is none. */
+/** Numbers for JSON: a number that is not finite becomes null. */
 const plain = (values) => Array.from(values, (value) => (Number.isFinite(value) ? value : null));
 const shown = (value) => JSON.stringify(value).slice(0, 60);
 const truths = (values) => Array.from(values, Boolean);
 
+/** The rule of a visitor's text. */
 export class OwnRule extends ComputeRule {
   static kind = "own";
   /**
-   * Where rules run that are made from now on, a module of quickjs-emscripten-core.
-   * Every run needs another one: a text may break it. watch(busy) is called when a text begins and ends to run.
+   * quickjs: the module of quickjs-emscripten-core in which rules run that are created from now on. Every run needs a
+   * new module, since a rule's text may break it. watch(busy): called when a text begins and ends to run.
    */
   static quickjs = null;
   static watch = () => {};
@@ -82,7 +84,7 @@ export class OwnRule extends ComputeRule {
     }
   }
 
-  /** Ascending slots of what it returned. */
+  /** The slots of the positions that the rule returned, in ascending order. Throws a RangeError for a wrong answer. */
   #positions(name, { step, canvas }, positions, allowed, what) {
     const must = `${name} of your rule, in step ${step + 1}, must return a list of positions`;
     if (!Array.isArray(positions)) throw new RangeError(must);

@@ -1,10 +1,12 @@
-// Files that stand inside a page which is one file, as base64 of gzip.
+// Reads packed files: files inside a page that is one file, compressed by gzip and written as base64.
 
 import { join } from "./arrays.js";
 
+/** The bytes of a base64 text. */
 export const bytesOf = (text) =>
   Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 
+/** A promise of the packed text of a Response's content. */
 export async function packedText({ body }) {
   const gzip = await new Response(body.pipeThrough(new CompressionStream("gzip"))).blob();
   const reader = new FileReader();
@@ -15,9 +17,9 @@ export async function packedText({ body }) {
 }
 
 /**
- * All bytes of a stream. hear(bytes) gets the size of every part.
- * It uses no Blob: in WebKit a worker of a page that was opened from a disk cannot read one.
- * It uses no Response either: what that holds would stay in memory until the browser collects it.
+ * A promise of all bytes of a stream. hear(bytes): called with the size of every part.
+ * It uses no Blob: in WebKit, a worker of a page that was opened from a disk cannot read a Blob.
+ * It uses no Response: its content would stay in memory until garbage is collected.
  */
 export async function gathered(stream, hear = () => {}) {
   const parts = [];
@@ -29,7 +31,7 @@ export async function gathered(stream, hear = () => {}) {
   return join(parts, Uint8Array);
 }
 
-/** The content of gzip, bytes. Throws a TypeError for one that is damaged. */
+/** A promise of the decompressed bytes of gzip. Throws a TypeError for damaged bytes. */
 export async function gunzipped(bytes) {
   const { readable, writable } = new DecompressionStream("gzip");
   const writer = writable.getWriter();
@@ -37,5 +39,5 @@ export async function gunzipped(bytes) {
   return content;
 }
 
-/** The bytes of a packed file. text: the file, as base64 of gzip. Throws a TypeError or a DOMException for a damaged one. */
+/** A promise of the bytes of a packed file. Throws a TypeError or a DOMException for a damaged file. */
 export const unpacked = async (text) => gunzipped(bytesOf(text));

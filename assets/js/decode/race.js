@@ -1,4 +1,5 @@
-// Lanes in lockstep: one step a lane in turn, every step timed. It mirrors surelock/trace/race.py.
+// Decodes lanes in lockstep: every lane computes one step in turn, and every step is timed. It mirrors
+// surelock/trace/race.py.
 
 import { Run } from "./algorithm.js";
 import { find } from "./arrays.js";
@@ -6,21 +7,22 @@ import { Shadow } from "./commit_error.js";
 import { readDecoder } from "./decoder.js";
 import { logSoftmax } from "./word_lists.js";
 
-/** How many likely tokens of a position a trace tells. */
+/** The number of likely tokens of a position that a trace lists. */
 export const TOP_K = 5;
 
 /**
- * Decodes one prompt with the lanes of a trace's header. Yields [{lane, step}, ...] of all lanes that still run.
- * The lanes take turns in going first, so that none always finds the warmer machine.
- * Then it yields the commit errors, a lane at a time: [{lane, commits}], see `Shadow`, and [] while they are computed.
+ * Decodes one prompt with the lanes of a trace's header. Yields [{lane, step}, ...] with a step of every running lane.
+ * The lanes take turns in going first, so that no lane always finds warmer caches.
+ * After the steps it yields the commit errors of one lane after another, [{lane, commits}] (see `Shadow`), and [] while
+ * they are being computed.
  * @param {OnnxEngine} engine
  * @param {object} shape
  * @param {number[]} prompt token ids
  * @param {object[]} lanes {id, ...} and a decoder's plain form
  * @param {object} [how]
- * @param {Object<string, Snapshots>} [how.snapshots] by lane, what takes its snapshots
- * @param {Object<string, {snapshots: Snapshots, step: number}>} [how.begins] by lane, where its steps begin
- * @param {object[]} [how.lists] of blanks, as `Run` has them
+ * @param {Object<string, Snapshots>} [how.snapshots] by lane, the snapshots to which its steps are added
+ * @param {Object<string, {snapshots: Snapshots, step: number}>} [how.begins] by lane, the snapshot at which it begins
+ * @param {object[]} [how.lists] the word lists of blanks, see `Run`
  */
 export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begins = {}, lists = [] } = {}) {
   const top_k = Math.min(TOP_K, shape.network.vocab_size);
@@ -63,7 +65,7 @@ export async function* race(engine, shape, prompt, lanes, { snapshots = {}, begi
   }
 }
 
-/** The next step of a run and its plan, both null when it is over. Its seconds are of the decisions and the engine. */
+/** [step, plan] of the next step of a run, both null at its end. The step's seconds count decisions and engine. */
 async function turned(run, engine, memory) {
   const begun = performance.now();
   const plan = run.plan();

@@ -1,35 +1,36 @@
-// Turns the steps of a race into the records of a trace, as surelock/trace/recorder.py does.
+// Turns the steps of a race into the records of a trace. It mirrors surelock/trace/recorder.py.
 
 import { find, flags, take } from "./arrays.js";
 import { TOP_K } from "./race.js";
 
 const FORMAT = "surelock-trace";
 const VERSION = 4;
-const KL_LOW = 1e-12; // bytes 1 to 254 lie on a log scale
+const KL_LOW = 1e-12; // the least KL of the logarithmic scale of bytes 1 to 254
 const DECADES = 14;
 const KL_INFINITE = 255;
-const TOP_TOLERANCE = 2; // of 255: likely tokens are listed anew when one changes or its probability moves by more
+// Of 255; likely tokens are listed again if a token changes, or a probability changes by more.
+const TOP_TOLERANCE = 2;
 
-/** Rounded to the even one of two equally near whole numbers, as numpy does. */
+/** The nearest whole number. Of two equally near numbers it is the even one, as in numpy. */
 function rounded(x) {
   const up = Math.round(x);
   return up - x === 0.5 && up % 2 ? up - 1 : up;
 }
 
-/** A KL in nats as a byte: 0 is at most 1e-12, 255 is infinite. */
+/** A KL in nats as a byte: 0 for a KL below 1e-12, 255 for an infinite KL. */
 function klByte(kl) {
   if (!Number.isFinite(kl)) return KL_INFINITE;
   if (kl < KL_LOW) return 0;
   return Math.min(254, Math.max(1, 1 + rounded((Math.log10(kl / KL_LOW) / DECADES) * 253)));
 }
 
-/** A probability as a byte; of a float32 it is rounded as one. */
+/** A probability as a byte. unitByte32 is for probabilities in float32, whose product is rounded to float32 first. */
 const unitByte = (p) => rounded(Math.min(1, Math.max(0, p)) * 255);
 const unitByte32 = (p) => rounded(Math.fround(Math.min(1, Math.max(0, p)) * 255));
 
 const encoded = (bytes) => btoa(String.fromCharCode(...bytes));
 
-/** [start, length, ...] of the stretches of set flags. */
+/** The runs [start, length, start, length, ...] of set flags. */
 function toRuns(mask) {
   const runs = [];
   for (let i = 0; i < mask.length; i++)
@@ -40,7 +41,7 @@ function toRuns(mask) {
   return runs;
 }
 
-/** The number with the fewest digits that still gives back a float32. */
+/** The number with the fewest digits that is equal to `value` in float32. */
 function short(value) {
   for (let digits = 1; digits < 9; digits++) {
     const number = Number(value.toPrecision(digits));
@@ -51,12 +52,13 @@ function short(value) {
 
 const finite = (value) => (Number.isFinite(value) ? short(value) : null);
 
-/** As Python's `round` has it, but for what lies halfway. */
+/** A share rounded to four digits, as by Python's `round` except for numbers halfway between two others. */
 const shareOf = (share) => Math.round(share * 1e4) / 1e4;
 
 const tokensOf = ({ written = [], unmasked, filled = [] }) =>
   [...written, ...unmasked, ...filled].map(([, token]) => token);
 
+/** The recorder of a race. */
 export class Recorder {
   #pieces;
   #records = [];
@@ -66,7 +68,7 @@ export class Recorder {
   #last = {};
   #sent = new Set();
 
-  /** header: a trace's. pieces(ids): the texts of token ids, by id. */
+  /** header: the header of the trace. pieces(ids): returns the pieces of token ids, by id. */
   constructor(header, pieces) {
     [this.header, this.#pieces] = [header, pieces];
     for (const { id } of header.lanes) {
@@ -75,13 +77,13 @@ export class Recorder {
     }
   }
 
-  /** The opening of the stream: format, version, header and the pieces of the prompt. */
+  /** The first message of the stream: format, version, header and the pieces of the prompt. */
   start() {
     return { format: FORMAT, version: VERSION, header: this.header, pieces: this.#of(this.#opening()) };
   }
 
   /**
-   * Adds the first steps of a lane of another race. The stream leaves them out: the page has them.
+   * Adds the first steps of a lane of another race. The stream does not send them, since the page has them.
    * lane: the lane of this race that gets them. of: the lane of the other race.
    */
   adopt(lane, other, of, steps) {
@@ -102,7 +104,7 @@ export class Recorder {
       });
   }
 
-  /** The stream's message for what a race yielded: {records, pieces}, and when it is over {errors}, a lane at a time. */
+  /** The stream's message for an item of the race: {records, pieces}, or after the last step {errors}. */
   take(turn) {
     if (turn[0]?.commits) return { errors: turn.map((entry) => this.#addErrors(entry)) };
     const records = turn.map(({ lane, step }) => this.record(lane, step));
@@ -163,8 +165,7 @@ export class Recorder {
     return record;
   }
 
-  /** [[token id, piece or null, probability], ...] of a position as last computed at or before `step`; empty if it
-   * never was. */
+  /** [[token id, piece or null, probability], ...] of a position, last computed at or before `step`; [] before that. */
   top(lane, step, position) {
     for (const { rows, ids, probs } of (this.#tops[lane] ?? []).slice(0, step + 1).reverse()) {
       const at = rows.indexOf(position);
@@ -177,7 +178,7 @@ export class Recorder {
     return [];
   }
 
-  /** The trace so far, whole: KL and confidence as numbers (null: infinite), and likely tokens. */
+  /** The document of the trace so far, with KL and confidence as numbers (null: infinite) and likely tokens. */
   document() {
     const seen = {};
     const used = new Set(this.#opening());
@@ -196,7 +197,7 @@ export class Recorder {
     return { ...this.start(), pieces: this.#of(used), records };
   }
 
-  /** Adds the likeliest tokens of the computed positions that are masked before the step commits. */
+  /** Adds the likeliest tokens of the computed positions that were masked before the step's commits. */
   #guess(record, { masked, newly_unmasked, ended, top_ids }, rows) {
     const width = this.header.model.vocab_size > 2 ** 16 ? 3 : 2;
     const masks = rows.filter((row) => masked[row] || newly_unmasked[row] || ended?.filled[row]);
@@ -220,7 +221,7 @@ export class Recorder {
     return [...prompt_tokens, mask_id, ...lists.flatMap(({ words }) => words.flat())];
   }
 
-  /** Keeps the likely tokens of the rows where they changed. */
+  /** Keeps the likely tokens of the rows whose likely tokens changed. */
   #keepTop(lane, rows, { top_ids, top_probs }) {
     if (!top_ids || top_ids.length < this.header.length * TOP_K) return;
     const last = this.#last[lane];

@@ -1,12 +1,12 @@
-// Snapshots of a run: another run with the same past starts from one of them, not from its first step. It mirrors
-// surelock/decoding/snapshots.py.
+// Snapshots of a run, from which another run with the same past begins, so that its first steps need not be computed.
+// They mirror surelock/decoding/snapshots.py.
 
 import { find, flags, NONE, put } from "./arrays.js";
 
-const EVERY = 7; // steps between two snapshots: to any step, a run computes at most eight steps again
+const EVERY = 7; // steps between two snapshots; a run then computes at most eight steps again
 const MOST_BYTES = 64 * 2 ** 20;
 
-/** The bytes that the snapshots of all runs of a tab may take. The oldest run's make room for those of a new one. */
+/** The bytes for the snapshots of all runs of a tab. Snapshots of the oldest run are dropped for those of a new run. */
 export class Allowance {
   #owners = [];
 
@@ -23,7 +23,7 @@ export class Allowance {
     this.#owners.push(owner);
   }
 
-  /** Whether so many bytes more fit: snapshots that began before those of `owner` go for them. */
+  /** Whether `bytes` more bytes fit. Snapshots of races older than that of `owner` are dropped for them. */
   fits(bytes, owner) {
     const oldest = () => this.#owners.find(({ race }) => race !== owner.race);
     while (this.used + bytes > this.most && oldest()) {
@@ -35,13 +35,13 @@ export class Allowance {
   }
 }
 
-/** Whether two decoders, in their plain forms, differ in nothing but their events. */
+/** Whether two decoders, in their plain forms, differ only in their events. */
 function alike(one, other) {
   const rest = ({ compute, unmask, settings }) => JSON.stringify([compute, unmask, settings]);
   return rest(one) === rest(other);
 }
 
-/** The first step before which an event of one decoder is none of the other's. */
+/** The first step with an event that only one of two decoders has. */
 function parting(one, other) {
   const textsOf = ({ events = [] }) => events.map((event) => JSON.stringify(event));
   const stepsMissing = (texts, others) =>
@@ -51,19 +51,19 @@ function parting(one, other) {
   return Math.min(Number.POSITIVE_INFINITY, ...stepsMissing(texts, others), ...stepsMissing(others, texts));
 }
 
-/** The snapshots of one lane, of a run that is observed. */
+/** The snapshots of one lane. Its run must be observed, see `Run`. */
 export class Snapshots {
-  #taken = []; // {step, run, beside, again: the plan of the step before, if it computed every row, rows}
+  #taken = []; // {step, run, beside, again, rows}; again: the plan of the step before if it computed every row
   #changed = null;
-  #whole = false; // whether they reach back to a step that computed every row
+  #whole = false; // whether the snapshots reach back to a step that computed every row
 
-  /** decoder: of the run, in its plain form. race: the same for the lanes that are decoded together. */
+  /** decoder: the run's decoder in its plain form. race: an object that all lanes of a race share. */
   constructor(decoder, allowance, race) {
     Object.assign(this, { decoder, allowance, race });
     allowance.join(this);
   }
 
-  /** The rows that are copied. */
+  /** The copied rows of all snapshots. */
   get copied() {
     return this.#taken.flatMap(({ rows }) => rows ?? []);
   }
@@ -74,8 +74,8 @@ export class Snapshots {
   }
 
   /**
-   * Looks at a run between two steps, and takes a snapshot of it if one is due.
-   * made(run): another run of the decoder that goes on from this one. beside: what to keep with it.
+   * Takes a snapshot of a run between two steps if one is due.
+   * made(run): makes another run of the decoder that continues this run. beside: an object to keep with the snapshot.
    */
   add({ run, plan, engine, memory, made, beside }) {
     const step = run.nextStep;
@@ -100,14 +100,14 @@ export class Snapshots {
     this.#changed.fill(0);
   }
 
-  /** The step from which a run of that decoder can go on: at most `most`, 0 if there is none. */
+  /** The step of the last snapshot from which a run of a decoder can continue, at most `most`; 0 if there is none. */
   before(decoder, most) {
     if (!alike(decoder, this.decoder)) return 0;
     const first = Math.min(most, parting(decoder, this.decoder));
     return this.#taken.findLast(({ step }) => step <= first)?.step ?? 0;
   }
 
-  /** Sets a run that has not begun, and its memory, to that step, see `before`. Gives what was kept beside. */
+  /** Sets a run that has not begun, and its memory, to the step of a snapshot. Returns the object kept with it. */
   async begin(step, run, engine, memory) {
     const number = this.#taken.findIndex((snapshot) => snapshot.step === step);
     const whole = this.#taken.findLastIndex(({ again }, i) => again && i <= number);
@@ -120,7 +120,7 @@ export class Snapshots {
     return chain.at(-1).beside;
   }
 
-  /** Those that a run of a decoder has at once when it begins at that step. */
+  /** The snapshots up to a step, for a run of another decoder that begins at that step. */
   until(step, decoder, race) {
     const snapshots = new Snapshots(decoder, this.allowance, race);
     snapshots.#taken = this.#taken.filter((snapshot) => snapshot.step <= step);

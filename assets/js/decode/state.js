@@ -1,13 +1,13 @@
-// What a run knows: its sequence, how far that is, and the state of every position. All that a compute rule and an
-// unmask policy may decide by. A browser decodes one prompt at a time: a slot of the library is a position here.
+// The state of a run: its canvas, its schedule, and the state of every position. Compute rules and unmasking policies
+// decide by this state alone. A browser decodes one prompt at a time, so a slot of the library is a position here.
 
 import { count, find, flags, put } from "./arrays.js";
 
 /**
- * A prompt, in which masks may stand, followed by masks. tokens and masked [total] change as the run unmasks.
- * given [total]: the prompt, what is not masked at the start.
- * generated_from: the first mask. given_until: the position behind the last one of `given`.
- * Throws a RangeError without a mask.
+ * The canvas: a prompt, which may contain masks, followed by masks. The run changes tokens and masked, [total].
+ * given [total]: 1 at positions that are not masked at the start.
+ * generated_from: the position of the first mask. given_until: the position after the last position of `given`.
+ * Throws a RangeError if there is no mask.
  */
 export class Canvas {
   constructor(prompt, { gen_length }, mask_id) {
@@ -22,7 +22,7 @@ export class Canvas {
     if (generated_from < 0) throw new RangeError("prompt 1 has no mask and gen_length is 0: there is nothing to write");
   }
 
-  /** Goes on where another canvas of the same prompt is. */
+  /** Takes over the tokens of another canvas of the same prompt. */
   goOnFrom(other) {
     this.tokens.set(other.tokens);
     this.masked.set(other.masked);
@@ -38,14 +38,14 @@ export class Canvas {
     put(this.masked, slots, 1);
   }
 
-  /** [total]: 1 at the slots of all lists. */
+  /** Flags that are 1 at the slots of all lists, [total]. */
   flags(...lists) {
     const marked = new Uint8Array(this.total);
     for (const slots of lists) put(marked, slots, 1);
     return marked;
   }
 
-  /** Values of `slots` as a table [total, width], `fill` everywhere else. */
+  /** A table [total, width] with the values of `slots` in their rows, and `fill` everywhere else. */
   grid(values, fill, slots, width = 1) {
     const out = new values.constructor(this.total * width).fill(fill);
     slots.forEach((slot, i) => {
@@ -55,7 +55,7 @@ export class Canvas {
   }
 }
 
-/** Throws a RangeError unless length, blocks and steps fit together behind a plain prompt. */
+/** Throws a RangeError unless length, block length and steps fit together after a prompt without masks. */
 function checkBlocks({ gen_length: length, block_length: block, steps }) {
   const blocks = length / (block || length);
   if (block && length % block) throw new RangeError(`block_length (${block}) must divide gen_length (${length})`);
@@ -63,11 +63,11 @@ function checkBlocks({ gen_length: length, block_length: block, steps }) {
   if (steps % blocks) throw new RangeError(`steps (${steps}) must be a multiple of the number of blocks (${blocks})`);
 }
 
-/** Even shares of the masks for the steps; the first steps share the remainder. */
+/** The commits of every step: even shares of the masks. The first steps commit the remainder. */
 export const evenQuotas = (masks, steps) =>
   Array.from({ length: steps }, (_, step) => Math.floor(masks / steps) + (step < masks % steps));
 
-/** The blocks of a canvas, {start, stop, quotas}: see `Schedule` of surelock/decoding/state.py. */
+/** The blocks {start, stop, quotas} of a canvas, see `Schedule` of surelock/decoding/state.py. */
 function blocksOf(canvas, settings, quotas) {
   const { generated_from: first, total, masked } = canvas;
   if (total - first === settings.gen_length) checkBlocks(settings); // a plain prompt
@@ -98,9 +98,11 @@ function blocksOf(canvas, settings, quotas) {
   return blocks;
 }
 
-/** How far a sequence is: the block it fills, the step within it, and commits still owed from earlier steps.
- * steps: the most of the sequence. early: a block ends as soon as none of its positions is masked, not only after its steps.
- * quotas(masks, steps): the commits that the steps of a block owe. running: it has not ended. */
+/**
+ * The progress of a run: the present block, the step within the block, and commits that earlier steps could not make.
+ * steps: the greatest number of steps. early: whether a block ends as soon as no position of it is masked.
+ * quotas(masks, steps): the commits of every step of a block. running: whether the run has not ended.
+ */
 export class Schedule {
   #canvas;
   #early;
@@ -115,7 +117,7 @@ export class Schedule {
     this.steps = this.#blocks.reduce((sum, block) => sum + block.quotas.length, 0);
   }
 
-  /** Goes on where another schedule of the same blocks is. */
+  /** Takes over the progress of another schedule of the same blocks. */
   goOnFrom(other) {
     this.#block = other.#block;
     this.#owed = other.#owed;
@@ -126,7 +128,7 @@ export class Schedule {
     return this.#block < this.#blocks.length;
   }
 
-  /** Whether this is the last step of the block, which must commit all that is still masked there. */
+  /** Whether this is the last step of the block, which must commit all of the block's masked positions. */
   get closing() {
     return this.steps_in_block === this.steps_of_block - 1;
   }
@@ -135,41 +137,41 @@ export class Schedule {
     return this.#blocks[this.#block].quotas.length;
   }
 
-  /** [start, stop] of the block that is filled; both the end when all are. */
+  /** [start, stop] of the present block. Both are the end of the canvas after the last block. */
   get block() {
     const { total } = this.#canvas;
     const { start, stop } = this.#blocks[this.#block] ?? { start: total, stop: total };
     return [start, stop];
   }
 
-  /** [start, stop] of what may be committed: the block, and what is before it. */
+  /** [start, stop] of the positions that may be committed: the present block, and positions before it. */
   get open() {
     return [this.#canvas.generated_from, this.block[1]];
   }
 
-  /** The commits that this step owes by itself. */
+  /** The commits of this step, without those that earlier steps could not make. */
   get share() {
     return this.#blocks[this.#block].quotas[this.steps_in_block];
   }
 
-  /** Positions to commit in this step: its share, and what is owed. */
+  /** The commits of this step: its share, and the commits that earlier steps could not make. */
   get quota() {
     return this.share + this.#owed;
   }
 
-  /** The steps that are left. Of a policy that ends blocks early it is 1: nobody knows. */
+  /** The number of remaining steps. For a policy that ends blocks early it is unknown, and 1 is returned. */
   get left() {
     if (this.#early) return 1;
     const steps = this.#blocks.slice(this.#block).reduce((sum, block) => sum + block.quotas.length, 0);
     return steps - this.steps_in_block;
   }
 
-  /** Ends the sequence before its blocks do. */
+  /** Ends the run before its last block is filled. */
   stop() {
     this.#block = this.#blocks.length;
   }
 
-  /** Close the step. Commits that selection could not meet carry over to the next. */
+  /** Ends the step. Commits that the step could not make are left to the next step. committed: its commits. */
   advance(committed) {
     this.#owed = Math.max(0, this.quota - committed);
     this.steps_in_block += 1;
@@ -182,7 +184,7 @@ export class Schedule {
   }
 }
 
-/** The state of Algorithm 1 (lines 1-3): arrays with a value a position, which mean what surelock/decoding/state.py says. */
+/** The state of Algorithm 1 (lines 1-3): arrays with one value per position, see surelock/decoding/state.py. */
 export class State {
   #kept = {};
 
@@ -198,7 +200,7 @@ export class State {
     this.measures = {};
   }
 
-  /** Goes on where another state is. Its canvas and its schedule do so by themselves. */
+  /** Takes over the arrays of another state. Canvas and schedule have the same method. */
   goOnFrom(other) {
     this.step = other.step;
     for (const [name, values] of Object.entries(other))
@@ -209,7 +211,7 @@ export class State {
     this.#kept = copied(other.#kept);
   }
 
-  /** Writes tokens that no pass has had as input. score: NaN for what an event writes. */
+  /** Writes tokens, which no pass has had as input yet. score: the score of the commits, NaN for an event. */
   commit(slots, tokens, score = Number.NaN) {
     this.canvas.commit(slots, tokens);
     put(this.visible, slots, 0);
@@ -225,13 +227,13 @@ export class State {
     put(this.score, slots, Number.NaN);
   }
 
-  /** An array of a rule or a policy, [total], kept from step to step; `fill` everywhere at first. */
+  /** An array [total] of a rule or a policy that is kept from step to step. At first all values are `fill`. */
   kept(name, fill) {
     this.#kept[name] ??= new Float64Array(this.canvas.total).fill(fill);
     return this.#kept[name];
   }
 
-  /** The slots that a step may compute without probing. */
+  /** The active slots: those that are not locked. */
   active() {
     return find(this.locked.map((locked) => !locked));
   }
@@ -241,7 +243,7 @@ export class State {
     put(this.locked_at, slots, this.step);
   }
 
-  /** Unlock `slots`: they are computed again, and have no earlier posterior to be compared with. */
+  /** Unlocks slots. They are computed again, and have no earlier posterior to be compared with. */
   unlock(slots) {
     put(this.locked, slots, 0);
     put(this.unlocked_at, slots, this.step);

@@ -1,9 +1,10 @@
-// What passes between a run and an engine. Slots are positions. R counts a step's rows, C those of them that may be
-// committed. The fields of a plan, a reading and a step are those of surelock/decoding/step.py; tables are flat.
+// The data that a run and an engine exchange: plans, readings and steps. Their fields are those of
+// surelock/decoding/step.py, with flat tables. Slots are positions. R is the number of a step's rows, C the number of
+// candidates among them.
 
 import { ranked } from "./arrays.js";
 
-/** Numbers of the candidates that a plan's quota lets be committed, ascending. score: the candidates' scores. */
+/** The numbers of the best candidates, at most `quota`, in ascending order. score: the candidates' scores. */
 export const bestOf = (score, quota) =>
   ranked(score.length, (i) => -score[i])
     .subarray(0, quota ?? score.length)
@@ -24,9 +25,9 @@ export function emptyReading(plan) {
     top_ids: new Int32Array(rows * plan.top_k).fill(-1),
     top_probs: new Float64Array(rows * plan.top_k).fill(Number.NaN),
     finite: true,
-    listed: null, // log-probabilities of the plan's `listed` rows, a flat table
+    listed: null, // the log-probabilities of the plan's `listed` rows, a flat table
     seconds: 0,
-    /** The likeliest tokens of the watched rows, [R], -1 of others: the engine looks for them once a rule asks. */
+    /** The likeliest tokens of the followed rows, [R], -1 for other rows. The engine computes them only when called. */
     likeliest: () => new Int32Array(rows).fill(-1),
   };
 }

@@ -1,10 +1,12 @@
-// Texts that are over (`stop_at_end`), as surelock/decoding/stopping.py ends them: an end stands behind all that is
-// given, and nothing before it is masked.
+// Ends a run early if its text is complete (the setting `stop_at_end`). It mirrors surelock/decoding/stopping.py. A
+// text is complete if an end token follows all words of the prompt, and no position before the end token is masked.
 
 import { find } from "./arrays.js";
 
-/** Ends a run whose text is over, and fills what is masked behind the end: {filled, steps}, as `Ended` of
- * surelock/decoding/step.py says; null where nothing is over. */
+/**
+ * Ends a run whose text is complete, and fills the masked positions after the end.
+ * Returns {filled, steps} as `Ended` of surelock/decoding/step.py, null if the text is not complete.
+ */
 export function stop({ canvas, schedule, state, shape, policy }) {
   if (!schedule.running) return null;
   const settled = policy.revises ? schedule.block[0] : canvas.total;

@@ -1,9 +1,9 @@
 // The browser's store of files, which it may lack or forbid.
 
-/** What the browser's Cache API keeps the files under. */
+/** The name under which the browser's Cache API keeps the files. */
 export const STORE = "surelock";
 
-/** f(), or null where the browser forbids it or has no room. */
+/** The result of f(), null if the browser forbids it or has no room. */
 export async function allowed(f) {
   try {
     return await f();

@@ -1,4 +1,4 @@
-// Text to token ids and back, by Hugging Face's tokenizer in JavaScript, as `LanguageModel.encode` does.
+// Converts text to token ids and back, by Hugging Face's tokenizer in JavaScript. It mirrors `LanguageModel.encode`.
 
 import { Tokenizer } from "@huggingface/tokenizers";
 import { blankBetween, LIST, stripped } from "../trace/blanks.js";
@@ -6,17 +6,17 @@ import { blankBetween, LIST, stripped } from "../trace/blanks.js";
 const FALLBACK_BYTE = /^<0x([0-9A-Fa-f]{2})>$/;
 const LONE_HALF = /\p{Surrogate}/u;
 const LETTER = "a";
-const MOST_WORDS = 64; // of a list
+const MOST_WORDS = 64; // the most words of a list
 const UNCLOSED = "prompt has a blank whose list must end with a brace, as in __{red|blue}";
-const BEGINNINGS = [LETTER, ".", "0", "x", "-", ")", "q", "7"]; // of texts; one of them merges with no text that follows it
+const BEGINNINGS = [LETTER, ".", "0", "x", "-", ")", "q", "7"]; // see #continued
 const EXACT = { skip_special_tokens: false, clean_up_tokenization_spaces: false };
-const SET = /\[(?:\\.|[^\]\\])*\]/g; // in the source of a pattern
+const SET = /\[(?:\\.|[^\]\\])*\]/g; // a set of characters in the source of a pattern
 const PROPERTY = /\\p\{(\w+)\}/g;
-const UNPRINTED = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u; // as of Python's `str.isprintable`
-/** How byte-level tokenizers split a text where their file names no pattern, GPT-2's. */
+const UNPRINTED = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u; // characters that Python's `str.isprintable` refuses
+/** GPT-2's pattern, by which a byte-level tokenizer splits a text if its file names no other pattern. */
 const GPT2 = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
 
-/** The characters by which byte-level BPE vocabularies (GPT-2's and its heirs') stand for bytes. */
+/** The characters that represent bytes in byte-level BPE vocabularies, GPT-2's and later ones. */
 function byteAlphabet() {
   const isPlain = (b) => (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b !== 0xad);
   const bytes = Array.from({ length: 256 }, (_, b) => b);
@@ -25,20 +25,26 @@ function byteAlphabet() {
   return new Map([...plain, ...others.map((b, n) => [String.fromCharCode(256 + n), b])]);
 }
 
-/** What stands in a set of characters for ranges, a list of first, last, first, last, ... in the notation \x{…} or \u{…}. */
+/**
+ * Ranges as text for a set of characters. ranges: [first, last, first, last, ...]. notation: "x" for \x{…}, "u" for
+ * \u{…}.
+ */
 function rangesOf(ranges, notation) {
   const ends = ranges.map((code) => `\\${notation}{${code.toString(16)}}`);
   return ends.map((end, i) => (i % 2 ? `-${end}` : end)).join("");
 }
 
-/** The source of a pattern with ranges in place of the properties that `classes` has. */
+/** The source of a pattern, in which ranges replace the Unicode properties that `classes` lists. */
 function spelled(pattern, classes) {
   const inside = (text, name) => (classes[name] ? rangesOf(classes[name], "x") : text);
   const alone = (text, name) => (classes[name] ? `[${inside(text, name)}]` : text);
   return pattern.replace(SET, (set) => set.replace(PROPERTY, inside)).replace(PROPERTY, alone);
 }
 
-/** A step of tokenizer.json that splits by the server's letters and numbers: a browser knows another edition of Unicode. */
+/**
+ * A pre-tokenizer of tokenizer.json that splits by the server's letters and numbers. The browser's edition of Unicode
+ * may have others.
+ */
 function splitting(step, classes) {
   if (step?.type === "Sequence") {
     const steps = step.pretokenizers.map((part) => splitting(part, classes));
@@ -48,12 +54,12 @@ function splitting(step, classes) {
     return { ...step, pattern: { Regex: spelled(step.pattern.Regex, classes) } };
   }
   const isPlain = step?.type === "ByteLevel" && step.use_regex !== false && !step.add_prefix_space;
-  if (!isPlain) return step; // a space before a text stands before the text alone, not before its parts
+  if (!isPlain) return step; // add_prefix_space adds a space before the text, not before its parts
   const words = { type: "Split", pattern: { Regex: spelled(GPT2, classes) }, behavior: "Isolated", invert: false };
   return { type: "Sequence", pretokenizers: [words, { ...step, use_regex: false }] };
 }
 
-/** The words of a list. Throws a RangeError, as `Encoder.with_blanks` refuses it. */
+/** The words of a list. Throws a RangeError for a list that `Encoder.with_blanks` refuses. */
 function wordsOf(list) {
   const words = list.split("|").map(stripped);
   const different = new Set(words);
@@ -63,6 +69,7 @@ function wordsOf(list) {
   throw new RangeError(`prompt has a blank whose list must hold ${how}, not '${list}'`);
 }
 
+/** The tokenizer of a model. */
 export class TextTokenizer {
   #writes;
   #reads;
@@ -71,13 +78,16 @@ export class TextTokenizer {
   #front; // the special tokens before a text
   #blank;
 
-  /** json, config: what a model's tokenizer.json and tokenizer_config.json hold. classes: the server's letters and numbers,
-   * {L, N}, see surelock/browser_parts.py. */
+  /**
+   * json, config: the contents of a model's tokenizer.json and tokenizer_config.json.
+   * classes: {L, N}, the server's letters and numbers as ranges, see surelock/browser_parts.py.
+   */
   constructor(json, config, classes) {
     const adapted = { ...json, pre_tokenizer: splitting(json.pre_tokenizer, classes) };
     this.#added = json.added_tokens ?? [];
     this.#writes = new Tokenizer(adapted, config);
-    this.#reads = new Tokenizer({ ...adapted, added_tokens: [] }, config); // text that spells a special token is text
+    // Reads the spelling of a special token as text.
+    this.#reads = new Tokenizer({ ...adapted, added_tokens: [] }, config);
     const whole = this.#reads.encode(LETTER).ids;
     const [first] = this.#read(LETTER);
     this.#front = whole.slice(0, Math.max(0, whole.indexOf(first)));
@@ -85,8 +95,8 @@ export class TextTokenizer {
   }
 
   /**
-   * Token ids of a text. With `mask`, its blanks are masks of that id, as `LanguageModel.encode` says.
-   * Throws a RangeError for half of a character.
+   * The token ids of a text. If `mask` is an id, blanks become mask tokens of this id, as in `LanguageModel.encode`.
+   * Throws a RangeError for a text with half of a character (a lone surrogate).
    */
   encode(text, mask = null) {
     if (mask !== null) return this.prompt(text, mask).ids;
@@ -94,8 +104,11 @@ export class TextTokenizer {
     return [...this.#front, ...this.#read(text)];
   }
 
-  /** {ids, lists} of a text with blanks, masks of the id `mask`, as `Encoder.with_blanks` says. lists: of blanks from
-   * lists, see word_lists.js. Throws a RangeError for half of a character, and for a list that no blank can have. */
+  /**
+   * {ids, lists} of a text with blanks, as in `Encoder.with_blanks`. Blanks are mask tokens with the id `mask`.
+   * lists: the word lists of blanks, see word_lists.js.
+   * Throws a RangeError for half of a character, and for a list that no blank can have.
+   */
   prompt(text, mask) {
     if (LONE_HALF.test(text)) throw new RangeError("prompt holds half of a character: write it anew.");
     const maskText = this.#added.find(({ id }) => id === mask)?.content.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
@@ -128,8 +141,8 @@ export class TextTokenizer {
   }
 
   /**
-   * The id of the one token that a text is, undefined where it is none or the id `mask`.
-   * A space stands before the text where that is how a word begins. It mirrors `one_token` of surelock/ui/request.py.
+   * The id of the token that is a whole text; undefined if there is no such token or if it is the mask token.
+   * A token of the text after a space is preferred. It mirrors `one_token` of surelock/ui/request.py.
    */
   single(text, mask) {
     const forms = [text, ` ${text}`].filter((form) => !UNPRINTED.test(form));
@@ -145,8 +158,10 @@ export class TextTokenizer {
     return ids.length ? this.#writes.decode(ids, EXACT) : "";
   }
 
-  /** The ids of a text that goes on from another one: without the space that some tokenizers put before a text. Those of
-   * the text alone, if they read the same there. */
+  /**
+   * The ids of a text that continues another text, without the space that some tokenizers put before a text.
+   * The text is encoded after one of BEGINNINGS that does not merge with the text.
+   */
   #continued(text) {
     const alone = this.#read(text);
     for (const beginning of BEGINNINGS) {
@@ -159,7 +174,7 @@ export class TextTokenizer {
     return alone;
   }
 
-  /** The pieces of token ids, by id: a text, or its bytes where they are no text alone. */
+  /** The pieces of tokens by id. A piece is a text, or an array of bytes if they are no text by themselves. */
   pieces(ids) {
     return Object.fromEntries(ids.map((id) => [id, this.#piece(id)]));
   }
@@ -169,7 +184,7 @@ export class TextTokenizer {
     if (name === undefined) return `#${id}`; // beyond the vocabulary: padded embeddings have such rows
     const byte = FALLBACK_BYTE.exec(name);
     if (byte) return [Number.parseInt(byte[1], 16)];
-    const text = this.#says([id, id]).slice(this.#says([id]).length); // as it stands behind another token
+    const text = this.#says([id, id]).slice(this.#says([id]).length); // the text of a token after another token
     const bytes = Array.from(name, (char) => this.#alphabet.get(char));
     return text.includes("\ufffd") && !bytes.includes(undefined) ? bytes : text;
   }

@@ -1,13 +1,14 @@
-// UpdateMASK (Algorithm 1, line 16): which masked positions does a step commit? See surelock/decoding/unmasking.py. In the
-// last step of a block everything that is still masked there is committed, whatever the policy says.
+// Unmasking policies (Algorithm 1, line 16): which masked positions does a step commit? See
+// surelock/decoding/unmasking.py. The last step of a block commits all of its masked positions, whatever the policy
+// says.
 //
-// Candidates are {state, slots, tokens, score, late, quota}: the masked positions that this step computed and may commit,
-// in order of position. late: would end the text, and is committed last.
+// Candidates are {state, slots, tokens, score, late, quota}: the masked positions that this step computed and may
+// commit, in order of position. late: whether the token would end the text; such tokens are committed last.
 
 import { count, find, flags, NONE, ranked, take, union } from "./arrays.js";
 import { evenQuotas } from "./state.js";
 
-/** The order of committing open candidates: high scores first, among equals the lowest position; late ones behind all. */
+/** The order in which candidates are committed: high scores first, among equals low positions; late candidates last. */
 const inOrder = ({ state, slots, score, late }) =>
   ranked(
     slots.length,
@@ -16,9 +17,12 @@ const inOrder = ({ state, slots, score, late }) =>
   ).filter((i) => state.open[slots[i]]);
 
 /**
- * What all policies share. scores: what candidates are scored by; "noise": by uniform numbers.
- * early: a block may end before its steps. by_posterior: it commits the best by posterior, as many as the schedule asks
- * for, whatever their tokens. measures: further numbers that it needs of the candidates. revises: it takes tokens back.
+ * The base class of all policies.
+ * scores: the score of candidates; "noise" means uniform random numbers.
+ * early: whether a block may end before its steps do.
+ * by_posterior: whether the policy commits as many candidates as the schedule asks for, by their posteriors alone.
+ * measures: further numbers of the candidates that the policy needs.
+ * revises: whether the policy takes tokens back.
  */
 class UnmaskPolicy {
   static kind;
@@ -32,33 +36,33 @@ class UnmaskPolicy {
     Object.assign(this, settings);
   }
 
-  /** The commits that the steps of a block owe, from its masks and steps. */
+  /** The number of commits of every step of a block. masks: the masks of the block. steps: its steps. */
   quotas = (masks, steps) => evenQuotas(masks, steps);
 
-  /** What is masked again before a step. */
+  /** The slots that are masked again before a step. */
   takesBack(_state) {
     return NONE;
   }
 
-  /** Which of the rows that a step computes it may commit. */
+  /** Flags of the rows that the step may commit. */
   chooses(state, slots) {
     return take(state.open, slots);
   }
 
-  /** Which of the rows that a step computes it follows, and whose KL it goes by, see `ComputeRule.watches`. */
+  /** Flags of the rows whose KL the policy needs, see `ComputeRule.watches`. */
   watches(_state, slots) {
     return new Uint8Array(slots.length);
   }
 
-  /** Called once a step, before it commits. */
+  /** Called once in every step, before the commits. */
   prepare(_state, _reading) {}
 
-  /** Which of the candidates are committed: by default as many of the best as the schedule asks for. */
+  /** The candidates that are committed: by default the best ones, as many as the schedule asks for. */
   take(candidates) {
     return inOrder(candidates).subarray(0, candidates.quota);
   }
 
-  /** [slots, tokens] that this step commits, slots ascending. */
+  /** [slots, tokens]: the commits of this step, with ascending slots. */
   commits(candidates) {
     const { state, slots, tokens } = candidates;
     const taken = union(this.take(candidates), state.schedule.closing ? inOrder(candidates) : NONE);
@@ -66,27 +70,32 @@ class UnmaskPolicy {
   }
 }
 
+/** See `LowConfidence` of surelock/decoding/unmasking.py. */
 export class LowConfidence extends UnmaskPolicy {
   static kind = "low_confidence";
 }
 
+/** See `Random` of surelock/decoding/unmasking.py. */
 export class Random extends UnmaskPolicy {
   static kind = "random";
   scores = "noise";
 }
 
+/** See `Entropy` of surelock/decoding/unmasking.py. */
 export class Entropy extends UnmaskPolicy {
   static kind = "entropy";
   scores = "entropy";
   by_posterior = true;
 }
 
+/** See `Margin` of surelock/decoding/unmasking.py. */
 export class Margin extends UnmaskPolicy {
   static kind = "margin";
   scores = "margin";
   by_posterior = true;
 }
 
+/** See `Threshold` of surelock/decoding/unmasking.py. */
 export class Threshold extends UnmaskPolicy {
   static kind = "threshold";
   early = true;
@@ -98,6 +107,7 @@ export class Threshold extends UnmaskPolicy {
   }
 }
 
+/** See `Klass` of surelock/decoding/unmasking.py. */
 export class Klass extends UnmaskPolicy {
   static kind = "klass";
   early = true;
@@ -125,6 +135,7 @@ export class Klass extends UnmaskPolicy {
   }
 }
 
+/** See `EntropyBound` of surelock/decoding/unmasking.py. */
 export class EntropyBound extends UnmaskPolicy {
   static kind = "entropy_bound";
   scores = "entropy";
@@ -133,7 +144,7 @@ export class EntropyBound extends UnmaskPolicy {
   take(candidates) {
     const { score, late } = candidates;
     const order = inOrder(candidates);
-    let ignored = 0; // all but the largest, which comes last
+    let ignored = 0; // the entropies of the candidates before this one
     let within = 0;
     for (const i of order) {
       if (ignored <= this.gamma && !late[i]) within += 1;
@@ -143,6 +154,7 @@ export class EntropyBound extends UnmaskPolicy {
   }
 }
 
+/** See `EarlyFinish` of surelock/decoding/unmasking.py. */
 export class EarlyFinish extends UnmaskPolicy {
   static kind = "early_finish";
   early = true;
@@ -164,6 +176,7 @@ export class EarlyFinish extends UnmaskPolicy {
   }
 }
 
+/** See `Remask` of surelock/decoding/unmasking.py. */
 export class Remask extends UnmaskPolicy {
   static kind = "remask";
   revises = true;

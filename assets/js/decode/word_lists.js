@@ -1,7 +1,7 @@
-// Blanks from a list: a blank becomes one of some words, and nothing else. It mirrors surelock/decoding/word_lists.py.
+// Word lists: a blank with a list becomes one of the list's words. They mirror surelock/decoding/word_lists.py.
 //
-// A list is {at, words}: the position of the blank's first mask, and the words' token ids. Before a run its words have
-// one number of tokens, see `settled`.
+// A list is {at, words}: the position of the blank's first mask, and the token ids of the words. When a run begins, all
+// words of a list must have the same number of tokens, see `settled`.
 
 import { find, flags, NONE, put } from "./arrays.js";
 
@@ -9,7 +9,7 @@ const size = ({ words }) => Math.max(...words.map(({ length }) => length));
 const slotsOf = (list) => Int32Array.from({ length: size(list) }, (_, k) => list.at + k);
 const isSettled = ({ words }) => words.every(({ length }) => length === words[0].length);
 
-/** The lists of a run with their slots. Throws a RangeError for a list that no run of the prompt can have. */
+/** The lists of a run, with the slots of their blanks. Throws a RangeError for a list that does not fit the prompt. */
 export function slotLists(lists, prompt, { network, mask_id }) {
   const isWord = (token) => token >= 0 && token < network.vocab_size && token !== mask_id;
   return lists.map((list) => {
@@ -20,15 +20,17 @@ export function slotLists(lists, prompt, { network, mask_id }) {
   });
 }
 
-/** The rows whose logits the lists need: candidates in their blanks. */
+/** The rows whose logits the lists need: the candidates in blanks with a list. */
 export function listedRows({ lists }, slots, chooses) {
   if (!lists.length) return NONE;
   const inside = new Set(lists.flatMap((list) => Array.from(list.slots)));
   return find(flags(slots.length, (row) => chooses[row] && inside.has(slots[row])));
 }
 
-/** Gives the candidates of blanks from lists the tokens of their best words, and these their scores. Returns what
- * `Shares` of surelock/decoding/step.py says, without a sequence. */
+/**
+ * Sets the tokens of candidates in blanks with a list to the tokens of the best word, and their scores to its score.
+ * Returns the shares of the words, as `Shares` of surelock/decoding/step.py without the sequence.
+ */
 export function putWords({ lists, policy, state }, plan, reading) {
   if (!plan.listed.length) return [];
   const width = reading.listed.length / plan.listed.length;
@@ -57,7 +59,7 @@ export function putWords({ lists, policy, state }, plan, reading) {
   return shares;
 }
 
-/** Log-probabilities of rows of logits, a flat table of `width` columns. */
+/** The log-probabilities of rows of logits. Both are flat tables of `width` columns. */
 export function logSoftmax(logits, width) {
   const table = Float64Array.from(logits);
   for (let start = 0; start < table.length; start += width) {
@@ -69,8 +71,10 @@ export function logSoftmax(logits, width) {
   return table;
 }
 
-/** {ids, lists} of a prompt in which the words of a list have the same number of tokens, see `settled` of
- * surelock/decoding/word_lists.py. masks: behind the prompt. */
+/**
+ * {ids, lists} of a prompt in which all words of a list have the same number of tokens. It mirrors `settled` of
+ * surelock/decoding/word_lists.py. masks: the number of masks after the prompt.
+ */
 export async function settled(engine, { network, mask_id }, { ids, lists }, masks) {
   let moved = 0;
   const settledLists = [];
@@ -104,7 +108,7 @@ export async function settled(engine, { network, mask_id }, { ids, lists }, mask
   return { ids: tokens, lists: settledLists };
 }
 
-/** Log-probabilities of rows of a canvas, of which every row is computed. */
+/** The log-probabilities of some rows of a canvas, whose rows are all computed. */
 async function logPs(engine, tokens, rows, mask_id) {
   const none = new Uint8Array(tokens.length);
   const chooses = none.slice();

@@ -1,5 +1,5 @@
-// Decodes in the visitor's browser, in a worker: what BrowserSource (assets/js/run/browser_source.js) asks, and what it
-// hears, are {ask, ...} and the messages that the server sends of a run.
+// The worker that decodes in the visitor's browser. BrowserSource (assets/js/run/browser_source.js) sends {ask, ...},
+// and gets the same messages of a run that the server sends.
 
 import variant from "@jitl/quickjs-wasmfile-release-sync";
 import * as ort from "onnxruntime-web/wasm";
@@ -16,12 +16,12 @@ import { Allowance, Snapshots } from "./snapshots.js";
 import { settled } from "./word_lists.js";
 
 const MOST_ATTENDED = 6;
-const WARM = 64; // tokens
-const LEAST_ANSWER = 16; // tokens
-const MOST_WORD = 1000; // characters of a text that may be one token
+const WARM = 64; // tokens of the forward pass that compiles the code
+const LEAST_ANSWER = 16; // the fewest tokens of an answer
+const MOST_WORD = 1000; // the most characters of a text that is looked up as one token
 
 let newInterpreter = null;
-let parts = null; // a promise of them, once they are asked for
+let parts = null; // a promise of the decoder's parts, null before they are needed
 let tellWhere;
 const where = new Promise((then) => {
   tellWhere = then;
@@ -32,21 +32,20 @@ const channel = new MessageChannel();
 const waiting = [];
 channel.port1.onmessage = () => waiting.shift()();
 
-/** Lets what was asked meanwhile be heard; a timer would wait for some milliseconds. */
+/** Lets the worker receive messages between two steps. A timer would wait for some milliseconds. */
 const breath = () =>
   new Promise((then) => {
     waiting.push(then);
     channel.port2.postMessage(null);
   });
 
-/** A function that makes what runs the rules that visitors type, without memory of those before. code: a promise of
- * WebAssembly. */
+/** A function that makes a new QuickJS module, in which typed rules run. code: a promise of QuickJS's WebAssembly. */
 async function interpreters(code) {
   const wasmModule = await WebAssembly.compile(await code);
   return () => newQuickJSWASMModuleFromVariant(newVariant(variant, { wasmModule }));
 }
 
-/** See `assemble`; what failed is asked for anew. */
+/** The promise of `assemble`. After a failure the next call tries again. */
 function assembled(hear = () => {}) {
   parts ??= where.then((address) => assemble(ort, address, hear));
   parts.catch(() => {
@@ -55,11 +54,11 @@ function assembled(hear = () => {}) {
   return parts;
 }
 
-OwnRule.watch = (busy) => postMessage({ busy }); // the page ends a worker that does not come back
+OwnRule.watch = (busy) => postMessage({ busy }); // the page ends a worker that stays busy for too long
 
 class WorkerRun {
   #seq = 0;
-  #left = Number.POSITIVE_INFINITY; // steps until it rests
+  #left = Number.POSITIVE_INFINITY; // the number of steps until the run pauses
   #stopped = false;
   #rested = [];
   #goOn = null;
@@ -73,12 +72,12 @@ class WorkerRun {
     postMessage({ run: this.id, message: { run: this.id, seq: this.#seq++, ...message } });
   }
 
-  /** What comes before it opens. */
+  /** Sends a message of the run. */
   #say(message) {
     postMessage({ run: this.id, message });
   }
 
-  /** Decodes, to its end or to a sentence why not. */
+  /** Decodes until the run ends or fails; a failure is sent as a sentence. */
   go() {
     this.ended = this.#go().finally(() => this.#wake());
     return this.ended;
@@ -100,7 +99,7 @@ class WorkerRun {
       decoder.note = "";
       await this.#steps(decoder);
     } catch (error) {
-      this.#loading = false; // of what did not come whole, the rest may be on its way
+      this.#loading = false; // after a failure the rest of the files may still be arriving
       if (!(error instanceof RangeError || error instanceof NonFiniteLogits)) throw error;
       if (!decoder) this.#say({ lost: error.message });
       else if (!this.recorder) this.#say({ refused: error.message });
@@ -108,13 +107,13 @@ class WorkerRun {
     }
   }
 
-  /** {ids, lists} of what the run writes on. */
+  /** {ids, lists}: the token ids and word lists of the run's prompt. */
   async #prompt({ engine, tokenizer, shape }) {
     const { prompt, prompt_tokens = null, lists, lanes } = this.request;
     if (prompt_tokens) return { ids: prompt_tokens, lists: lists ?? [] };
     const { gen_length: masks } = lanes[0].settings;
     const read = tokenizer.prompt(prompt, shape.mask_id);
-    const fits = read.ids.length + masks <= shape.network.max_length; // else it is refused
+    const fits = read.ids.length + masks <= shape.network.max_length; // a longer run is refused later
     return fits ? settled(engine, shape, read, masks) : read;
   }
 
@@ -134,7 +133,7 @@ class WorkerRun {
     const known = (token) => token === undefined || (Number.isInteger(token) && token >= 0 && token < vocab_size);
     const written = lanes.flatMap((lane) => (lane.events ?? []).map(({ token }) => token));
     if (![...tokens, ...written].every(known)) throw new RangeError(`Its tokens are not those of the model ${model}.`);
-    // refuses what cannot be together
+    // throws a RangeError for lanes and settings that do not fit
     const runs = lanes.map((lane) => new Run(shape, tokens, readDecoder(lane), { lists }));
     const header = {
       model: { name: model, vocab_size, n_layers, d_model, weights: digits },
@@ -155,7 +154,10 @@ class WorkerRun {
     this.#tell({ open: this.recorder.start(), label: model, pausable: true });
   }
 
-  /** Where the lanes begin: at their first step, or at a snapshot of the run that the request names. */
+  /**
+   * The snapshots at which lanes begin, by lane. The request names the run that has them. Other lanes begin at step
+   * 0.
+   */
   #begins() {
     const { header } = this.recorder;
     const begins = {};
@@ -164,7 +166,7 @@ class WorkerRun {
     const promptOf = ({ prompt_tokens, lists }) => JSON.stringify([prompt_tokens, lists]);
     const same = origin?.recorder && promptOf(origin.recorder.header) === promptOf(header);
     header.lanes.forEach((lane, i) => {
-      const typed = codesOf([lane]).length > 0; // its variables cannot be copied
+      const typed = codesOf([lane]).length > 0; // the variables of a typed rule cannot be copied
       const known = same && !typed ? origin.snapshots[of] : null;
       const step = known?.before(lane, steps[i]) ?? 0;
       if (step) {
@@ -199,19 +201,19 @@ class WorkerRun {
     });
   }
 
-  /** Tells those who wait that no step is computed. */
+  /** Fulfils the promises of `pause`: no step is being computed. */
   #wake() {
     for (const then of this.#rested.splice(0)) then(true);
   }
 
-  /** Goes on for so many steps of every lane. */
+  /** Continues the run. steps: the number of steps of every lane until the run pauses. */
   resume({ steps = Number.POSITIVE_INFINITY } = {}) {
     this.#left = steps;
     this.#goOn?.();
     this.#goOn = null;
   }
 
-  /** Resolves when no step of it is computed any more. */
+  /** Pauses the run. The promise is fulfilled when no step is being computed. */
   pause() {
     if (this.#goOn) return true;
     this.#left = 0;
@@ -220,7 +222,7 @@ class WorkerRun {
     });
   }
 
-  /** Ends it after its present step; resolves then. */
+  /** Ends the run after its present step. The promise is fulfilled then. */
   async stop() {
     this.#stopped = true;
     this.resume({ steps: 0 });
@@ -238,14 +240,16 @@ class WorkerRun {
 }
 
 const asks = {
-  /** Has the decoder ready, and its code compiled by a forward. */
+  /** Loads the decoder, and compiles its code by a forward pass. */
   async prepare() {
     const { engine } = await assembled();
     await engine.attention(new Int32Array(WARM), 0);
   },
 
-  /** {id, piece} of the one token that a text is (with a space before it, where that is how a word begins), or {problem}
-   * why it is none and [[id, piece], ...] of those that it is. It mirrors `one_token` of surelock/ui/request.py. */
+  /**
+   * {id, piece} of the token that is a whole text; else {problem, pieces}: a sentence, and [[id, piece], ...] of the
+   * text's tokens. A token of the text after a space is preferred. It mirrors `one_token` of surelock/ui/request.py.
+   */
   async token({ text }) {
     const { tokenizer, shape } = await assembled();
     if (!text.trim()) return { problem: "Write a word first." };
@@ -260,7 +264,7 @@ const asks = {
     return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.`, pieces };
   },
 
-  /** {foreign, rare, tooLong} of a prompt. They mirror `refit_to_prompt` of surelock/ui/form.py. */
+  /** The warnings {foreign, rare, tooLong} of a prompt. They mirror `refit_to_prompt` of surelock/ui/form.py. */
   async measured({ text }) {
     const { tokenizer, shape } = await assembled();
     const tokens = tokenizer.encode(text, shape.mask_id);
@@ -269,12 +273,14 @@ const asks = {
     pieces.add(tokenizer.pieces(tokens));
     const sentence = `Too long: ${tokens.length} tokens; at most ${most} fit here, ${LEAST_ANSWER} of them for the answer.`;
     const tooLong = tokens.length + LEAST_ANSWER > most ? sentence : "";
-    const written = tokens.filter((token) => token !== shape.mask_id); // a blank is no part of a word
+    const written = tokens.filter((token) => token !== shape.mask_id); // mask tokens are blanks, not parts of words
     return { foreign: pieces.isForeign(tokens), rare: pieces.isRare(written), tooLong };
   },
 
-  /** [[position, share], ...]: what a position of these tokens (-1: masked) attends to most, as
-   * surelock/ui/attended.py says. */
+  /**
+   * [[position, share], ...]: the positions that a position attends to most. It mirrors surelock/ui/attended.py.
+   * tokens: the token ids of the text, -1 for a masked position. cell: the position that attends.
+   */
   async attended({ tokens, cell }) {
     const { engine, shape } = await assembled();
     const ids = Int32Array.from(tokens, (token) => (token < 0 ? shape.mask_id : token));
@@ -284,7 +290,7 @@ const asks = {
   },
 };
 
-/** The answer, or what went wrong in a sentence. */
+/** The answer to a question, or an object with a sentence about what went wrong. */
 async function answered(answerer, ask, question) {
   try {
     return (await answerer[ask](question)) ?? null;
@@ -294,7 +300,7 @@ async function answered(answerer, ask, question) {
   }
 }
 
-// What nothing expected ends the worker: its page hears of errors, not of promises.
+// An unexpected rejection of a promise becomes an error, which ends the worker: the page hears only of errors.
 self.onunhandledrejection = ({ reason }) =>
   setTimeout(() => {
     throw reason;

@@ -1,4 +1,4 @@
-// The page on paper: it is in the body while the page is printed, and nothing else is printed then (see print.css).
+// The printed page, a handout. It is part of the body while the page is printed, and hides everything else (print.css).
 
 import { h } from "../dom.js";
 import { leftOut } from "../run/address.js";
@@ -10,8 +10,9 @@ import { everything } from "../trace/results.js";
 import { Field, WIDTH } from "./poster.js";
 
 const MOMENT_HEIGHT = 380;
-const SHARPNESS = 2; // pixels to one of the poster's
+const SHARPNESS = 2; // pixels of the picture for one pixel of the poster
 
+/** The steps, from 0, that the handout shows: after a third, two thirds and all of `count` steps. */
 export function moments(count) {
   const thirds = [count / 3, (2 * count) / 3, count];
   return [...new Set(thirds.map((after) => Math.max(1, Math.round(after)) - 1))];
@@ -36,7 +37,7 @@ function text(trace, lane) {
   return h("section", h("h2", lane.name), h("p", { dir: "auto" }, words));
 }
 
-/** A table of everything about the lanes, side by side; rows that differ are marked. */
+/** Makes a table of everything about the lanes, side by side. Rows in which lanes differ are marked. */
 function comparison(trace) {
   const { lanes } = trace;
   const columns = lanes.map((lane) => new Map(everything(trace, lane)));
@@ -66,7 +67,9 @@ function handout(trace, colours, link) {
   );
 }
 
-/** Has a stage's page print a handout. link(trace, view): the address of what is on show, where it has one. */
+/**
+ * Lets the page of a stage print a handout. link(trace, view): returns the address of the run on show, if it has one.
+ */
 export function printHandout(stage, link) {
   let node = null;
   let dark = false;

@@ -1,5 +1,5 @@
-// What the page offers of a race as pictures. The video is the poster, drawn frame by frame and encoded by the browser, not
-// recorded as it plays: a busy machine takes longer, but leaves nothing out.
+// Exports a race as a picture or a video. The frames of the video are drawn one by one as posters and encoded by the
+// browser. The race is not recorded while it plays: a busy machine takes longer, but misses no frame.
 
 import { download, h, percent, setText } from "../dom.js";
 import { page } from "../run/state.js";
@@ -9,12 +9,12 @@ import { HEIGHT, lasts, Poster, stepsAfter, WIDTH } from "./poster.js";
 import { webm } from "./webm.js";
 
 const PICTURE_WIDTH = 1600;
-const FRAMES = 12; // a second, about as many as there are steps
+const FRAMES = 12; // frames a second, about the number of steps
 const RACE_MS = 11_000;
-const FILM_MS = RACE_MS + 3000; // the verdict stays for the rest
-const KEY_FRAME = 4 * FRAMES; // so many frames apart
+const FILM_MS = RACE_MS + 3000; // after the race the verdict is shown
+const KEY_FRAME = 4 * FRAMES; // the number of frames from one key frame to the next
 const TIMES = Array.from({ length: (FRAMES * RACE_MS) / 1000 }, (_, i) => (1000 * i) / FRAMES);
-TIMES.push(RACE_MS, FILM_MS - 1000 / FRAMES); // the verdict stands still
+TIMES.push(RACE_MS, FILM_MS - 1000 / FRAMES); // two frames suffice for the verdict, which does not move
 const SETTINGS = { codec: "vp8", width: WIDTH, height: HEIGHT, framerate: FRAMES, bitrate: 3_000_000 };
 
 function picture(trace, colours) {
@@ -25,9 +25,9 @@ function picture(trace, colours) {
 }
 
 /**
- * A WebM file of the race as a Blob; null where it was cancelled.
- * guesses: see labelsOf. onProgress(from 0 to 1). signal: of an AbortController.
- * Throws TraceError where the browser makes none.
+ * A promise of a WebM file of the race as a Blob, or of null if it was cancelled.
+ * guesses: see labelsOf. onProgress(share): called with 0 to 1. signal: the signal of an AbortController.
+ * Throws TraceError if the browser cannot make a video.
  */
 async function film(trace, colours, { guesses, onProgress, signal }) {
   if (!globalThis.VideoEncoder)
@@ -73,6 +73,7 @@ async function film(trace, colours, { guesses, onProgress, signal }) {
   return new Blob(webm(frames, { width: WIDTH, height: HEIGHT, ms: FILM_MS }), { type: "video/webm" });
 }
 
+/** Makes videos and pictures, and shows the progress of a video. */
 export class Pictures {
   constructor() {
     this.bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the video" });
@@ -89,7 +90,7 @@ export class Pictures {
     download(`${name}.png`, "image/png", await picture(trace, this.#colours()));
   }
 
-  /** Makes and offers a video; gives what is said then. */
+  /** Makes a video and offers it as a file. Returns the sentence to show. */
   async video(trace, name) {
     this.stopper?.abort();
     this.stopper = new AbortController();
@@ -105,7 +106,7 @@ export class Pictures {
       download(`${name}.webm`, "video/webm", video);
       return "";
     } finally {
-      if (this.stopper.signal === signal) this.node.hidden = true; // else another one has begun
+      if (this.stopper.signal === signal) this.node.hidden = true; // else another video has been started
     }
   }
 }

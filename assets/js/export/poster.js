@@ -1,5 +1,5 @@
-// A race as one picture on a canvas: names, clocks, grids and what is said of them. The video, the picture of the end and
-// the printed handout are made of it. Measures are those of a picture 1280 wide; `scale` makes it larger.
+// The poster: a race as one picture on a canvas, with names, clocks, grids and a sentence. The video, the picture of
+// the end and the handout are made of posters. Lengths are pixels of a picture 1280 pixels wide; `scale` enlarges it.
 
 import { count, percent, seconds } from "../dom.js";
 import { Grid } from "../stage/grid.js";
@@ -18,15 +18,15 @@ const GAP = 24;
 const HEAD = 66; // above a grid: name, clock, numbers, a bar
 const TEXT = 118; // below a grid, where the texts are shown
 const SHOWN = [MASKED, ACTIVE, RESTING, LOCKED];
-const SAMPLE_WIDTH = 27; // of a cell of the legend, with the gap to the next
+const SAMPLE_WIDTH = 27; // the width of a cell of the legend, with the gap to the next cell
 const SAMPLE_HEIGHT = 20;
 
-/** Seconds that a race takes; 1 where no lane has a clock. */
+/** The seconds of a race, 1 if no lane has a clock. */
 export const lasts = ({ race }) => race.pacemaker?.seconds || 1;
 
 /**
- * The steps that the lanes have reached after `elapsed` seconds of their clocks, -1 before the first.
- * A lane that was not timed with the others has done the same share of its steps as of the race's time.
+ * The steps that the lanes have reached after `elapsed` seconds of their clocks, -1 before the first step.
+ * A lane without a clock has done the same share of its steps as has passed of the race's time.
  */
 export function stepsAfter(trace, elapsed) {
   const share = Math.min(1, elapsed / lasts(trace));
@@ -34,7 +34,7 @@ export function stepsAfter(trace, elapsed) {
   return trace.lanes.map((lane) => (trace.race.clocked.includes(lane) ? lane.doneBy(elapsed) : byStep(lane)));
 }
 
-/** The width to lay out a grid of n cells in, and the scale at which that fills a box best. */
+/** The width of the layout of a grid with n cells, and the scale at which it fills a box best. */
 function fit(n, width, height) {
   let best = { scale: 0 };
   for (let wide = 280; wide <= 1400; wide += 20) {
@@ -45,7 +45,7 @@ function fit(n, width, height) {
   return best;
 }
 
-/** The lanes side by side in a box: {x, y, width, height}. */
+/** Draws the lanes side by side in a box {x, y, width, height}. */
 export class Field {
   constructor(trace, colours, box, scale, { texts = false, guesses = true } = {}) {
     Object.assign(this, { trace, colours, scale, texts, guesses });
@@ -101,7 +101,7 @@ export class Field {
   }
 }
 
-/** What stands over a lane after one of its steps: its clock, what it has done, and the share of its steps. */
+/** The heading of a lane after one of its steps: its clock, its work, and the share of its steps. */
 export function heading(trace, lane, step) {
   const now = lane.at(step);
   const steps = lane.endsAt(lane.count - 1) ? lane.count : lane.most;
@@ -116,7 +116,7 @@ export function heading(trace, lane, step) {
   };
 }
 
-/** The sentence while the lanes stand at these steps, one per lane. */
+/** The sentence for a moment of the race. steps: the step of every lane. */
 export function told(trace, steps) {
   const over = trace.lanes.map((lane, i) => lane.endsAt(steps[i]));
   if (over.every(Boolean)) return verdict(trace);
@@ -128,8 +128,12 @@ export function told(trace, steps) {
   return happens(trace, trace.subject, at, new Set(steps).size > 1);
 }
 
+/** The poster on a canvas. */
 export class Poster {
-  /** canvas becomes WIDTH * scale by HEIGHT * scale. texts: show what the lanes have written, too. guesses: see labelsOf. */
+  /**
+   * Sets the size of the canvas to WIDTH * scale by HEIGHT * scale.
+   * texts: whether the lanes' texts are shown. guesses: see labelsOf.
+   */
   constructor(canvas, trace, colours, { scale = 1, ...shown } = {}) {
     Object.assign(this, { canvas, trace, colours, scale });
     Object.assign(canvas, { width: WIDTH * scale, height: HEIGHT * scale });
@@ -178,7 +182,7 @@ export class Poster {
   }
 }
 
-/** A grid with a cell in every state, and one that differs from the reference's. */
+/** A grid with a cell in every state, and a cell that differs from the reference. */
 function samples(colours, scale) {
   const grid = new Grid(document.createElement("canvas"));
   const states = [...SHOWN, ACTIVE];

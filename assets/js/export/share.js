@@ -1,5 +1,5 @@
-// Export and import. Everything is made in the browser.
-// Only a live run's full-precision trace comes from the server, keyed by the run's id.
+// Export and import. The browser makes all files. Only the full-precision trace of a live run comes from the server,
+// which finds it by the run's id.
 
 import { download, h } from "../dom.js";
 import { leftOut } from "../run/address.js";
@@ -11,7 +11,7 @@ import { LOCKED, STATES } from "../trace/states.js";
 import { Pictures } from "./pictures.js";
 
 const MOST_BYTES = 200 * 2 ** 20;
-// Of surelock/trace/replay.html: where there is room for the trace, its element, and which scripts run.
+// Texts in surelock/trace/replay.html: the place of the trace, the element of the trace, and the policy for scripts.
 const HOLE = "__SURELOCK_TRACE__";
 const TRACE = '<script id="sl-trace"';
 const SCRIPTS = "script-src 'unsafe-inline';";
@@ -31,17 +31,19 @@ const HINTS = {
 const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
 
 /**
- * Text that a spreadsheet would run as a formula gets an apostrophe: also behind blanks, and in full width.
- * So does text that begins with one: without the first apostrophe a cell is the text.
+ * Matches texts that a spreadsheet would run as a formula, also after white space and with full-width signs. They get
+ * an apostrophe. A text that begins with an apostrophe gets another one: without the first apostrophe a cell is the
+ * text.
  * surelock/trace/csv_table.py has the rule, too.
  */
 const FORMULA = /^(?:[\s\p{C}]*[=+\-@＝＋－＠]|['\t\r\n])/u;
+/** A text as a quoted CSV cell that no spreadsheet runs as a formula. */
 export const harmless = (text) => quoted(FORMULA.test(text) ? `'${text}` : text);
 
 const COLUMNS =
   "lane,step,position,state,token,piece,computed,kl,confidence,commit_error,step_seconds,step_flops,step_baseline_flops";
 
-/** One row per lane, step and position, as a list of texts (a long run is too much for one). */
+/** The CSV with one row per lane, step and position, as a list of texts: a long run is too long for one text. */
 export function toCsv(trace) {
   const parts = [`${COLUMNS}\n`];
   for (const lane of trace.lanes) {
@@ -52,7 +54,7 @@ export function toCsv(trace) {
 }
 
 function csvRows(trace, lane, t, names) {
-  const stateOf = (p) => (lane.isLocked(p, t) ? LOCKED : lane.row(t)[p]); // what it is from then on
+  const stateOf = (p) => (lane.isLocked(p, t) ? LOCKED : lane.row(t)[p]); // the state after the step
   const tokens = lane.tokens(t);
   const { seconds, flops, baselineFlops, unmasked } = lane.steps[t];
   const ofStep = [seconds, flops, baselineFlops];
@@ -70,8 +72,10 @@ function csvRows(trace, lane, t, names) {
   });
 }
 
-/** The replay page with this document inside. "<" is escaped so that no token can end the script element that holds it.
- * decoder: script elements, see `decoderInside`; what they need is then allowed. */
+/**
+ * The replay page with a document inside. "<" is escaped, so that no token can end the script element of the document.
+ * decoder: the script elements of `decoderInside`, or "". With a decoder, the page's policy allows what it needs.
+ */
 export function fillReplay(shell, document, decoder = "") {
   const json = JSON.stringify(document)
     .replaceAll("<", "\\u003c")
@@ -81,10 +85,11 @@ export function fillReplay(shell, document, decoder = "") {
   return (page || shell).replace(HOLE, () => json);
 }
 
+/** The panel for export and import. */
 export class Share {
   /**
-   * source: what the page offers: document(run), shell(), decoder(model), link(trace, view).
-   * Those that are absent hide their buttons.
+   * source: the functions of the page that exports need: document(run), shell(), decoder(model), link(trace, view).
+   * The button of a missing function is hidden.
    */
   constructor(stage, source) {
     Object.assign(this, { stage, source, pictures: new Pictures() });
@@ -123,11 +128,11 @@ export class Share {
   #video = () => this.pictures.video(this.trace, this.#name());
 
   load(trace) {
-    if (trace !== this.trace) this.#say(""); // it was of another run
+    if (trace !== this.trace) this.#say(""); // the sentence was about another run
     this.trace = trace;
   }
 
-  /** parts: a text, or a list of texts and of {href}. */
+  /** Shows a sentence. parts: a text, or a list of texts and of links {href}. */
   #say(parts) {
     const written = (part) => (part.href ? h("a", part, "the link to this run") : part);
     for (const node of [this.status, this.quickStatus]) node.replaceChildren(...[parts].flat().map(written));
@@ -148,7 +153,7 @@ export class Share {
     }
   }
 
-  /** Each lane's records at full precision where its source still has them, else as they were streamed. */
+  /** The document of the trace. A lane's records have full precision if its source still has them. */
   async #document() {
     const { lanes } = this.trace;
     const runs = new Map();
@@ -202,7 +207,7 @@ export class Share {
   async #import() {
     const [file] = this.file.files;
     if (!file) return "";
-    this.file.value = ""; // else the same name, chosen again, is no change
+    this.file.value = ""; // else choosing the same file again would be no change
     if (file.size > MOST_BYTES) throw new TraceError("This file is too large to be a trace (over 200 MB).");
     const trace = parseTrace(await file.text());
     const { stage } = this;

@@ -1,8 +1,9 @@
-// A WebM file of one VP8 track, as the Matroska and WebM specifications lay it out: elements of an id, a size and a content.
+// Writes a WebM file with one VP8 track, as the Matroska and WebM specifications describe it. A file consists of
+// elements, and an element of an id, a size and a content.
 
 const text = (words) => new TextEncoder().encode(words);
 
-/** `size` bytes of a whole number, the largest first. */
+/** A whole number as `size` bytes, the most significant byte first. */
 function bytes(number, size) {
   const array = new Uint8Array(size);
   for (let i = size - 1, left = number; i >= 0; i--, left = Math.floor(left / 256)) array[i] = left % 256;
@@ -15,17 +16,17 @@ const float = (number) => {
   return new Uint8Array(view.buffer);
 };
 
-/** An element as a list of byte arrays. Its id is a hexadecimal word; its content arrays of bytes, or other elements. */
+/** An element as a list of byte arrays. id: hexadecimal. content: byte arrays, or other elements. */
 function element(id, ...content) {
   const parts = content.flat();
   const size = parts.reduce((sum, { length }) => sum + length, 0);
   const head = bytes(size, 8);
-  head[0] = 1; // the size takes eight bytes, this one included
+  head[0] = 1; // the size takes eight bytes, and this byte is the first of them
   return [bytes(Number.parseInt(id, 16), id.length / 2), head, ...parts];
 }
 const whole = (id, number) => element(id, bytes(number, 4));
 
-/** frames: [{ms, key, data}, ...] in order, the first a key frame. Gives a list of byte arrays, for a Blob. */
+/** The file as a list of byte arrays, for a Blob. frames: [{ms, key, data}, ...] in order; the first is a key frame. */
 export function webm(frames, { width, height, ms }) {
   const head = element(
     "1A45DFA3",
@@ -39,23 +40,25 @@ export function webm(frames, { width, height, ms }) {
   );
   const information = element(
     "1549A966",
-    whole("2AD7B1", 1_000_000), // nanoseconds to a unit of time
+    whole("2AD7B1", 1_000_000), // nanoseconds in a unit of time
     element("4489", float(ms)),
     element("4D80", text("SureLock")),
     element("5741", text("SureLock")),
   );
   const track = element(
     "AE",
-    whole("D7", 1), // number
-    whole("73C5", 1), // id
-    whole("83", 1), // it is video
+    whole("D7", 1), // number of the track
+    whole("73C5", 1), // id of the track
+    whole("83", 1), // type of the track: video
     element("86", text("V_VP8")),
     element("E0", whole("B0", width), whole("BA", height)),
   );
   return [...head, ...element("18538067", information, element("1654AE6B", track), clusters(frames))];
 }
 
-/** The clusters: one from a key frame to the next. A frame's time counts from the start of its cluster. */
+/**
+ * The clusters. A cluster begins with a key frame and ends before the next one. A frame's time counts from its begin.
+ */
 function clusters(frames) {
   const groups = [];
   for (const frame of frames) {

@@ -1,13 +1,13 @@
-// What the first screen offers beside the race: Run, the prompt, the lessons.
+// The actions beside the race on the first screen: Run, the prompt, the settings and the lessons.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { stopButton } from "./controls.js";
 import { promptBox } from "./prompt_box.js";
 
-const MOST_SAID = 48; // characters of the prompt that a button shows: a screen reader reads all of its text
+const MOST_SAID = 48; // the most characters of the prompt on a button, since a screen reader reads its whole text
 
-/** press(): Run; toggleForm(): the settings; lessons: the button that opens their list. */
+/** Makes the actions. press(): starts a run. toggleForm(): opens the settings. lessons: the button of the lessons. */
 export function actions({ press, toggleForm, lessons }) {
   const box = promptBox();
   const button = (name, action, ...children) =>

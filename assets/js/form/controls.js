@@ -1,4 +1,4 @@
-// Pause / Resume, Step and Stop beside the Run button.
+// The buttons Pause / Resume, Step and Stop beside the button Run.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
@@ -10,19 +10,19 @@ import { where } from "./where.js";
 const FOCUS_MS = 50;
 const NARROW = "(max-width: 768px)";
 
-/** Presses Gradio's toggle of the sidebar: on a narrow screen the sidebar lies over the stage. */
+/** Closes the sidebar on a narrow screen, where it covers the stage. */
 export function closeSidebarIfNarrow() {
   if (!matchMedia(NARROW).matches) return;
   const sidebar = document.querySelector(".sidebar.open");
   sidebar?.querySelector(".toggle-button")?.click();
 }
 
-/** Opens the sidebar and leads the focus to it, or closes it and leads it back. */
+/** Opens the sidebar and moves the focus there, or closes it and moves the focus back. */
 export function toggleSidebar() {
   const toggle = document.querySelector(".sidebar .toggle-button");
   const back = document.querySelector(".sidebar.open") && document.querySelector(".sl-action-form");
   toggle?.click();
-  setTimeout(() => (back || toggle)?.focus(), FOCUS_MS); // once it can be reached
+  setTimeout(() => (back || toggle)?.focus(), FOCUS_MS); // after the sidebar has moved
 }
 
 /** Escape closes the sidebar, unless a list in it is open. */
@@ -44,23 +44,23 @@ function keepInert() {
   follow();
 }
 
-/** Gradio 6.31 opens a list at every key, also at the Tab that leaves it: then nothing closes it any more. */
+/** Lets Tab leave a list. Gradio 6.31 opens a list at every key, also at Tab; such a list would stay open. */
 function leaveListsByTab() {
   const keep = (event) => event.key === "Tab" && event.target.matches("[role=combobox]") && event.stopPropagation();
   document.querySelector(".sidebar")?.addEventListener("keydown", keep, true);
 }
 
-/** Presses the form's Run; where the form holds it back, it is the form that says why. */
+/** Presses the form's button Run. If the button is disabled, opens the form, which shows the reason. */
 export function pressRun() {
   const run = document.getElementById("sl-run");
   if (!run || run.disabled) document.querySelector(".sidebar.open") || toggleSidebar();
   else run.click();
 }
 
-/** Whether a waiting request can be taken back. A paused run's request for a step can only where there is a queue. */
+/** Whether a waiting request can be cancelled. A paused run's request for a step can only be cancelled in a queue. */
 const canCancel = ({ waits, place }) => waits !== null && (waits !== "more" || place > 0);
 
-/** What the button that ends a run says, and whether it can be pressed. */
+/** The text of the button that ends a run, and whether it can be pressed. */
 export function stopButton(now) {
   const waits = canCancel(now);
   const stops = waits ? "Cancel" : "Stop";
@@ -68,7 +68,7 @@ export function stopButton(now) {
   return { text: stopping ? "Stopping …" : stops, disabled: stopping || (now.phase === "idle" && !waits) };
 }
 
-/** A line that says what Run will write, and what to expect of it. */
+/** Makes a line that describes what Run will write, and warns of the result. */
 export function writesLine() {
   const line = h("p.sl-writes", { "aria-live": "polite" });
   const parts = ["prompt", "length", "steps", "temperature", "foreign", "rare", "tooLong"];
@@ -79,6 +79,7 @@ export function writesLine() {
   return line;
 }
 
+/** Fills the component of the controls. */
 export function connect({ element }) {
   const button = (name, action) => h(`button.sl-control.sl-control-${name}`, { disabled: true, onclick: action });
   const pause = button("pause", () => page.now.live[page.now.phase === "paused" ? "resume" : "pause"]());
@@ -87,7 +88,7 @@ export function connect({ element }) {
   element.querySelector(".sl-controls").replaceChildren(pause, step, stop, where());
   setText(step, "Step");
   page.follow(["arrived"], ({ arrived }) => {
-    const prompt = document.getElementById("sl-prompt"); // it may come after these buttons
+    const prompt = document.getElementById("sl-prompt"); // the field may be created after these buttons
     if (arrived && prompt?.querySelector(".sl-writes") === null) prompt.append(writesLine());
   });
   keepInert();

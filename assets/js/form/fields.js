@@ -1,16 +1,17 @@
-// Fields made from the descriptions of settings.
+// The form's fields, made from the descriptions of settings.
 
 import { decimals, nearest, stops } from "../curves/slider.js";
 import { h, select, setText } from "../dom.js";
 import { trust } from "../run/trust.js";
 import { valueText } from "../trace/described.js";
 
+/** Makes a field: the label of a setting, a control, and an optional output beside the label. */
 export function row(setting, control, output = null) {
   const head = h("span.sl-field-head", h("span", setting.label), output);
   return h("label.sl-field", { title: setting.help }, head, control);
 }
 
-/** options: [[id, text], ...]. set(id). said: a sentence beside the label. */
+/** Makes a field with a list. options: [[id, text], ...]. set(id): called for a choice. said: text beside the label. */
 export const choice = (label, options, value, set, said = "") =>
   row(
     { label, help: "" },
@@ -18,6 +19,7 @@ export const choice = (label, options, value, set, said = "") =>
     said ? h("small", said) : null,
   );
 
+/** Makes the field of a setting that is true or false. */
 export function checkbox(setting, value, set) {
   const control = h("input", { type: "checkbox", checked: value, onchange: () => set(control.checked) });
   return h("label.sl-field.sl-field-check", { title: setting.help }, control, h("span", setting.label));
@@ -55,7 +57,7 @@ function slider(setting, value, set) {
   return row(setting, range, output);
 }
 
-/** The field of a setting that is no group. set(value): it was changed by hand. */
+/** Makes the field of a setting that is no group. set(value): called after a change by the visitor. */
 export function field(setting, value, set) {
   if (setting.kind === "code") return codeField(setting, value, set);
   if (setting.kind === "flag") return checkbox(setting, value, set);

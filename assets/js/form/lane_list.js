@@ -1,4 +1,4 @@
-// The lanes of the form: a list, with the fields of their rules and policies, made from their descriptions.
+// The list of the form's lanes, with the fields of their rules and policies. The fields are made from descriptions.
 
 import "../loaded_first.js";
 import { h, select } from "../dom.js";
@@ -9,14 +9,14 @@ import { checkbox, choice, field, row } from "./fields.js";
 import { paysLine } from "./pays.js";
 
 const OWN = "own";
-/** Rules that only choose can stand beside one that locks. */
+/** The rules that only choose rows. They can be combined with a rule that locks. */
 const choosers = () => Object.entries(described.compute).filter(([kind, { locks }]) => !locks && kind !== "everything");
-/** What only a browser computes, and what only a server does, where there is one. */
+/** Whether a rule or a policy can be computed by this page: some need a browser, others a server. */
 const offered = ([kind, { server }]) => {
   const needed = kind === "own" ? "browser" : server && "server";
   return !needed || page.now.sources.includes(needed);
 };
-/** [kind, its name in a select]. */
+/** [kind, text]: the option of a rule or policy in a list. */
 const optionOf = ([kind, { label, server }]) => [kind, server ? `${label} (on the server)` : label];
 const defaults = (settings) =>
   Object.fromEntries(Object.entries(settings).map(([name, setting]) => [name, setting.default]));
@@ -29,8 +29,9 @@ function nameField(value, set) {
   return row({ label: "Name", help: "If empty, it is made of the rule and its settings." }, control);
 }
 
+/** The list of lanes. */
 export class LaneList {
-  /** form: see Lanes; box: where the list stands. */
+  /** form: a Lanes; box: the node that contains the list. */
   constructor(form, box) {
     this.form = form;
     this.list = h("ol.sl-lane-list");
@@ -52,7 +53,7 @@ export class LaneList {
     const controls = () => [...this.list.querySelectorAll("select, input, textarea, button, summary")];
     const focused = controls().indexOf(document.activeElement);
     this.list.replaceChildren(...this.form.lanes.map((lane, i) => this.#lane(lane, i, open.has(i))));
-    if (focused >= 0) controls()[focused]?.focus(); // drawn anew under the visitor's hands
+    if (focused >= 0) controls()[focused]?.focus(); // the focused control was replaced
     this.add.disabled = this.form.lanes.length >= MOST_LANES;
     this.add.title = this.add.disabled ? `At most ${MOST_LANES} can race` : "";
   }
@@ -87,7 +88,9 @@ export class LaneList {
     if (!preset) this.list.children[this.form.lanes.indexOf(lane)].querySelector("details").open = true;
   }
 
-  /** Sets a value by hand. The lane is no preset's from now on, but named after the one that it came from. */
+  /**
+   * Sets a value that the visitor has changed. The lane is no preset any more, but is named after its former preset.
+   */
   #set(lane, target, name, value) {
     target[name] = value;
     if (lane.preset) Object.assign(lane, { base: lane.preset, preset: null });

@@ -1,6 +1,6 @@
-// Who races: one to four lanes in the sidebar.
-// The component's value is JSON: {lanes: [{id, name, preset, compute, unmask}, ...], presets: [...]}.
-// What shows them comes when they are seen, see lane_list.js.
+// The component with the one to four lanes of a race, in the sidebar.
+// Its value is JSON: {lanes: [{id, name, preset, compute, unmask}, ...], presets: [...]}.
+// The list that shows the lanes (lane_list.js) is loaded when it comes into view.
 
 import { h } from "../dom.js";
 import { codesIn } from "../run/address.js";
@@ -9,7 +9,7 @@ import { MISSING, Part } from "../stage/part.js";
 import { described, namesApart, presetName, ruleName, rulesOf, serverChoice, unnumbered } from "../trace/described.js";
 import { codesOf, putCodes } from "../trace/typed.js";
 
-const FORM_MS = 60; // the other fields of the same answer
+const FORM_MS = 60; // by then the form has the other fields of the same answer
 
 class Lanes {
   constructor({ element, props, watch }) {
@@ -39,7 +39,7 @@ class Lanes {
     else this.shown.made?.draw();
   }
 
-  /** Names and ids anew, so that no two lanes are called the same; then to the form. */
+  /** Gives the lanes ids and different names, and sends them to the form. */
   send() {
     const names = namesApart(this.lanes.map((lane) => this.nameOf(lane).slice(0, 80)));
     for (const [i, lane] of this.lanes.entries()) Object.assign(lane, { id: `lane-${i + 1}`, name: names[i] });
@@ -50,7 +50,7 @@ class Lanes {
     this.shown.made?.draw();
   }
 
-  /** What of the lanes only a browser computes, and what only the server. */
+  /** {typed, served}: whether a lane needs a browser, and the name of a rule or policy that needs the server, or "". */
   #needs() {
     return { typed: codesOf(this.lanes).length > 0, served: this.lanes.map(serverChoice).find(Boolean) ?? "" };
   }
@@ -66,11 +66,12 @@ class Lanes {
     const firstRule = ({ compute }) => rulesOf(compute)[0].kind;
     if (firstRule(lane) === firstRule(base)) return presetName(lane, base);
     if (lane.unmask.kind !== base.unmask.kind) return ruleName(lane);
-    const [usual] = Object.keys(described.unmask); // the name leaves out the usual policy, so it leaves out the preset's
+    // The name leaves out the default policy, so the preset's is left out.
+    const [usual] = Object.keys(described.unmask);
     return ruleName({ ...lane, unmask: { kind: usual } });
   }
 
-  /** Which preset a lane was made of, by its name; a name that neither its rule nor a preset gives it is the visitor's. */
+  /** Finds the preset of a lane by the lane's name. A name that belongs to no rule or preset is the visitor's. */
   #recognize(lane) {
     if (lane.preset) return;
     const plain = unnumbered(lane.name);
@@ -80,6 +81,7 @@ class Lanes {
   }
 }
 
+/** Fills the component of the lanes. */
 export function connect(component) {
   return new Lanes(component);
 }

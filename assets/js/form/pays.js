@@ -1,4 +1,4 @@
-// Whether leaving out rows has paid here, from what the last run has shown. Nothing is measured for it.
+// A line that says whether leaving out rows saved time in the last run. Nothing is measured for this line.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
@@ -6,7 +6,7 @@ import { speedOf, timedTogether } from "../trace/timing.js";
 
 const isWhole = (lane) => lane.count > 0 && lane.endsAt(lane.count - 1);
 
-/** How many times as fast as every row the lanes of a run were that took turns with it; "" where it had none. */
+/** A sentence on the speeds of lanes, compared with the lane that computes every row; "" if nothing can be compared. */
 export function paysText({ lanes, n, promptLength }) {
   const every = lanes.find(({ decoder }) => decoder.compute.kind === "everything");
   if (!every || !isWhole(every)) return "";
@@ -19,7 +19,7 @@ export function paysText({ lanes, n, promptLength }) {
   return `In the last run (${n - promptLength} tokens), beside every row: ${said.join(", ")}.`;
 }
 
-/** The line of the settings that says so, once a run has ended. */
+/** Makes the line, which is empty before a run has ended. */
 export function paysLine() {
   const line = h("p.sl-pays");
   page.follow(["ended"], ({ ended }) => setText(line, ended ? paysText(ended) : ""));

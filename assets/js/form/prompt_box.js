@@ -1,21 +1,22 @@
-// The visitor's prompt: one field, openings to begin with, what the model knows, and Run. The form has the same prompt
-// among its settings, and holds what is typed into this field.
+// The box for the visitor's prompt: a field, example openings, a line on what the model knows, and Run. The form has a
+// field for the prompt, too, which gets the text that is typed here.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { pressRun, toggleSidebar, writesLine } from "./controls.js";
 import { refusalLine } from "./refusal.js";
 
-const CHIP = 42; // characters of an opening on its chip
+const CHIP = 42; // the most characters of an opening on its button
 
-/** {node, toggle()}: the box, shut at first. */
+/** Makes the box, closed at first: {node, toggle()}. */
 export function promptBox() {
   const placeholder = "Begin a story, or leave blanks: Tom found a __ in the garden.";
   const field = h("textarea", { rows: 2, "aria-label": "Your words", placeholder });
   const chips = h("div.sl-chips", { role: "group", "aria-label": "Openings" });
   const knows = h("span");
   const run = h("button.sl-prompt-run", { onclick: () => pressRun() }, "Run");
-  const settings = h("button.sl-small.sl-phone-only", { onclick: toggleSidebar }, "Settings"); // the bar has no room
+  // A phone's bar lacks room.
+  const settings = h("button.sl-small.sl-phone-only", { onclick: toggleSidebar }, "Settings");
   const foot = h("div.sl-prompt-foot", knows, settings, run);
   const node = h("div.sl-prompt-box", { hidden: true }, field, refusalLine(), writesLine(), chips, foot);
   const put = (text) => {
@@ -39,7 +40,7 @@ export function promptBox() {
   };
   field.addEventListener("input", () => put(field.value));
   node.addEventListener("keydown", (event) => {
-    event.stopPropagation(); // its keys are no player's
+    event.stopPropagation(); // keys in the box must not move the cursor of the race
     if (event.key === "Escape") toggle(false);
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) pressRun();
   });

@@ -1,10 +1,10 @@
-// A run that is refused: the sentence stands at the field that it is about, which stays open.
+// Shows the reason why a run was refused, beside the field that is wrong.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { described } from "../trace/described.js";
 
-/** The name of the field that a refusal is about: "prompt", a setting's, or null. */
+/** The name of the field that a refusal is about: "prompt", the name of a setting, or null. */
 export function fieldOf(text) {
   const labels = Object.entries(described.settings).map(([name, { label }]) => [name, label]);
   const named = labels.filter(([, label]) => text.includes(label)).sort(([, a], [, b]) => b.length - a.length);
@@ -13,14 +13,14 @@ export function fieldOf(text) {
   return named[0][0];
 }
 
-/** A line that shows what was refused about a prompt. */
+/** Makes the line that shows a refusal of the prompt. */
 export function refusalLine() {
   const line = h("p.sl-refused", { role: "alert" });
   page.follow(["refused"], ({ refused }) => setText(line, refused?.field === "prompt" ? refused.text : ""));
   return line;
 }
 
-/** Puts what was refused about a setting beneath its field in the sidebar, which opens. open(): opens it. */
+/** Shows refusals of settings beneath their fields in the sidebar. open(): opens the sidebar. */
 export function followRefusals(open) {
   const line = h("p.sl-refused", { role: "alert" });
   page.follow(["refused"], ({ refused }) => {

@@ -1,4 +1,5 @@
-// The form of a page without a server: what surelock/ui/form.py offers, drawn from the same descriptions.
+// The form of a page without a server. It offers the same fields as surelock/ui/form.py, made from the same
+// descriptions.
 
 import { h, setText } from "../dom.js";
 import { readLink } from "../run/link.js";
@@ -8,13 +9,14 @@ import { choice, field, row } from "./fields.js";
 import { connect as connectLanes } from "./lanes.js";
 import { blockChoices, blockSaid, fit, NAMES, wantsOf } from "./schedule.js";
 
-const MAIN = ["gen_length", "steps"]; // the rest is folded away
+const MAIN = ["gen_length", "steps"]; // the fields that are shown at once
 const bytes = (text) => new TextEncoder().encode(text).length;
 
+/** The form. */
 export class SiteForm {
   /**
-   * initial: {model, about, prompt, values, lanes, most}, what the form holds at first, as surelock/ui/site.py writes it.
-   * onRun(values), onEdit(values).
+   * initial: {model, about, prompt, values, lanes, most}, the first content of the form, see surelock/ui/site.py.
+   * onRun(values): called when Run is pressed. onEdit(values): called after a change.
    */
   constructor({ initial, onRun, onEdit }) {
     Object.assign(this, { initial, onEdit, lanes: initial.lanes });
@@ -45,7 +47,7 @@ export class SiteForm {
     return toggle;
   }
 
-  /** The lanes' JSON, under the name that Gradio's components give what they hold. */
+  /** The lanes as JSON. Gradio's components have their content in a property of the same name. */
   get value() {
     return this.lanes;
   }
@@ -54,7 +56,7 @@ export class SiteForm {
     this.onEdit(this.values);
   }
 
-  /** All that it holds, by name: see `settingsOfForm`. */
+  /** The values of all fields by name, see `settingsOfForm`. */
   get values() {
     const { lanes, prompt, settings, initial } = this;
     return { model: initial.model, prompt: prompt.value, lanes, ...settings };
@@ -67,7 +69,9 @@ export class SiteForm {
     this.#draw();
   }
 
-  /** What a link's query asks for; the rest is as at first. Gives a sentence about what of it cannot be had. */
+  /**
+   * Fills the form from the query of a link, and the rest with first values. Returns a sentence on unreadable parts.
+   */
   fill(query) {
     const { model, prompt, values: first } = this.initial;
     const { values, lanes, said } = readLink(query, model);
@@ -92,7 +96,7 @@ export class SiteForm {
     this.#changed();
   }
 
-  /** The longest text that fits beside the prompt, in tokens. The prompt's are not counted yet: at most one a byte. */
+  /** The most tokens that can be generated after the prompt. A byte of the prompt counts as a token. */
   get #longest() {
     const room = this.initial.most - bytes(this.prompt.value);
     return Math.max(16, room - (room % 8));
@@ -116,7 +120,8 @@ export class SiteForm {
     const more = settings.filter(([name]) => !MAIN.includes(name));
     this.main.replaceChildren(...main.map(fieldOf));
     this.more.replaceChildren(...more.map(fieldOf));
-    if (focused) document.getElementById(focused)?.querySelector("input, select")?.focus(); // drawn anew under the hands
+    // The focused field was replaced.
+    if (focused) document.getElementById(focused)?.querySelector("input, select")?.focus();
   }
 
   #field(name, setting, highest, set) {

@@ -1,11 +1,11 @@
-// Where Run computes: on the server, or in the visitor's browser.
+// The list in which a visitor chooses where Run computes: on the server or in the browser.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
 
 const WHERE = { browser: "this browser", server: "this server" };
 
-/** A list of both, shown if the form's model runs on both. An option says how long a run waits there. */
+/** Makes the list. It is shown if the form's model can run at both places. An option tells how long a run waits. */
 export function where() {
   const change = ({ target }) => page.set({ source: target.value });
   const choice = h("select.sl-action-where", { onchange: change });

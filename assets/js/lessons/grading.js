@@ -1,21 +1,23 @@
-// Grading: the right answer of a question on a run, its reason, and whether a prediction agrees with it.
-// Pure functions of a trace and a question's parameters. A lesson's file names the function (`is`) and sets the parameters;
-// a function returns positions, a share or the id of a lane. steps.js says how a lesson names lanes and moments.
+// Grading: the right answer to a question about a run, its reason, and whether a prediction agrees with the answer.
+// The functions depend only on a trace and a question's parameters. A question names its function in the field `is`.
+// The function returns positions, a number, or the id of a lane or an option. steps.js explains how a lesson names
+// lanes and moments.
 
 import { count, percent, seconds, short } from "../dom.js";
 import { quantile } from "../trace/lane.js";
 import { laneOf, stepOf } from "./steps.js";
 
 const LISTED = 6;
-const CLOSE = { "%": 5, steps: 1 }; // a prediction this near counts as right
+const CLOSE = { "%": 5, steps: 1 }; // the greatest error of a prediction that counts as right, by unit
 
+/** The texts of a list as a phrase: "a, b and c". */
 export const among = (list) => [list.slice(0, -1).join(", "), list.at(-1)].filter(Boolean).join(" and ");
 const quoted = ({ name }) => `“${name}”`;
 const error = (lane) => short(errorOf(lane));
 const big = (n) => n.toLocaleString("en");
 const generated = ({ given }) => Array.from(given.keys()).filter((p) => !given[p]);
 
-/** A question's parameters with lanes in the place of their names. */
+/** A question's parameters, with lanes in place of their names. */
 const withLanes = (trace, { lane, beside, lanes = [], ...others }) => ({
   ...others,
   lane: laneOf(trace, lane),
@@ -31,7 +33,7 @@ function writtenNext(_, { lane, at, count }) {
     .slice(0, count);
 }
 
-/** How many steps wrote the leftmost masked position, of those that wrote a position. */
+/** {are, of}: the number of steps that wrote the leftmost masked position, and of all steps that wrote a position. */
 function leftmostSteps(trace, { lane }) {
   const masked = new Set(generated(trace));
   let steps = 0;
@@ -45,13 +47,16 @@ function leftmostSteps(trace, { lane }) {
   return { are: leftmost, of: steps };
 }
 
-/** How many rows moved by at most `below` nats, of those that could be compared with the step before. */
+/** {are, of}: the number of rows whose KL is at most `below` nats, and of all rows with a finite KL. */
 function stillRows(_, { lane: { kl, count, n }, below }) {
   const known = kl.subarray(0, count * n).filter(Number.isFinite);
   return { are: known.filter((nats) => nats <= below).length, of: known.length };
 }
 
-/** The first `count` generated positions that lock, and all others that lock in the same step as the last of them. */
+/**
+ * The first `count` generated positions that lock. Positions that lock in the same step as the last of them count,
+ * too.
+ */
 function firstLocked(trace, { lane, count }) {
   const when = new Map(generated(trace).map((p) => [p, lane.lockStep(p, lane.count - 1)]));
   const locked = generated(trace).filter((p) => when.get(p) >= 0);
@@ -60,7 +65,7 @@ function firstLocked(trace, { lane, count }) {
   return locked.filter((p) => when.get(p) <= last);
 }
 
-/** How many steps every generated position waits from its writing to its lock, in ascending order. */
+/** The numbers of steps from the writing of a generated position to its lock, in ascending order. */
 function waits(trace, { lane }) {
   const last = lane.count - 1;
   const locked = generated(trace).filter((p) => lane.lockStep(p, last) >= 0);
@@ -69,15 +74,17 @@ function waits(trace, { lane }) {
 
 const errorOf = (lane) => lane.steps.at(-1).damage.mean;
 
-/** How many written tokens would be different if their step had computed every position. */
+/**
+ * {are, of}: the number of written tokens that a step with all positions computed would not have chosen, and of all.
+ */
 function changedWords(_, { lane }) {
   const { changed, commits } = lane.steps.at(-1).damage;
   return { are: changed, of: Math.max(1, commits) };
 }
 
 /**
- * The id of the lane with the largest (`want` "most") or the smallest ("least") commit error; "same" where the next lane
- * differs by at most the share `tie` of the larger error.
+ * The id of the lane with the largest (`want` is "most") or the smallest (`want` is "least") commit error; "same" if
+ * the next lane's error is closer than the share `tie` of the larger error.
  */
 function errorRank(_, { lanes, want, tie }) {
   const sign = want === "most" ? -1 : 1;
@@ -86,7 +93,7 @@ function errorRank(_, { lanes, want, tie }) {
   return Math.abs(first - second) <= tie * Math.max(first, second) ? "same" : ranked[0].id;
 }
 
-/** The positions of every blank of the prompt, a list for one blank. */
+/** The blanks of the prompt; a blank is the list of its positions. */
 function blanksOf({ given, header: { prompt_tokens: prompt } }) {
   const masked = Array.from(prompt.keys()).filter((p) => !given[p]);
   const starts = masked.filter((p) => !masked.includes(p - 1));
@@ -96,7 +103,7 @@ function blanksOf({ given, header: { prompt_tokens: prompt } }) {
 /** The step in which the first token of a blank is written. */
 const begun = (lane, blank) => Math.min(...blank.map((p) => lane.unmaskStep(p, lane.count - 1)));
 
-/** Which of two blanks has its first token written earlier: "first" or "second". */
+/** The blank whose first token is written earlier: "first" or "second". */
 function begunFirst(trace, { lane }) {
   const [first, second] = blanksOf(trace).map((blank) => begun(lane, blank));
   return first < second ? "first" : "second";
@@ -104,7 +111,7 @@ function begunFirst(trace, { lane }) {
 
 const filling = ({ pieces }, lane, blank) => pieces.text(blank.map((p) => lane.token(p, lane.count - 1))).trim();
 
-/** In which of two blanks two lanes differ: "first", "second", "both" or "none". */
+/** The blanks that two lanes fill differently: "first", "second", "both" or "none". */
 function differingBlank(trace, { lanes: [one, other] }) {
   const [first, second] = blanksOf(trace).map((blank) => filling(trace, one, blank) !== filling(trace, other, blank));
   if (first) return second ? "both" : "first";
@@ -117,7 +124,7 @@ function fillings(trace, { lanes }) {
   return `The blanks hold ${sentences.join(", ")}.`;
 }
 
-/** Which lanes' two blanks hold the same: the id of the only one, "both" or "none". */
+/** The lane that fills both blanks with the same words: its id, "both" if there are several such lanes, or "none". */
 function sameTwice(trace, { lanes }) {
   const [first, second] = blanksOf(trace);
   const same = lanes.filter((lane) => filling(trace, lane, first) === filling(trace, lane, second));
@@ -125,14 +132,19 @@ function sameTwice(trace, { lanes }) {
   return same[0]?.id ?? "none";
 }
 
-/** [[id, p, q], ...] of the tokens that are likely in both of two one-token blanks before anything is written there. */
+/**
+ * [[id, p, q], ...]: tokens that are likely in both one-token blanks after the first step, with their probabilities.
+ */
 function sharedNames(trace, { lane }) {
   const [first, second] = blanksOf(trace).map(([p]) => lane.top(p, 0) ?? []);
   const others = new Map(second);
   return first.filter(([id]) => others.has(id)).map(([id, p]) => [id, p, others.get(id)]);
 }
 
-/** The chance that two blanks get the same token, drawn at once: the sum of products; NaN where nothing is recorded. */
+/**
+ * The chance that two blanks get the same token if both are drawn at once: the sum of the products of probabilities.
+ * NaN if no likely tokens are recorded.
+ */
 function sameChance(trace, { lane }) {
   const names = sharedNames(trace, { lane });
   return names.length ? names.reduce((sum, [, p, q]) => sum + p * q, 0) : Number.NaN;
@@ -150,17 +162,19 @@ const flops = (lane) => lane.steps.at(-1).totalFlops;
 
 const flopsSaved = (trace, { lane }) => 1 - flops(lane) / flops(trace.reference);
 
-/** The share of the reference's time that a lane saves; below 0 where it was slower. */
+/** The share of the reference's time that a lane saves; below 0 if the lane is slower. */
 const timeSaved = (trace, { lane }) => 1 - lane.seconds / trace.reference.seconds;
 
-/** Of which the lane saved the larger share, "flops" or "time"; "same" where the shares differ by at most `tie`. */
+/**
+ * "flops" or "time": the one of which the lane saves the larger share; "same" if the shares differ by at most `tie`.
+ */
 function savedMore(trace, { lane, tie }) {
   const gap = flopsSaved(trace, { lane }) - timeSaved(trace, { lane });
   if (Math.abs(gap) <= tie) return "same";
   return gap > 0 ? "flops" : "time";
 }
 
-/** How many generated positions stand at or after the end of the text. */
+/** {are, of}: the number of generated positions at or after the end of the text, and of all generated positions. */
 function afterEnd(trace, { lane }) {
   return { are: trace.n - trace.endOf(lane, lane.count - 1).position, of: generated(trace).length };
 }
@@ -170,7 +184,7 @@ function costSpread(_, { lanes }) {
   return Math.max(...costs) / Math.min(...costs) - 1;
 }
 
-/** How sure the model was of the tokens it wrote, and of the positions that the learner predicted wrongly. */
+/** A sentence on the model's confidence at the right positions, and at the positions that were predicted wrongly. */
 function surer(trace, { lane, at }, { right, missed, nameOf }) {
   const sure = (p, t) => percent(lane.confidence[t * lane.n + p]);
   const there = right.map((p) => sure(p, lane.unmaskStep(p, lane.count - 1)));
@@ -209,7 +223,11 @@ function costsOf(lanes) {
   return `Of the FLOPs of computing everything, ${among(lanes.map(cost))} were done.`;
 }
 
-/** A question for a share. counts(trace, question) -> {are, of}; tell(are, of, question) -> the reason, a sentence. */
+/**
+ * The functions of a question that asks for a share.
+ * @param {function(Trace, object): {are: number, of: number}} counts the two numbers whose quotient is the answer
+ * @param {function(number, number, object): string} tell the reason, a sentence with both numbers
+ */
 const share = (counts, tell) => {
   const of = (f) => (trace, question) => f(counts(trace, question), question);
   return {
@@ -218,7 +236,7 @@ const share = (counts, tell) => {
   };
 };
 
-/** By a question's `is`: its answer on a run, and the reason, a sentence with the run's numbers. */
+/** By a question's field `is`: the functions that return its answer on a run, and the reason as a sentence. */
 export const ANSWERS = {
   written_next: { answer: writtenNext, because: surer },
   first_locked: { answer: firstLocked, because: locked },
@@ -266,17 +284,17 @@ export const ANSWERS = {
   cost_spread: { answer: costSpread, because: (_, { lanes }) => costsOf(lanes) },
 };
 
-/** The answer on this run: positions, a number, or an option's id. */
+/** The answer to a question on this run: positions, a number, or an option's id. */
 export const answer = (trace, { is, ...parameters }) => ANSWERS[is].answer(trace, withLanes(trace, parameters));
 
-/** The reason of the answer on this run, a sentence; it also speaks of positions that the learner predicted wrongly. */
+/** The reason of the answer on this run, a sentence. It mentions positions that the learner predicted wrongly, too. */
 export function because(trace, question, predicted, nameOf) {
   const right = answer(trace, question);
   const missed = Array.isArray(right) ? (predicted ?? []).filter((p) => !right.includes(p)) : [];
   return ANSWERS[question.is].because(trace, withLanes(trace, question), { right, missed, nameOf });
 }
 
-/** Whether a claim holds on this run: {answer: a question, at_least, at_most, equals: one id or a list}. */
+/** Whether a claim is true on this run. A claim is {answer: a question, at_least, at_most, equals: an id or a list}. */
 export function holds(trace, { answer: question, at_least: low, at_most: high, equals }) {
   const value = answer(trace, question);
   if (equals !== undefined) return [equals].flat().includes(value);
@@ -285,10 +303,14 @@ export function holds(trace, { answer: question, at_least: low, at_most: high, e
 
 /** A number in the unit of the question: a share in per cent, steps to half a step. */
 const inUnit = ({ unit }, value) => (unit === "%" ? Math.round(100 * value) : Math.round(2 * value) / 2);
+/** A value with the unit of its question. */
 export const withUnit = ({ unit }, value) => `${value} ${unit === "steps" && value === 1 ? "step" : unit}`;
 const optionText = ({ options }, id) => options.find((option) => option.id === id)?.text ?? "something else";
 
-/** Whether a stored value can be a prediction of this question: an earlier edition may have had one of another kind. */
+/**
+ * Whether a stored value can be a prediction for a question: an earlier edition may have had another kind of
+ * question.
+ */
 export function suits({ kind, options }, value) {
   if (kind === "cells") return Array.isArray(value);
   return kind === "value" ? Number.isFinite(value) : options.some(({ id }) => id === value);
@@ -304,12 +326,12 @@ export function inWords(question, value, nameOf) {
 }
 
 /**
- * Sets a prediction beside the answer.
- * @param {*} predicted undefined where the learner made no prediction
- * @param {function(number): string} nameOf the name of a position at the end of the run
- * @param {function(number): string} options.nameThen its name at the step of the prediction
+ * Compares a prediction with the answer.
+ * @param {*} predicted undefined if the learner made no prediction
+ * @param {function(number): string} nameOf returns the name of a position at the end of the run
+ * @param {function(number): string} options.nameThen returns the name of a position at the step of the prediction
  * @param {string} options.why the reason of the answer, a sentence
- * @returns {{right: boolean, text: string}}
+ * @returns {{right: boolean, text: string}} whether the prediction is right, and the sentences that compare both
  */
 export function besides(question, predicted, answer, nameOf, { nameThen = nameOf, why = "" } = {}) {
   if (question.kind === "value" && !Number.isFinite(answer))
@@ -321,7 +343,7 @@ export function besides(question, predicted, answer, nameOf, { nameThen = nameOf
   return { right, text: joined(`You predicted: ${inWords(question, predicted, nameThen)}.`, truth, gap) };
 }
 
-/** {right, gap}: whether a prediction is right, and how far it is from the answer, a sentence. */
+/** {right, gap}: whether a prediction is right, and a sentence on its distance from the answer. */
 function compared(question, predicted, answer) {
   if (question.kind === "choose") {
     const right = predicted === answer;

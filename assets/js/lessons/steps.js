@@ -1,8 +1,8 @@
-// The steps of a lesson: which run it needs, what a page shows and where it stops, and how far the learner has come.
-// The lessons are data, a file for one lesson in assets/lessons/. A lesson is about one run at a time.
+// The steps of a lesson: the run that the lesson needs, the parts that a page shows, the step at which it stops, and
+// the learner's progress. A lesson is data, a file in assets/lessons/. It is about one run at a time.
 //
-// A lesson names a lane by its id, or as "reference" or "subject" (the lane that the page's sentences are about). It names
-// a moment by `at`, the share of the lane's steps that are over by then.
+// A lesson names a lane by its id, or as "reference" or "subject" (the lane that the page's sentences are about). It
+// names a moment by `at`, the share of the lane's steps that are over at that moment.
 
 import { download } from "../dom.js";
 import { Tab } from "../run/tab.js";
@@ -10,22 +10,22 @@ import { timedTogether } from "../trace/timing.js";
 
 const KEPT = "lessons";
 
-/** The lessons that the page's document holds: {lessons: [...], problems: [a sentence for every damaged file]}. */
+/** The lessons in the page's document: {lessons: [...], problems: [a sentence for every damaged file]}. */
 export function readLessons() {
   const script = document.getElementById("sl-lessons");
   return script ? JSON.parse(script.textContent) : { lessons: [], problems: [] };
 }
 
-/** What no two runs share: when it was made, and its seed. */
+/** The identity of a run: the time at which it was made, and its seed. */
 export const runOf = ({ header, reference }) => `${header.created}/${reference.decoder.settings.seed}`;
 
-/** The lane that a lesson calls `name`, or undefined where the run has no such lane. */
+/** The lane that a lesson calls `name`; undefined if the run has no such lane. */
 export function laneOf(trace, name) {
   if (name === "reference") return trace.reference;
   return name === "subject" ? trace.subject : trace.lane(name);
 }
 
-/** The parts of the stage that a page shows, and "lane-1", "lane-2", ...: the lanes that it names, or all if it names none. */
+/** The parts of the stage that a page shows. The lanes that it names, or else all lanes, are "lane-1", "lane-2", ... */
 export function shownParts(trace, shows) {
   const isLane = (part) => part.startsWith("lane:");
   const named = shows.filter(isLane).map((part) => laneOf(trace, part.slice("lane:".length)));
@@ -33,22 +33,24 @@ export function shownParts(trace, shows) {
   return [...shows.filter((part) => !isLane(part)), ...lanes.map((lane) => `lane-${trace.colourOf(lane) + 1}`)];
 }
 
-/** A page's text with the names of the lanes in the place of "{reference}" and "{subject}". */
+/** A page's text with names of lanes in place of "{reference}" and "{subject}". */
 export const named = (text, trace) => text.replace(/\{(reference|subject)\}/g, (_, lane) => laneOf(trace, lane).name);
 
 /** The last step, from 0, of the first `share` of `count` steps. A share below 0 gives -1: before the first step. */
 export const stepOf = (share, count) => (share < 0 ? -1 : Math.max(0, Math.ceil(share * count) - 1));
 
-/** The step, from 0, at which a page stops, or else the pages before it; undefined where no page names a step. */
+/**
+ * The step, from 0, at which a page stops. A page without a step stops where the page before it does; else undefined.
+ */
 export function stopOf({ pages }, page, trace) {
   const stopping = pages.slice(0, page + 1).findLast(({ at }) => at !== undefined);
   return stopping && stepOf(stopping.at, trace.race.last + 1);
 }
 
-/** The page of the latest question before a page. */
+/** The number of the last page with a question before a page. */
 export const questionPage = ({ pages }, page) => pages.findLastIndex(({ kind }, i) => kind === "predict" && i < page);
 
-/** Why a run cannot be this lesson's, in a sentence; "" where it can. */
+/** The reason why a run does not fit a lesson, a sentence; "" if it fits. */
 export function misfit(trace, { needs, own: openLane, timed }) {
   const hasLane = ({ lane, compute, unmask }) => {
     const { decoder } = laneOf(trace, lane) ?? {};
@@ -64,7 +66,10 @@ export function misfit(trace, { needs, own: openLane, timed }) {
   return measured ? "" : "The commit errors of the run on show were not measured.";
 }
 
-/** The lanes of a learner's run: those of the recorded run with another seed. chosen: changes to the lesson's open lane. */
+/**
+ * The lanes of a learner's run: the lanes of the recorded run with another seed and the lesson's settings.
+ * @param {object} [chosen] the choices that replace those of the lesson's open lane
+ */
 export function lanesToRun({ header }, { own: openLane, settings }, seed, chosen) {
   return header.lanes.map((lane) => {
     const changes = lane.id === openLane?.lane ? chosen : {};
@@ -75,10 +80,12 @@ export function lanesToRun({ header }, { own: openLane, settings }, seed, chosen
 /**
  * @typedef {object} SeenLesson
  * @property {number[]} seen the pages that the learner saw, from 0
- * @property {Object<number, {question, predicted, answer, right, run}>} answers by page: the prediction and the answer
+ * @property {Object<number, {question, predicted, answer, right, run}>} answers the prediction and the answer, by page
  */
 
-/** What a learner predicted and which pages the learner saw. It stays in this tab until the learner forgets or saves it. */
+/**
+ * The pages that a learner saw, and the learner's predictions. They stay in this tab until the learner deletes them.
+ */
 export class AnswerBook {
   constructor(tab = new Tab()) {
     this.tab = tab;
@@ -92,7 +99,7 @@ export class AnswerBook {
   }
 
   #store() {
-    // A browser may refuse to store anything: then the answers last as long as the page does.
+    // If the browser refuses to store anything, the answers last as long as the page.
     this.tab.set(KEPT, this.lessons);
   }
 

@@ -1,4 +1,5 @@
-// The view of the lessons: the list in its dialog, the card over the grids that plays a lesson, the controls of a question.
+// The view of the lessons: the dialog that lists them, the card over the grids that plays a lesson, and the controls
+// of a question.
 
 import "../loaded_first.js";
 import { explained } from "../below/term.js";
@@ -29,17 +30,19 @@ const HERE = "Your run begins in this browser.";
 
 const button = (text, action, more = {}) => h("button.sl-small", { onclick: action, ...more }, text);
 
-/** Whether the learner types the rule of an option. */
+/** Whether an option has a rule that the learner types. */
 const isTyped = (option) => option?.compute.kind === "own";
 
+/** The lessons of a stage. */
 export class Lessons {
   /**
-   * Joins a stage.
+   * Adds the lessons to a stage.
+   * @param {Stage} stage
    * @param {Tab} lessons.tab
    * @param {function(string): Promise<Trace?>} lessons.recorded reads a recorded run by its name
-   * @param {?function(Trace, Lane[]): ?string} lessons.race starts a run with a trace's prompt and these lanes; returns a
-   *   sentence where it cannot start. Null where nothing can compute.
-   * @param {function(?string, number)} lessons.onPlace is called with the name of the lesson and the page on show
+   * @param {?function(Trace, Lane[]): ?string} lessons.race starts a run with a trace's prompt and these lanes, and
+   *   returns a sentence if the run cannot start; null on a page that cannot compute
+   * @param {function(?string, number)} lessons.onPlace is called with the name of the lesson and the number of its page
    */
   constructor(stage, { lessons = {} }) {
     const { tab, recorded = async () => null, race = null, onPlace = () => {} } = lessons;
@@ -105,7 +108,7 @@ export class Lessons {
     return this.lesson !== null;
   }
 
-  /** Opens the page that an address names: `lesson`, and `page` from 1. */
+  /** Opens the page that an address names by its parameters `lesson` and `page` (from 1). */
   arrive(search) {
     const query = new URLSearchParams(search);
     const name = query.get("lesson");
@@ -115,7 +118,7 @@ export class Lessons {
     return this.begin(lesson, Number.parseInt(query.get("page") ?? "1", 10) - 1);
   }
 
-  /** Begins a lesson on the run on show if that suits the lesson, else on the recorded run. */
+  /** Begins a lesson with the run on show if the run fits the lesson, else with the recorded run. */
   async begin(lesson, number = 0) {
     const { trace: now } = page.now;
     const why = now ? misfit(now, lesson.run) : "There is no run.";
@@ -174,7 +177,9 @@ export class Lessons {
     if (step !== undefined) stage.look({ ...stage.view, step });
   }
 
-  /** Shows the parts that a page is about. Hides the rest, and what would give the answer away. Without a page shows all. */
+  /**
+   * Shows only the parts of the stage that a page names, and hides what would reveal the answer. Without a page: all.
+   */
   #limit({ shows, question } = {}) {
     const { trace } = page.now;
     if (!shows) return page.set({ lesson: null });
@@ -192,7 +197,10 @@ export class Lessons {
     return pins ? answer(this.trace, pins) : [];
   }
 
-  /** The prediction made on a page, or undefined. Predicted positions belong to one run: another run has other tokens there. */
+  /**
+   * The prediction on a page, or undefined. Predicted positions belong to one run, since other runs have other
+   * tokens.
+   */
   #prediction(page) {
     const kept = this.book.answer(this.lesson.name, page);
     const { question } = this.lesson.pages[page];
@@ -271,7 +279,7 @@ export class Lessons {
     });
   }
 
-  /** Starts a run with the prompt and lanes of the recorded one, another seed, and the settings of the lesson. */
+  /** Starts a run with the prompt and the lanes of the recorded run, another seed, and the settings of the lesson. */
   async #race() {
     const { run } = this.lesson;
     const base = await this.recorded(run.recorded);
@@ -286,12 +294,12 @@ export class Lessons {
     else this.#waits(page.now.source === "browser" ? HERE : "Your run begins as soon as the device is free.");
   }
 
-  /** Writes the place of the learner's run in the queue, a sentence. */
+  /** Shows the place of the learner's run in the queue. place: a sentence. */
   #waits(place) {
     if (this.awaiting && place) setText(this.progress, `${place} You can stay with the recorded run meanwhile.`);
   }
 
-  /** The learner's run was given up before it began. */
+  /** Called when the learner's run was given up before it began. */
   #gone() {
     if (!this.awaiting) return;
     this.awaiting = false;
@@ -304,7 +312,7 @@ export class Lessons {
     if (this.awaiting && trace.race.live) Object.assign(this, { learnersTrace: trace, awaiting: false, held: false });
   }
 
-  /** The trace has grown. The cursor waits at the page's step, so that it does not give the answer away. */
+  /** Called when the trace has grown. The cursor waits at the page's step, so that the answer stays hidden. */
   #grew(trace) {
     if (!this.open || trace !== this.learnersTrace) return;
     const { at } = this.lesson.pages[this.page];
@@ -325,7 +333,7 @@ export class Lessons {
     if (this.lesson.pages[this.page].kind === "run") this.go(this.page + 1);
   }
 
-  /** Whether the page does not ask for this position. The question then says why. */
+  /** Whether a position cannot be pinned as a prediction. The question then shows the reason. */
   #refuses(cell) {
     if (this.question?.question.kind !== "cells") return false;
     const { trace, step } = page.now;
@@ -369,11 +377,11 @@ export class Lessons {
   }
 }
 
-/** The controls of a question. `value` is the prediction, undefined as long as the learner has made none. */
+/** The controls of a question. `value` is the prediction, undefined before the learner has made one. */
 class Question {
   /**
-   * @param {function(): number[]} options.pins the positions pinned on the stage
-   * @param {function(number): string} options.nameOf the name of a position
+   * @param {function(): number[]} options.pins returns the positions that are pinned on the stage
+   * @param {function(number): string} options.nameOf returns the name of a position
    * @param {*} options.predicted an earlier prediction, or undefined
    * @param {function()} options.onChange is called when `value` may have changed
    */
@@ -398,7 +406,7 @@ class Question {
     setText(this.status, `${pins.length} of ${count} pinned${names}.${hint}`);
   }
 
-  /** Writes why a cell cannot be pinned, "" where it can. Returns whether it cannot. */
+  /** Shows the reason why a cell cannot be pinned, "" if it can. Returns whether it cannot be pinned. */
   refuse(why) {
     if (why) setText(this.status, why);
     return Boolean(why);

@@ -1,5 +1,5 @@
-// What the page's address says: the settings of a run (see linkTo), and what a person looks at in it. Steps count from 1
-// there, as on the page.
+// Reads and writes the page's address: the settings of a run (see linkTo), and the view of the run. In an address,
+// steps count from 1, as on the page.
 
 import { isEvent } from "../trace/event.js";
 import { MOST_LANES } from "../trace/states.js";
@@ -12,27 +12,27 @@ const LONGEST = 7000;
 
 const CODES = "rules";
 const VIEW = ["step", "pins", "race", "colour"];
-const STORY = ["touches", "weights", "tokens"]; // what was done to a lane of the run, and digits of what came of it
-const PAGE = ["present", "embed", "alone", "lesson", "page", "__theme"]; // of the page itself, not of a run
+const STORY = ["touches", "weights", "tokens"]; // the touches of a lane, and digits of weights and tokens
+const PAGE = ["present", "embed", "alone", "lesson", "page", "__theme"]; // parameters of the page, not of a run
 
 const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN);
 
-/** The list that a text is in JSON; none where it is damaged. */
+/** The list in a JSON text, [] if it is no list. */
 function listIn(text) {
   const list = parsed(text);
   return Array.isArray(list) ? list : [];
 }
 
-/** The texts of typed rules in an address's fragment, which servers do not see. */
+/** The texts of typed rules in the fragment of an address, which servers do not see. */
 export const codesIn = (hash) => listIn(new URLSearchParams(hash.slice(1)).get(CODES));
 
-/** The lanes that a query names; those of a damaged one are none. */
+/** The lanes in a query, [] if they are damaged. */
 function lanesIn(query) {
   const lanes = listIn(query.get("lanes"));
   return lanes.every((lane) => lane?.compute) ? lanes : [];
 }
 
-/** A run's query, and the fragment that holds the texts of its typed rules, "" where it has none. */
+/** [query, fragment] of a run's settings. The fragment has the texts of typed rules, and is "" if there are none. */
 export function apart(settings) {
   const query = new URLSearchParams(settings);
   const lanes = lanesIn(query);
@@ -53,16 +53,17 @@ function together(settings, hash) {
 }
 
 /**
- * What an address says.
+ * The content of an address.
  * @typedef {object} Address
- * @property {string} settings the query of a run, "" where it names none
- * @property {{step?: number, pins?: number[], byClock?: boolean, colour?: string}} view what it says of the view
+ * @property {string} settings the query of a run, "" if the address names no run
+ * @property {{step?: number, pins?: number[], byClock?: boolean, colour?: string}} view the parts of the view that
+ *   it names
  * @property {{touches: {lane: number, events: object[]} | null, weights: string, tokens: string}} story
  *   weights, tokens: eight digits, or ""
  * @property {string} problem a sentence, or ""
  */
 
-/** Reads an address: an Address. */
+/** The Address in a query and a fragment. */
 export function readAddress(search, hash = "") {
   const query = new URLSearchParams(search);
   const view = {};
@@ -89,11 +90,12 @@ export function readAddress(search, hash = "") {
   return { settings: together(query.toString(), hash), view, story, problem };
 }
 
+/** Whether the query of settings is short enough for an address. */
 export const hasRoom = (settings) => apart(settings)[0].length <= LONGEST;
 
 /**
- * The query of a run's settings with what is looked at and what `search` says of the page.
- * It is without the settings where they would make it too long.
+ * The query of a run's settings with the view, the story, and the page's parameters in `search`.
+ * The settings are left out if they would make the query too long.
  */
 export function writeAddress(
   settings,
@@ -122,7 +124,7 @@ function queryOf(model, prompt, chat, settings, lanes) {
 
 const byHand = ({ events }) => Boolean(events?.length);
 
-/** What a link says of a trace beside its settings, as its query has it: touches, and digits of weights and tokens. */
+/** The story of a trace for the query of a link: touches, and digits of weights and tokens. */
 export function storyOf(trace) {
   const now = touchesOf(trace);
   const race = trace.origin?.lanes ?? [];
@@ -132,7 +134,7 @@ export function storyOf(trace) {
   return { touches, weights: trace.header.model.weights, tokens: digitsOfTokens(trace) };
 }
 
-/** The lane of a run and its events, null where there are none that can be read. */
+/** The touches in a query, {lane, events}, null if there are none or if they cannot be read. */
 function touchesIn(query) {
   const touches = parsed(query.get("touches") ?? "null");
   const { lane, events } = touches ?? {};
@@ -145,7 +147,10 @@ function touchesIn(query) {
 const digitsOf = (text) => (/^[0-9a-f]{8}$/.test(text) ? text : "");
 const digitsIn = (query) => ({ weights: digitsOf(query.get("weights")), tokens: digitsOf(query.get("tokens")) });
 
-/** The query that makes this trace's run again: its model, prompt, settings and lanes (without what was done by hand). */
+/**
+ * The query that computes the run of a trace again: model, prompt, settings and lanes. Lanes with events are left
+ * out.
+ */
 export function settingsOf(trace) {
   if (trace.settings) return trace.settings;
   if (trace.origin) return settingsOf(trace.origin);
@@ -160,18 +165,19 @@ export function settingsOf(trace) {
   return queryOf(model.name, prompt ?? "", chat, shown, withoutEvents);
 }
 
-/** What a link to this trace's run leaves out, in a sentence, or "". */
+/** A sentence about the parts of a trace that a link leaves out, or "". */
 export function leftOut(trace) {
   if (touchesOf(trace)) return "";
   const names = trace.header.lanes.filter(byHand).map(({ name }) => `“${name}”`);
   return names.length ? `Events are not in this link, but in an exported trace: ${names.join(", ")}.` : "";
 }
 
-/** The same query from the form's values: {model, prompt, lanes (the component's JSON), setting: value, ...}. */
+/** The query of a run from the form's values: {model, prompt, lanes (the component's JSON), setting: value, ...}. */
 export function settingsOfForm({ model, prompt, lanes, chat, ...settings }) {
   return queryOf(model, prompt, chat, settings, JSON.parse(lanes).lanes);
 }
 
+/** Whether two queries have the same parameters. */
 export function sameSettings(a, b) {
   const [one, other] = [a, b].map((query) => new Map(new URLSearchParams(query)));
   return one.size === other.size && [...one].every(([name, value]) => other.get(name) === value);

@@ -1,4 +1,4 @@
-// The page's address follows what is on show; while the form asks for something else, that.
+// Keeps the page's address up to date. It names the run on show, or the form's settings once the form was changed.
 
 import { throttle } from "../dom.js";
 import { touchesOf } from "../trace/touches.js";
@@ -7,7 +7,7 @@ import { page } from "./state.js";
 
 const QUIET_MS = 300;
 
-/** A link that reopens the page with what is looked at in this run. */
+/** A link that opens the page with a run and its view. */
 export function linkTo(trace, view) {
   const settings = settingsOf(trace);
   const query = writeAddress(settings, view, location.search, storyOf(trace));
@@ -19,15 +19,16 @@ function replaceQuery(query, hash = location.hash) {
     history.replaceState(history.state, "", `${location.pathname}${query && `?${query}`}${hash}`);
 }
 
-/** Whether a run shows nothing but the recorded one's lanes, and what was tried by hand on them. */
+/** Whether a trace shows only lanes of the recorded run, or lanes with events. */
 const isRecorded = (trace) =>
   !touchesOf(trace) &&
   trace.lanes.every((lane) => lane.decoder.events?.length || page.now.recorded?.lanes.includes(lane));
 
+/** Writes the address. */
 export class Addressing {
-  touched = false; // whether a visitor was at the form
+  touched = false; // whether a visitor has used the form
 
-  /** kept: see Kept. */
+  /** kept: a Kept. */
   constructor({ stage, kept }) {
     Object.assign(this, { stage, kept });
     this.later = throttle(() => this.write(), QUIET_MS);
@@ -35,7 +36,7 @@ export class Addressing {
     page.follow(["looked"], () => this.later());
   }
 
-  /** A step is in it where somebody put the cursor. */
+  /** Writes the address. It contains the step only if a visitor has put the cursor there. */
   write() {
     const { trace, player } = page.now;
     const { view } = this.stage;
@@ -57,7 +58,7 @@ export class Addressing {
     this.write();
   }
 
-  /** The form's values after one of them changed: by a visitor, or as the page settled. */
+  /** Called with the form's values after a change by a visitor or by the page itself. */
   edit(values) {
     const { prompt, model, gen_length: length, steps, temperature } = values;
     page.set({ prompt: String(prompt ?? ""), model, length: Number(length) });

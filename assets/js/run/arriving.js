@@ -1,4 +1,4 @@
-// Something is there before anyone presses anything: after a reload what was on show, else the recorded run.
+// Shows a run when the page opens: after a reload the run that was on show, for a link its run, else the recorded run.
 
 import { reducedMotion } from "../dom.js";
 import { MISSING, Part } from "../stage/part.js";
@@ -16,15 +16,16 @@ const LEFT = "This run was interrupted by leaving the page or losing the connect
 const asksForRecorded = (settings) =>
   !settings || (page.now.recorded !== null && sameSettings(settings, settingsOf(page.now.recorded)));
 
+/** Shows the first run. */
 export class Arriving {
-  #sentences = new Set(); // about the link, of those that were shown
+  #sentences = new Set(); // the sentences about the link that were shown
   #opening = new Part(
     () => import("./provisional.js"),
     ({ provisional }) => provisional,
     () => this.stage.instead(MISSING),
   );
 
-  /** kept: see Kept. fill(settings): puts a query's settings into the form, once it takes them. */
+  /** kept: a Kept. fill(settings): puts a query's settings into the form when the form is ready. */
   constructor({ stage, live, kept, fill }) {
     Object.assign(this, { stage, live, kept, fill });
     page.follow(["arrived"], ({ arrived }) => this.#tell(arrived?.said));
@@ -39,14 +40,14 @@ export class Arriving {
     const kept = await this.kept.traces();
     for (const { trace, source } of kept) keepRun(trace, source, { kept: true });
     if (this.live.run || page.now.trace) return;
-    const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link
+    const back = query === location.search.slice(1); // a reload or the browser's button Back, not a link
     if (!back && (story.touches || !asksForRecorded(settings))) return this.#showLink(settings, view, story, problem);
     const again = back && kept.find(({ trace }) => trace.key === run)?.trace;
     if (again && story.touches) Object.assign(again, { settings, touchedLane: story.touches.lane });
     if (again) this.#showAgain(again);
     else if (page.now.recorded) this.#showRecorded(settings, view);
     else return say("The recorded run could not be read; press Run to make one.");
-    const isShown = again || asksForRecorded(settings); // the run that the address is about
+    const isShown = again || asksForRecorded(settings); // whether the run on show is the address's run
     const missing = isShown && Object.keys(view).length ? this.stage.look(view) : "";
     const inForm = (back && form) || settings;
     const isSame = again ? sameSettings(inForm, settingsOf(again)) : asksForRecorded(inForm);
@@ -56,7 +57,7 @@ export class Arriving {
     this.stage.arrive(location.search);
   }
 
-  /** A link's prompt and masks, until its run opens: it is computed as soon as the form holds its settings. */
+  /** Shows a link's prompt and masks until its run opens. The run is computed as soon as the form has its settings. */
   async #showLink(settings, view, story, problem) {
     const provisional = await this.#opening.use((provisional) => provisional);
     if (!provisional) return;
@@ -69,13 +70,13 @@ export class Arriving {
     this.stage.arrive(location.search);
     const end = page.follow(["arrived"], ({ arrived }) => {
       if (!arrived) return;
-      queueMicrotask(() => end()); // `end` is not set yet where the form has come already
+      queueMicrotask(() => end()); // if the form is ready, this runs before `end` is set
       if (arrived.said === undefined) this.stage.instead(NO_FORM);
       else setTimeout(() => page.now.linked && this.live.pressForm());
     });
   }
 
-  /** Says sentences about the link. They come from this module and from the server, in any order. */
+  /** Shows sentences about the link. They come from this module and from the server, in any order. */
   #tell(...sentences) {
     const before = this.#sentences.size;
     for (const sentence of sentences) if (sentence) this.#sentences.add(sentence);
@@ -89,9 +90,9 @@ export class Arriving {
 
   #showRecorded(settings, { step }) {
     const still = step !== undefined && asksForRecorded(settings);
-    const play = !still && !reducedMotion(); // where motion is not wanted, it stands at its end
+    const play = !still && !reducedMotion(); // without motion the run is shown at its end
     const trace = embeddedLanes(page.now.recorded);
-    page.set({ prompt: page.now.prompt || promptOf(trace) }); // a form that came first holds a link's
+    page.set({ prompt: page.now.prompt || promptOf(trace) }); // the form may have a link's prompt already
     this.stage.show(trace, { play, label: "A recorded run:" });
   }
 }

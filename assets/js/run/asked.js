@@ -1,5 +1,5 @@
-// What the form asks for, whole and checked, for a decoder that has no server to check it: its settings' descriptions
-// are the library's, and the refusals are those of surelock/ui/request.py in the words of the page.
+// Checks and completes the form's request for a decoder in the browser, without a server. The descriptions of
+// settings are the library's. The refusals are those of surelock/ui/request.py in the words of the page.
 
 import { EMPTY, isEmpty } from "../trace/blanks.js";
 import { described, serverChoice } from "../trace/described.js";
@@ -11,7 +11,7 @@ const written = (count) => count.toLocaleString("en");
 
 const shown = (value) => (typeof value === "string" ? `'${value}'` : String(value ?? "None"));
 
-/** A rule or a policy that no browser has. Its message is one sentence. */
+/** A rule or a policy that browsers cannot compute. The message is one sentence. */
 export class NeedsServer extends RangeError {}
 
 /** A setting's value in the setting's type. Throws a RangeError, one sentence, for a value that does not fit. */
@@ -25,7 +25,7 @@ export function checked({ kind, label, range, low = -Infinity, high = Infinity, 
   throw new RangeError(`${label} must be ${range.replaceAll(NOT_ASKED, "")}, not ${shown(plain)}`);
 }
 
-/** Settings by their descriptions: one that is lacking has its default. */
+/** The checked values of settings. A missing setting gets its default. Throws a RangeError for a wrong one. */
 function settingsIn({ settings }, values) {
   const unknown = Object.keys(values).find((name) => !Object.hasOwn(settings, name));
   if (unknown !== undefined) throw new RangeError(`${shown(unknown)} is no setting of this page`);
@@ -38,14 +38,14 @@ function settingsIn({ settings }, values) {
   return Object.fromEntries(Object.entries(settings).map(([name, setting]) => [name, read(setting, values[name])]));
 }
 
-/** A rule or a policy, whole. Throws a RangeError for one that is none. */
+/** A rule or a policy with all settings. Throws a RangeError for an unknown one. */
 function choice(table, plain) {
   const { kind, ...settings } = plain ?? {};
   if (!Object.hasOwn(table, kind)) throw new RangeError(`${shown(kind)} is no rule or policy of this page`);
   return { kind, ...settingsIn(table[kind], settings) };
 }
 
-/** The compute choice of a lane, whole: a rule, or a pair of two. */
+/** The compute choice of a lane with all settings: a rule, or a pair of rules. */
 function computeOf(compute) {
   const rule = (plain) => choice(described.compute, plain);
   const { kind, lock, select } = compute ?? {};
@@ -53,7 +53,7 @@ function computeOf(compute) {
   return { kind, lock: rule(lock), select: rule(select) };
 }
 
-/** {compute, unmask} of a lane, whole. Throws a RangeError, one sentence. */
+/** {compute, unmask} of a lane with all settings. Throws a RangeError, one sentence. */
 export function choicesOf({ compute, unmask: policy }) {
   const unmask = policy ?? { kind: "low_confidence" };
   const label = serverChoice({ compute: compute ?? {}, unmask });
@@ -68,7 +68,7 @@ function settingsOf(values) {
 
 const wholeEvent = (event) => (event.compute ? { ...event, compute: choicesOf(event).compute } : event);
 
-/** A lane of a branch, whose trace may be older than some settings, or damaged. */
+/** A lane of a branch with all settings. Its trace may be older than some settings, or damaged. */
 const wholeLane = (lane) => ({
   ...lane,
   settings: settingsIn(described, lane.settings),
@@ -76,16 +76,17 @@ const wholeLane = (lane) => ({
   events: (lane.events ?? []).map(wholeEvent),
 });
 
-/** How many characters a prompt has, where those are more than are taken, or "". */
+/** A clause on the number of characters of a prompt that is too long, else "". */
 export function overlong(text) {
-  const { length } = Array.from(text); // of whole characters: text.length counts UTF-16 halves
+  const { length } = Array.from(text); // counts whole characters; text.length counts UTF-16 halves
   if (length <= MOST_CHARACTERS) return "";
   return `${written(length)} characters; at most ${written(MOST_CHARACTERS)} are taken here.`;
 }
 
 /**
- * A run's request with lanes as a trace's header has them, every setting there. Throws a RangeError, one sentence.
- * It is made of a branch's request, or of the form's values: {model, prompt, lanes, setting: value, ...}.
+ * The complete request for a run. Its lanes are those of a trace's header, with all settings.
+ * The argument is the request of a branch, or the form's values: {model, prompt, lanes, setting: value, ...}.
+ * Throws a RangeError, one sentence.
  */
 export function wholeRequest({ model, prompt, prompt_tokens, chat, lanes, ...values }) {
   const { from, lists } = values;

@@ -1,8 +1,11 @@
-// What the stage asks of a run on its way and of its source, in the page and in a replay that holds a decoder.
+// The options by which a stage calls the current run and its source, for the page and for a replay with a decoder.
 
 import { page } from "./state.js";
 
-/** Options of the stage, see `Stage`. parts: {stage, source, live, starting}, which may come after it; source: see Sources. */
+/**
+ * Options of a stage, see StageOptions.
+ * parts: {stage, source, live, starting}. The parts may be added after this call. source: a Sources.
+ */
 export const asking = (parts) => ({
   fetchTop: (lane, cell, step) => parts.source.top(lane, cell, step),
   fetchAttended: (trace, lane, cell, t) => parts.source.attended(trace, lane, cell, t),

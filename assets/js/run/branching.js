@@ -1,8 +1,8 @@
-// Branches, before a server knows of them: the trace that shows a new lane beside those that stay.
+// Makes branches: traces that show a new lane beside the lanes that stay, before a decoder computes the new lane.
 
 import { MOST_LANES } from "../trace/states.js";
 
-/** An id that no lane of a trace has, nor any that one of them came from. */
+/** An id that neither a lane of a trace nor a parent of a lane has. */
 export function freeId({ lanes }) {
   const taken = new Set(lanes.flatMap(({ decoder: { id, parent } }) => [id, parent]));
   let number = 1;
@@ -10,13 +10,20 @@ export function freeId({ lanes }) {
   return `what-if-${number}`;
 }
 
-/** The lanes that one more could replace: none where there is room for it, else all but its parent and the reference. */
+/** The lanes that a new lane may replace: [] if there is room, else all lanes except its parent and the reference. */
 export function replaceable({ lanes, reference }, parent) {
   return lanes.length < MOST_LANES ? [] : lanes.filter((lane) => lane !== parent && lane !== reference);
 }
 
-/** A lane that is `parent` with something changed from a step on, in the place of the lane `gone` where one makes
- * room: {trace: where it is shown, child: its lane, from}. */
+/**
+ * A branch: the lane `parent` with changes from a step on. Returns {trace, child, from}.
+ * @param {Trace} trace the trace of the parent
+ * @param {Lane} parent
+ * @param {object} changed the changed fields of the decoder
+ * @param {number} from the first changed step
+ * @param {string} name the name of the new lane
+ * @param {Lane | null} gone the lane that the new lane replaces
+ */
 export function branchOf(trace, parent, changed, from, name, gone = null) {
   const shown = trace.withLanes(trace.lanes.filter((lane) => lane !== gone));
   const child = shown.branch({ ...parent.decoder, parent: parent.id, ...changed, id: freeId(trace), name }, from);
@@ -27,11 +34,14 @@ const DECISIONS = ["masked", "written", "unlocked", "unmasked", "filled", "locke
 const decided = (record) =>
   JSON.stringify([record.computed, ...DECISIONS.map((name) => (record[name] ?? []).map(String).sort())]);
 
-/** Whether a step that a lane has, computed again, decides what it did. */
+/** Whether a step that was computed again has the same decisions as the lane's record. */
 export const repeats = (lane, record) => decided(record) === decided(lane.records[record.step]);
 
-/** A branch whose lane, computed again by that engine, parts in a step from what is on show: that lane and the one that
- * it came from go on from there as they are computed now. {trace, child, from, ..., parted: a sentence}, see branchOf. */
+/**
+ * A branch after a lane that was computed again by another engine has decided differently in a step. The lane and its
+ * parent are cut at that step, and continue with the new results.
+ * Returns {trace, child, from, ..., parted} (see branchOf); parted: a sentence.
+ */
 export function partedAt(branching, { lane: id, step }, engine) {
   const { trace: shown } = branching;
   const lane = shown.lane(id);
@@ -43,10 +53,10 @@ export function partedAt(branching, { lane: id, step }, engine) {
   return { ...branching, trace, child, from: child.count, parted };
 }
 
-/** The cursor's last step that a branch shares with its parent; -1 where it shares none. */
+/** The cursor's last step that a branch shares with its parent, -1 if it shares none. */
 export const cursorBefore = ({ trace, child, from }) => (from ? trace.race.cursorAt(child, from - 1) : -1);
 
-/** Lanes in the order in which they stand beside each other: a lane comes after its parent, where that is among them. */
+/** Lanes in the order of their display: a lane comes after its parent. */
 export function besideParents(lanes) {
   const placed = [];
   for (const lane of lanes) {

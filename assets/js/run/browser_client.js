@@ -1,4 +1,4 @@
-// BrowserSource (browser_source.js), fetched when it is first asked for anything.
+// The client of BrowserSource. It loads browser_source.js at the first call.
 
 import { allowed, STORE } from "../decode/store.js";
 import { Client } from "./client.js";
@@ -6,6 +6,7 @@ import { page } from "./state.js";
 
 const NAME = "stories"; // the model that a browser decodes
 
+/** The client. */
 export class BrowserClient extends Client {
   constructor() {
     super(
@@ -18,7 +19,7 @@ export class BrowserClient extends Client {
     return this.ask("inside", model, presets);
   }
 
-  /** {foreign, rare, tooLong} of a prompt, as the page's state has them, as far as they are known. Nothing is fetched. */
+  /** A promise of the warnings {foreign, rare, tooLong} of a prompt, as far as they are known. Nothing is fetched. */
   async measured(text) {
     const known = (page.now.decoder && (await this.ask("measured", text))) || {};
     const { foreign = false, rare = false, tooLong = "" } = known;
@@ -29,7 +30,7 @@ export class BrowserClient extends Client {
     return model === NAME;
   }
 
-  /** Has the decoder ready before a run is asked for, where the browser has kept its files from an earlier one. */
+  /** Loads the decoder before a run is requested, if the browser has kept the decoder's files. */
   async prepare() {
     if (await allowed(() => globalThis.caches?.has(STORE))) await this.ask("prepare");
   }

@@ -1,5 +1,6 @@
-// Runs that this browser computes, in a worker. Interface and messages are those of ServerSource (server_source.js).
-// There are two more messages: {loading: {got, all}}, bytes, while the decoder is fetched, and {note}, a sentence.
+// The source of runs that this browser computes, in a worker. It has the methods and messages of ServerSource
+// (server_source.js), and two more messages: {loading: {got, all}} in bytes while the decoder is fetched, and {note}, a
+// sentence.
 
 import "../loaded_first.js";
 import { codesOf } from "../trace/typed.js";
@@ -12,12 +13,12 @@ const GONE = "This browser cannot decode: ";
 const MOST_MS = 3000;
 const ENDLESS = "The rule was stopped: it did not come back within 3 s.";
 
-const MACHINE = "a browser"; // what a trace calls this computer
+const MACHINE = "a browser"; // the name of this computer in a trace
 
-/** What decodes that model in this browser. */
+/** A promise of the source that decodes a model in this browser. */
 export const decoderOf = async (model) => new BrowserSource(await workerAddress(), () => partsOf(model));
 
-/** What a decoder needs and the browser lacks, or undefined. */
+/** The name of an interface that a decoder needs and the browser lacks, else undefined. */
 const lacking = () => ["Worker", "WebAssembly", "DecompressionStream"].find((name) => !(name in globalThis));
 
 class BrowserSource {
@@ -27,14 +28,14 @@ class BrowserSource {
   #count = 0;
 
   /**
-   * worker: the address of its script. where(): a promise of DecoderPlaces, see `assemble`.
-   * Nothing is fetched before a run is asked for.
+   * worker: the address of the worker's script. where(): a promise of DecoderPlaces, see `assemble`.
+   * Nothing is fetched before the first run.
    */
   constructor(worker, where) {
     Object.assign(this, { url: worker, where });
   }
 
-  /** Has the decoder ready before a run is asked for. */
+  /** Loads the decoder before a run is requested. */
   async prepare() {
     if (lacking()) return;
     this.#worker ??= this.#newWorker();
@@ -43,9 +44,9 @@ class BrowserSource {
   }
 
   /**
-   * Asks for a run. hear(messages) gets messages of the run, and {loading}, {note}, {refused} or {lost} with a sentence.
-   * request: see `wholeRequest`. One that goes on with what the page has is {model, prompt, prompt_tokens, lanes}, with
-   * lanes as a trace's header has them; the steps that the page has come again.
+   * Requests a run. hear(messages): called with messages of the run, and with {loading}, {note}, {refused} or {lost}.
+   * request: see `wholeRequest`. The request of a branch is {model, prompt, prompt_tokens, lanes}, with lanes of a
+   * trace's header; steps that the page already has are sent again.
    */
   start(request, hear) {
     const run = `browser-${this.#count++}`;
@@ -61,7 +62,7 @@ class BrowserSource {
     };
   }
 
-  /** What is wrong with a request, a message, no sooner than its caller has the run; or null: then it is on its way. */
+  /** Sends a request to the worker. A promise of null, or of a message with the reason why the run cannot start. */
   async #let(run, request) {
     if (!(await mayRun(codesOf(request.lanes)))) return { refused: "The rule was not let run." };
     return this.#runs.has(run) ? this.#post(run, request) : null;
@@ -90,7 +91,7 @@ class BrowserSource {
     });
   }
 
-  /** A run never waits for its turn: what has not begun is not heard of any more. */
+  /** Gives up a run. */
   #drop(run) {
     this.#ask("stop", run);
     this.#runs.delete(run);
@@ -101,12 +102,12 @@ class BrowserSource {
     return this.#ask("document", run);
   }
 
-  /** [[id, piece, p], ...]: likely tokens at a position, or null. */
+  /** A promise of [[id, piece, p], ...], the likely tokens of a position, or null. */
   async top({ id: lane, source }, cell, step) {
     return source?.run && step >= 0 ? this.#ask("top", source.run, { lane, cell, step }) : null;
   }
 
-  /** {id, piece} of the one token that a text is, or {problem}. */
+  /** A promise of {id, piece} of the token that is a whole text, or of {problem}. */
   token(text) {
     if (lacking()) return null;
     this.#worker ??= this.#newWorker();
@@ -118,20 +119,20 @@ class BrowserSource {
     return overlong(text) ? { tooLong: `Too long: ${overlong(text)}` } : this.#ask("measured", undefined, { text });
   }
 
-  /** See Inspector; null where nothing was fetched for a run yet. */
+  /** See Inspector. A promise of null if no decoder is loaded yet. */
   async attended(_, lane, cell, step) {
     const tokens = [...lane.tokens(step - 1)];
     const list = page.now.decoder && (await this.#ask("attended", undefined, { tokens, cell }));
     return Array.isArray(list) ? list : null;
   }
 
-  /** The decoder as the script elements of a page that holds it, see `decoderInside`. */
+  /** A promise of the decoder as script elements for an exported page, see `decoderInside`. */
   inside(model, presets) {
     return decoderInside(model, presets);
   }
 
   #newWorker() {
-    const worker = new Worker(this.url); // a file from a disk may start no module: its origin is nobody's
+    const worker = new Worker(this.url); // a page that was opened from a disk cannot start module workers
     worker.onmessage = ({ data: { call, answer, run, message, busy } }) => {
       if (busy !== undefined) return this.#watch(busy);
       if (message?.open) page.set({ decoder: true });
@@ -149,7 +150,7 @@ class BrowserSource {
     if (busy) this.timer = setTimeout(() => this.#lose(ENDLESS), MOST_MS);
   }
 
-  /** Ends the worker, and says why to all that wait for it. */
+  /** Ends the worker, and tells the reason to everything that waits for it. */
   #lose(lost) {
     clearTimeout(this.timer);
     this.#worker.terminate();

@@ -1,16 +1,18 @@
-// A source of runs (server_source.js or browser_source.js) whose module is fetched when it is first asked for anything.
+// The client of a source of runs (server_source.js or browser_source.js). It loads the source's module at the first
+// call.
 
 import { MISSING, Part } from "../stage/part.js";
 
-const RUN = ["leave", "pause", "resume", "step", "stop"]; // what can be asked of a run that was started
+const RUN = ["leave", "pause", "resume", "step", "stop"]; // the methods of a started run
 
+/** The client. */
 export class Client {
-  /** load(): a promise of the module; make(module): the source, once. */
+  /** load(): a promise of the module. make(module): makes the source, once. */
   constructor(load, make) {
     this.part = new Part(load, make, () => null);
   }
 
-  /** What a method of the source answers, null where its module does not come. */
+  /** A promise of the result of a method of the source, null if the module cannot be loaded. */
   ask(name, ...values) {
     return this.part.use((source) => source[name](...values));
   }
@@ -31,7 +33,7 @@ export class Client {
     return this.ask("attended", trace, lane, cell, step);
   }
 
-  /** The run's handle at once: what is asked of it waits until the source has started it. */
+  /** The handle of a run, at once. Calls of its methods wait until the source has started the run. */
   start(request, hear) {
     const begun = this.ask("start", request, hear);
     begun.then((run) => run ?? hear([{ lost: MISSING }]));

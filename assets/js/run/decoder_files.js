@@ -1,4 +1,4 @@
-// The files that a decoder in the browser is made of, wherever this page has them.
+// Finds the files of a decoder in the browser, beside the page or packed inside it.
 
 import { packedText } from "../decode/packed.js";
 import { addressOf, beside, fileOf, packed } from "./files.js";
@@ -8,7 +8,7 @@ const RUNTIME = "scripts/ort.wasm.gz";
 const INTERPRETER = "scripts/quickjs.wasm.gz";
 const PRESETS = "presets.json";
 
-/** Where a decoder's parts are: DecoderPlaces, see `assemble`. */
+/** A promise of the DecoderPlaces of a model, see `assemble`. */
 export async function partsOf(model) {
   const folder = `${model}/`;
   if (!packed.has(RUNTIME)) {
@@ -22,16 +22,17 @@ export async function partsOf(model) {
   return { model: Object.fromEntries(files), runtime, interpreter };
 }
 
+/** A promise of the address of the worker's script. */
 export const workerAddress = () => addressOf(WORKER);
 
-/** What a replay holds that can decode: {model, presets}; null of any other. */
+/** A promise of {model, presets} of the decoder inside a replay, null if the page contains no decoder. */
 export async function decoderHere() {
   return packed.has(PRESETS) ? (await fileOf(PRESETS)).json() : null;
 }
 
 /**
- * The decoder of a model as the script elements of a page that holds it, null where a part does not come.
- * presets: rules that a lane can have there.
+ * A promise of the decoder of a model as script elements for an exported page, null if a part cannot be fetched.
+ * presets: the rules that lanes of the exported page can have.
  */
 export async function decoderInside(model, presets) {
   try {

@@ -1,4 +1,4 @@
-// Server-sent events from the body of a fetch, since an EventSource sends no headers.
+// Reads server-sent events from the body of a fetch: an EventSource cannot send headers.
 
 const BLANK = /\r?\n\r?\n/;
 const FIELD = /^([^:]+): ?(.*)$/s; // a line that begins with a colon is a comment
@@ -6,13 +6,13 @@ const FIELD = /^([^:]+): ?(.*)$/s; // a line that begins with a colon is a comme
 const fieldsOf = (block) =>
   Object.fromEntries(block.split(/\r?\n/).flatMap((line) => (FIELD.test(line) ? [FIELD.exec(line).slice(1)] : [])));
 
-/** Throws what no network and no abort would have thrown. */
+/** Null for an error of the network or an abort. Throws any other error. */
 export function unlessCut(error) {
   if (!(error instanceof TypeError || error instanceof SyntaxError || error.name === "AbortError")) throw error;
   return null;
 }
 
-/** f(), or null where it takes longer than that or the connection is cut. */
+/** The result of a promise, null if it takes longer than `ms` milliseconds or if the connection is cut. */
 async function within(ms, promise) {
   let timer;
   const over = new Promise((then) => {
@@ -24,9 +24,9 @@ async function within(ms, promise) {
 }
 
 /**
- * Lists of events {event, id, data}, one list for every piece of an answer that completes some.
- * An answer that is no stream is one event without a name.
- * It ends where the answer ends, is cut, or brings nothing for `silence` milliseconds.
+ * Yields lists of events {event, id, data}, one list for every piece of the answer that completes an event.
+ * An answer that is no stream yields one event without a name.
+ * The generator ends when the answer ends, is cut, or brings nothing for `silence` milliseconds.
  */
 export async function* serverEvents({ headers, body }, silence) {
   if (!headers.get("content-type")?.startsWith("text/event-stream")) return yield [{ data: "" }];

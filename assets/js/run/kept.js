@@ -1,12 +1,13 @@
-// The runs of this tab that a reload finds again: its latest, which of them was on show, and the address it had then.
+// Keeps the latest runs of this tab over a reload, and which of them was on show with which address.
 
 import { MISSING, Part } from "../stage/part.js";
 import { TraceError } from "../trace/damage.js";
 import { page } from "./state.js";
 import { Tab } from "./tab.js";
 
-const MOST = 4_000_000; // characters of all runs together; browsers keep about five million a page
+const MOST = 4_000_000; // the most characters of all runs; browsers keep about five million for a page
 
+/** The kept runs. */
 export class Kept {
   #reading = new Part(
     () => import("./reading.js"),
@@ -14,7 +15,7 @@ export class Kept {
     () => this.onProblem(MISSING),
   );
 
-  /** onProblem(sentence) is called once, where nothing can be kept. */
+  /** onProblem(sentence): called once if nothing can be kept. */
   constructor({ onProblem, tab = new Tab() }) {
     Object.assign(this, { onProblem, tab });
     page.follow(["runs"], ({ runs }) => {
@@ -31,7 +32,7 @@ export class Kept {
     });
   }
 
-  /** A promise of these runs' traces, whose keys are their ids. What cannot be read is forgotten. */
+  /** A promise of the traces of the kept runs; the key of a trace is the run's id. Unreadable runs are deleted. */
   async traces() {
     const runs = this.runs();
     const readTrace = runs.length ? await this.#reading.use((read) => read) : null;
@@ -53,7 +54,7 @@ export class Kept {
     this.keep(trace.key, source, trace.toDocument());
   }
 
-  /** Keeps what the page is left in the middle of; its address cannot change any more. live: see Running. */
+  /** Keeps an unfinished run when the page is left. The address cannot change any more then. live: a Running. */
   leave({ run, branching }) {
     const trace = page.now.phase === "idle" ? branching?.cut && branching.before : run.trace;
     if (!trace?.count) return;
@@ -61,7 +62,7 @@ export class Kept {
     this.shown = { ...this.shown, run: trace.key, query: location.search.slice(1) };
   }
 
-  /** Keeps a run under its id; older ones make room for it. */
+  /** Keeps a run under its id. Older runs are deleted if there is no room. */
   keep(id, source, document) {
     const size = JSON.stringify(document).length;
     if (size > MOST) return this.onProblem("This run is too large to be kept for a reload: export it to keep it.");
@@ -84,7 +85,9 @@ export class Kept {
     this.tab.set("runs", [...index, { id, source, size }]);
   }
 
-  /** The run on show, the page's query then, and the form's where the query has no room for it. */
+  /**
+   * {run, query, form}: the run on show, the page's query, and the form's settings if the query has no room for them.
+   */
   get shown() {
     return this.tab.get("shown") ?? {};
   }

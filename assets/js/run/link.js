@@ -1,4 +1,4 @@
-// What a link asks for, where no server reads it, and one sentence for what of it cannot be had. See surelock/ui/link.py.
+// Reads a link on a page without a server. One sentence lists the parts that cannot be read. See surelock/ui/link.py.
 
 import { described } from "../trace/described.js";
 import { MOST_LANES } from "../trace/states.js";
@@ -16,7 +16,11 @@ function laneOf({ name, compute, unmask }, i) {
   };
 }
 
-/** {values: {prompt, setting: value} as far as a query names them, lanes, said}: lanes null where it names none. */
+/**
+ * {values, lanes, said} of a query.
+ * values: the prompt and the settings that the query names. lanes: its lanes, null if it names none.
+ * said: a sentence about unreadable parts, or "".
+ */
 export function readLink(settings, model) {
   const query = new URLSearchParams(settings);
   const values = {};

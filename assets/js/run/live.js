@@ -1,4 +1,5 @@
-// The stage inside the Gradio page: what it asks a source of runs for, and who follows the page's state.
+// Starts the page in Gradio's page and on the site: the stage, the running of runs, and everything that follows the
+// state.
 
 import { LOADS } from "../deferred_parts.js";
 import { h, throttle } from "../dom.js";
@@ -21,12 +22,12 @@ import { Starting } from "./starting.js";
 import { page, say } from "./state.js";
 import { Tab } from "./tab.js";
 
-const PATIENCE_MS = 6000; // with a form whose load event does not come: it holds its first settings
+const PATIENCE_MS = 6000; // the longest wait for the form's load event; after it the form has its first settings
 const TYPING_MS = 400;
 
 const formIsFilled = new Promise((then) => page.follow(["arrived"], ({ arrived }) => arrived && then()));
 
-/** The first Tab stop of the page: past the sidebar's many fields, to the grids. */
+/** Adds the first stop of the Tab key: a link to the grids, past the many fields of the sidebar. */
 function addSkipLink(grids) {
   grids.id = "sl-grids";
   const go = (event) => {
@@ -36,7 +37,7 @@ function addSkipLink(grids) {
   document.body.prepend(h("a.sl-skip", { href: "#sl-grids", onclick: go }, "To the grids"));
 }
 
-/** The stage. parts: see `asking`, and those that follow it here. */
+/** Makes the stage. parts: see `asking`. */
 function makeStage(root, { parts, tab, onUse }) {
   const { source } = parts;
   return new Stage(root, LOADS, {
@@ -62,9 +63,9 @@ function makeStage(root, { parts, tab, onUse }) {
 }
 
 /**
- * Shows the stage in an empty element, and all that follows it.
- * source: see Sources. fill(settings) puts a query's settings into the form.
- * refuses(model): why that model cannot run, a sentence, or "".
+ * Makes the stage in an empty element, and everything that follows the page's state.
+ * source: a Sources. fill(settings): puts the settings of a query into the form.
+ * refuses(model): returns the reason why a model cannot run, a sentence, or "".
  */
 export function begin({ root, source, fill, refuses }) {
   const tab = new Tab();
@@ -90,14 +91,14 @@ export function begin({ root, source, fill, refuses }) {
   window.surelock = { ...parts, page }; // for the form's events, the browser's console and the tests
   for (const type of ["pointerdown", "keydown"])
     document.querySelector(".sidebar")?.addEventListener(type, ({ target }) => {
-      if (!target.closest("#sl-run, .sl-controls")) addressing.touched = true; // Run changes nothing in the form
+      if (!target.closest("#sl-run, .sl-controls")) addressing.touched = true; // Run does not change the form
     });
   arriving.arrive();
   page.set({ live, decodes: (model) => source.browser.decodes(model) });
   const measure = throttle(async () => {
     const { prompt } = page.now;
     const measured = await source.browser.measured(prompt);
-    if (prompt === page.now.prompt) page.set(measured); // not an answer that comes late
+    if (prompt === page.now.prompt) page.set(measured); // else the answer is too late
   }, TYPING_MS);
   if (!page.now.sources.includes("server")) page.follow(["prompt", "decoder"], measure);
   const chosen = tab.get("source");
@@ -108,6 +109,7 @@ export function begin({ root, source, fill, refuses }) {
   });
 }
 
+/** Fills the component of the stage in Gradio's page. */
 export function connect({ element, trigger }) {
   const root = element.querySelector(".sl-stage");
   const sources = root.dataset.sources.split(" "); // see surelock/ui/layout.py

@@ -1,17 +1,21 @@
-// A run that the page follows: what it has brought, and which of its states it is in.
+// A run that the page follows, with its state.
 
 import { repeats } from "./branching.js";
 
+/** The followed run. */
 export class LiveRun {
-  /** "running"; "stepping": one step of a paused run is asked for; "aside": it rests for a touch; "over". */
+  /** "running"; "stepping": one step of a paused run is requested; "aside": paused for a touch; "over". */
   state = "running";
-  note = ""; // of it, a sentence
-  lacks = ""; // what a link asked to see and it has not
-  behind = false; // whether steps that are on show come again
+  note = ""; // a sentence about the run
+  lacks = ""; // a sentence about the parts of a link's view that the run does not have
+  behind = false; // whether steps on show are being sent again
   #news = false;
-  #again = 0; // steps that are on show and came again
+  #again = 0; // the number of steps on show that were sent again
 
-  /** opened: {id, handle, trace, pausable, engine, branching: see branchOf, or null, linked: see the page's state}. */
+  /**
+   * opened: {id, handle, trace, pausable, engine, branching, linked}; branching: see branchOf; linked: see
+   * VisitState.
+   */
   constructor(opened) {
     Object.assign(this, opened);
   }
@@ -20,15 +24,18 @@ export class LiveRun {
     return this.state === "over";
   }
 
-  /** Whether something came since this was read last. */
+  /** Whether records have come since the last call. */
   readNews() {
     const news = this.#news;
     this.#news = false;
     return news;
   }
 
-  /** Adds what came: {other: a record of a step on show that came again as another one, again: how many steps came again
-   * before the first new one, 0 where it is there}. */
+  /**
+   * Adds records to the trace. Returns {other, again}.
+   * other: a record of a step on show that was sent again with other decisions, if there is one.
+   * again: the number of steps that were sent again so far, 0 once a new step has come.
+   */
   take({ pieces, records }) {
     const { trace } = this;
     trace.pieces.add(pieces);
@@ -43,7 +50,7 @@ export class LiveRun {
     return { again: this.#again };
   }
 
-  /** Notes what skipping changed, lane by lane. */
+  /** Adds the commit errors of lanes. */
   score(lanes) {
     for (const { lane, commit_error: errors, changed, regret } of lanes)
       this.trace.lane(lane)?.score(errors, changed, regret);

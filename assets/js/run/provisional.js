@@ -1,4 +1,4 @@
-// What stands in the grids of a link until its run opens: its prompt, word by word, and masks.
+// The provisional trace of a link, which is shown until its run opens: the link's prompt, word by word, and masks.
 
 import "../loaded_first.js";
 import { BLANK, blanksOf, LIST } from "../trace/blanks.js";
@@ -11,7 +11,7 @@ const MOST = 2048;
 const USUAL = 64;
 const PARTS = new RegExp(`(?<blank>\\s*${BLANK})${LIST}|\\s*\\S+?(?=\\s|$|${BLANK})`, "gu");
 
-/** {prompt_tokens, pieces} of a text. A word is one token; a blank has a mask for every underscore. */
+/** {prompt_tokens, pieces} of a text. Every word is one token. A blank has one mask per underscore. */
 function wordsOf(text) {
   const tokens = [];
   const pieces = {};
@@ -27,7 +27,10 @@ function wordsOf(text) {
   return { prompt_tokens: tokens, pieces };
 }
 
-/** The trace, without a step, of a link's settings, a query. lanes: of the page's first run, where the link names none. */
+/**
+ * The trace without steps of a link.
+ * settings: the link's query. lanes: the lanes of the page's first run, used if the link names no lanes.
+ */
 export function provisional(settings, lanes) {
   const query = new URLSearchParams(settings);
   const prompt = (query.get("prompt") ?? "").slice(0, 20_000);
@@ -35,7 +38,8 @@ export function provisional(settings, lanes) {
   const { prompt_tokens, pieces } = wordsOf(prompt);
   const tokens = prompt_tokens.slice(0, MOST);
   const gen_length = Number.isInteger(wanted) && wanted >= 0 ? Math.min(wanted, MOST) : USUAL;
-  if (!gen_length && !tokens.includes(MASK)) tokens.push(MASK); // a refusal will say that nothing is to be written
+  // The run will be refused, since it has nothing to write.
+  if (!gen_length && !tokens.includes(MASK)) tokens.push(MASK);
   const steps = Math.max(1, gen_length);
   const chosenLanes = lanesIn(query) ?? lanes;
   const header = {

@@ -1,4 +1,4 @@
-// The part that reads traces from elsewhere, see trace/reading.js.
+// The part of the page that reads traces from elsewhere, see trace/reading.js.
 
 import "../loaded_first.js";
 

@@ -1,4 +1,4 @@
-// The recorded runs. The first is fetched as soon as the page's head is read (see page_head).
+// Reads the recorded runs. The browser fetches the first one as soon as it has read the page's head (see page_head).
 
 import { TraceError } from "../trace/damage.js";
 import { Trace } from "../trace/trace.js";
@@ -6,7 +6,7 @@ import { fileOf } from "./files.js";
 
 const read = new Map();
 
-/** A promise of the trace in assets/runs/, or of null where it cannot be read. */
+/** A promise of the trace of a run in assets/runs/, or of null if it cannot be read. */
 export function readRun(name) {
   if (!read.has(name)) read.set(name, fetchRun(name));
   return read.get(name);
@@ -24,4 +24,5 @@ async function fetchRun(name) {
   }
 }
 
+/** A promise of the first recorded run's trace. */
 export const recorded = readRun("stories");

@@ -1,4 +1,4 @@
-// The run on its way: it is asked for, waits, opens, brings its steps and ends; Pause, Step and Stop.
+// Controls the current run: it is requested, waits, opens, sends its steps and ends. Pause, Step and Stop act on it.
 
 import { closeSidebarIfNarrow, pressRun } from "../form/controls.js";
 import { fieldOf } from "../form/refusal.js";
@@ -11,46 +11,50 @@ import { page, say } from "./state.js";
 import { keepRun } from "./visit.js";
 import { FILLING, fetching, foreignText, lookedFor, ONE_WAITS, waitingText } from "./wording.js";
 
-/** what: "run", the form's; "branch", a touch, another ε or a lesson's run; "more", of a paused run; null: nothing waits. */
+/**
+ * Sets what is waiting: "run" (a run of the form), "branch" (a touch, another ε or a lesson's run), "more" (steps of a
+ * paused run), or null.
+ */
 const waitFor = (what) => page.set({ waits: what, place: 0, waiting: "" });
 
 const WITHOUT = "This link’s touches are not possible here, so it plays without them.";
 const OTHER_WEIGHTS = "The sender’s page had other weights of this model: its text may be another.";
 const OTHER_TOKENS = "The sender’s run ended with other words: rounding, or another version, decided otherwise.";
 
-/** A line where a link's run has not become the sender's, or "". */
+/** A sentence if the run of a link has other tokens than the sender's run, else "". */
 const otherTokens = (linked, trace) => (linked?.tokens && linked.tokens !== digitsOfTokens(trace) ? OTHER_TOKENS : "");
 
-/** The lane of a link that was touched, and the same with the touches. */
+/** [original, touched]: the lane of a link that was touched, and the same lane with the touches. */
 function touchedLanes(lanes, { lane, events }) {
   const original = lanes[Math.min(lane, lanes.length - 1)];
   return [original, { ...original, id: "touched", name: touchedName(original, events), events, parent: original.id }];
 }
 
-const BRANCH = "A branch:"; // what stands over a trace that has one
+const BRANCH = "A branch:"; // the label of a trace with a branch
 
+/** Requests, follows and ends runs. */
 export class Running {
   run = null;
-  branching = null; // what waits, where it is a branch, see branchOf
+  branching = null; // the waiting branch, see branchOf
   aside = null; // the race that was paused for a touch
-  #queued = null; // what waits, a run of the source's that has not opened
-  #early = false; // Run was pressed before the form held its settings
+  #queued = null; // the waiting run of the source, which has not opened
+  #early = false; // whether Run was pressed before the form had its settings
 
-  /** source: see ServerSource. */
+  /** source: a source of runs, see server_source.js. */
   constructor({ stage, source }) {
     Object.assign(this, { stage, source });
     page.follow(["waiting"], ({ waiting }) => waiting && say(waiting));
     page.follow(["arrived"], ({ arrived }) => arrived && this.#early && this.pressForm());
   }
 
-  /** Presses the form's Run: now, or once the form holds its settings. */
+  /** Presses the form's button Run, now or when the form has its settings. */
   pressForm() {
     this.#early = !page.now.arrived;
     if (this.#early) say(FILLING);
     else pressRun();
   }
 
-  /** A run of the form's, at once in the place of the visitor's older one, whatever that is at. */
+  /** Starts a run of the form. It replaces the visitor's older run at once, whatever its state. */
   press({ lanes, ...values }) {
     if (!page.now.arrived) return this.pressForm();
     const { linked } = page.now;
@@ -68,13 +72,15 @@ export class Running {
     this.#begin("run", { ...request, ...link, ...(touched && { lanes: touched }) }, linked && { ...linked, request });
   }
 
-  /** Why no other run can be asked for, in a sentence, or "". */
+  /** The reason why no other run can be requested, a sentence, or "". */
   get refuses() {
     return page.now.waits ? ONE_WAITS : "";
   }
 
-  /** Asks for a branch, see branchOf, and shows it while it waits. lanes: those that grow. The branch begins at the
-   * snapshots of the lane `origin`, as far as its run is kept. */
+  /**
+   * Requests a branch (see branchOf), and shows it while it waits. lanes: the lanes that are computed.
+   * The branch begins at a snapshot of the lane `origin` if the run of that lane is still kept.
+   */
   askFor(branching, lanes) {
     const { trace, origin } = branching;
     this.stage.show(trace, { label: BRANCH, step: cursorBefore(branching), keep: true });
@@ -84,8 +90,10 @@ export class Running {
     this.ask(trace, decoders, branching, from);
   }
 
-  /** Makes room for a touch of a race or of its latest touch: what waits of a touch is forgotten, what is computed of one
-   * ends, and the race rests until somebody goes back to it. Gives a sentence where it cannot. */
+  /**
+   * Makes room for a touch of a race: gives up a waiting touch, ends a touch that is being computed, and pauses the
+   * race until the visitor goes back to it. Returns the reason why a touch is impossible, a sentence, or "".
+   */
   giveWay(race, shown) {
     const { waits } = page.now;
     if (waits === "run" || (waits === "branch" && !this.branching?.origin)) return ONE_WAITS;
@@ -99,7 +107,7 @@ export class Running {
 
   #setAside() {
     const { run } = this;
-    const rested = page.now.phase === "paused"; // by a hand
+    const rested = page.now.phase === "paused"; // paused by the visitor
     this.#leaveAside();
     Object.assign(run, { state: "aside", rested });
     run.handle.pause();
@@ -110,10 +118,10 @@ export class Running {
     page.set({ phase: "idle", pending: null });
   }
 
-  /** Shows a race again after touches; it goes on where it was paused for them. */
+  /** Shows a race again after touches. If the race was paused for them, it goes on. */
   backTo(race) {
     if (page.now.waits === "branch") {
-      this.#leaveQueue(); // which may lead back by itself
+      this.#leaveQueue(); // this may show the race already
       if (page.now.trace === race) return;
     }
     this.leave(null);
@@ -126,7 +134,7 @@ export class Running {
     if (!aside.rested) this.resume();
   }
 
-  /** The race that was paused for a touch is not gone back to: as far as it came it stays in the table. */
+  /** Gives up the race that was paused for a touch. Its steps so far stay in the table of runs. */
   #leaveAside() {
     const { aside } = this;
     if (!aside) return;
@@ -135,7 +143,7 @@ export class Running {
     if (aside.trace.count) keepRun(aside.trace, "stopped");
   }
 
-  /** What comes of a race that rests was on its way, or is its end. */
+  /** Takes a message of the paused race: a step that was being computed, or its end. */
   #asideHears(message) {
     const { aside } = this;
     if (message.records) aside.take(message);
@@ -146,7 +154,7 @@ export class Running {
     if (aside.trace.count) keepRun(aside.trace, how);
   }
 
-  /** Asks for a run of these lanes with a trace's prompt. Anything but a branch ends the run on its way. */
+  /** Requests a run of lanes with a trace's prompt. The current run ends, unless the new run is a branch. */
   ask({ header: { model, prompt, chat, prompt_tokens, lists } }, lanes, branching = null, from = undefined) {
     if (!branching) this.#stopRun();
     if (!branching?.origin) this.#leaveAside();
@@ -169,7 +177,7 @@ export class Running {
     this.#showNew();
   }
 
-  /** Of the present run, and again at its end. */
+  /** Shows a sentence about the current run, now and again at its end. */
   #note(text) {
     this.run.note = text;
     say(text);
@@ -202,7 +210,7 @@ export class Running {
     this.#records(message);
   }
 
-  /** A run that was cut off waits anew. */
+  /** Takes the place of a run in the queue. A run whose stream was cut waits again. */
   #placed(message) {
     const waits = page.now.waits ?? (message.place ? "more" : null);
     page.set({ waits, place: message.place, waiting: waits ? waitingText(message) : "" });
@@ -218,7 +226,10 @@ export class Running {
     else if (before) say(run.branching?.parted ?? "");
   }
 
-  /** A step that is on show came again as another one: all that grows is computed anew, the parent with it. */
+  /**
+   * Called when a step on show was computed again with another result: the growing lanes and the parent are cut
+   * there.
+   */
   #part(record) {
     const { trace, branching, engine } = this.run;
     const parted = partedAt(branching, record, engine);
@@ -237,7 +248,7 @@ export class Running {
     say(why, "error");
   }
 
-  /** Plays a link without its touches, which its settings do not allow. */
+  /** Starts the run of a link without its touches, which its settings do not allow. */
   #without({ request, ...linked }, why) {
     this.#begin("run", { ...request, link: true }, { ...linked, touches: null, said: `${WITHOUT} ${why}` });
   }
@@ -253,12 +264,13 @@ export class Running {
     const { branching } = this;
     this.#queued = this.branching = null;
     waitFor(null);
-    if (this.run && !this.run.over) this.#end({ end: "stopped" }); // its last message was not sent
+    if (this.run && !this.run.over) this.#end({ end: "stopped" }); // its last message did not arrive
     const trace = branching?.trace ?? new Trace(open);
-    if (!branching?.origin) branching?.trace.timed(open.header); // a lane as it was has its race's times
+    if (!branching?.origin) branching?.trace.timed(open.header); // an original lane keeps the times of its race
     const lanes = open.header.lanes.map((lane) => trace.lane(lane.id));
-    for (const lane of lanes) lane.run = id; // whose snapshots it has
-    trace.race.growing = lanes.filter((lane) => !lane.endsAt(lane.count - 1)); // the others are computed again to be compared
+    for (const lane of lanes) lane.run = id; // the run that has the snapshots of the lane
+    // Other lanes are computed again only for the comparison.
+    trace.race.growing = lanes.filter((lane) => !lane.endsAt(lane.count - 1));
     const { engine } = open.header;
     for (const lane of trace.race.growing) {
       lane.source = { run: id };
@@ -269,7 +281,7 @@ export class Running {
     const foreign = trace.pieces.isForeign(trace.header.prompt_tokens);
     const { linked } = this;
     if (linked) Object.assign(trace, { settings: linked.settings, touchedLane: linked.touches?.lane });
-    if (linked?.touches) for (const lane of trace.lanes) lane.timing = null; // they are compared step by step
+    if (linked?.touches) for (const lane of trace.lanes) lane.timing = null; // so that they are compared step by step
     const { weights } = trace.header.model;
     const other = linked?.weights && weights && linked.weights !== weights ? OTHER_WEIGHTS : "";
     const unknown = foreign ? foreignText(page.now.knows) : "";
@@ -277,7 +289,8 @@ export class Running {
     this.#note(branching?.parted ?? sentences.join(" "));
     const { edited, wanted } = page.now;
     if (wanted) this.run.lacks = this.stage.look({ ...wanted, step: undefined });
-    page.set({ edited: edited === this.submitted ? null : edited, phase: "running" }); // else typed since, and not run yet
+    // Else the form was changed since.
+    page.set({ edited: edited === this.submitted ? null : edited, phase: "running" });
   }
 
   #show(trace, branching) {
@@ -311,24 +324,28 @@ export class Running {
     if (shown && !inVain) {
       if (wanted) sentence ||= [lookedFor(wanted, trace), lacks].filter(Boolean).join(" ");
     }
-    if (!page.now.waits) say(sentence, problem ? "error" : "note"); // else it is the next one's
+    // Else the page shows sentences about the next run.
+    if (!page.now.waits) say(sentence, problem ? "error" : "note");
     const finished = branching ? "branch" : "live";
     if (trace.count && !inVain) keepRun(trace, end === "finished" ? finished : end);
   }
 
-  /** Leaves the run on its way, if there is one. Returns whether it is that trace's: the next run goes on with the rest. */
+  /**
+   * Leaves the current run, if there is one. Returns whether it is the run of `trace`: the next run then continues
+   * it.
+   */
   leave(trace) {
     const { run } = this;
     const going = page.now.phase !== "idle";
     const cut = going && run.trace === trace;
     if (going) run.handle.stop();
-    if (going && !cut) this.#end({ end: "stopped" }); // its last message will find it gone
+    if (going && !cut) this.#end({ end: "stopped" }); // its last message is not taken any more
     page.set({ pending: null, phase: "idle" });
     this.run = null;
     return cut;
   }
 
-  /** Takes back a branch that nothing came of, if there is one; the run that it cut short stays in the table. */
+  /** Removes a branch without new steps, if there is one. The run that it interrupted stays in the table. */
   #undo(branching) {
     if (!branching) return;
     const { trace, before, cut } = branching;
@@ -357,7 +374,7 @@ export class Running {
     say(`Paused after ${run.trace.race.done}.`);
   }
 
-  /** Of the run nothing is computed or waits any more. */
+  /** Called when nothing of the run is computed or waits: the run is paused. */
   #rest(sentence, kind) {
     if (!this.run.over) this.run.state = "running";
     if (page.now.waits === "more") waitFor(null);
@@ -375,7 +392,7 @@ export class Running {
     this.run.handle.resume();
   }
 
-  /** One more step where it is computed, if a run is paused there. Says whether it asked for one. */
+  /** Requests one more step if the run on show is paused. Returns whether a step is requested. */
   step() {
     const { run } = this;
     if (!run || page.now.trace !== run.trace || page.now.phase !== "paused") return false;
@@ -387,7 +404,7 @@ export class Running {
     return true;
   }
 
-  /** Ends the run after its present step; one that still waits for the device leaves the queue. */
+  /** Ends the run after its present step. A run that waits for the device leaves the queue. */
   stop() {
     const { waits, place } = page.now;
     if (waits === "more" && place) return this.#pause();

@@ -1,4 +1,4 @@
-// A run that the server computes: asked for, followed by a stream that goes on by itself when it was cut, and ended.
+// A run on the server: it is requested, followed by a stream, and ended. A stream that is cut is opened again.
 
 import { having, isCount, isObject, isText, listOf } from "../trace/damage.js";
 import { serverEvents, unlessCut } from "./events.js";
@@ -8,15 +8,15 @@ export const LOST = "The connection to the server was lost";
 const GOES_ON = `${LOST}: the run goes on by itself when it is back.`;
 export const UPDATED = "The server was updated since this page was opened: reload the page.";
 
-const LOADING_MS = 30_000; // that a run waits for its model, and between two questions for it
-const LOADS_MS = 1000;
-const SILENT_MS = 45_000; // three times what lies between two signs of life of a stream
-const KEPT_MS = 600_000; // the server keeps a run no longer without its page
-const AGAIN_MS = 250; // between two tries to go on
-const RARELY_MS = 8000;
-const STOP_MS = 10_000; // for a run's last step
+const LOADING_MS = 30_000; // how long a run waits for its model
+const LOADS_MS = 1000; // the time between two requests while the model is loading
+const SILENT_MS = 45_000; // a stream is dead after this silence, three times the time between two pings
+const KEPT_MS = 600_000; // how long the server keeps a run without a reader
+const AGAIN_MS = 250; // the first pause before a stream is opened again
+const RARELY_MS = 8000; // the longest such pause
+const STOP_MS = 10_000; // the longest wait for the last step of a run
 
-/** What a stream's messages hold, by their names. */
+/** The shapes of a stream's messages, by their names. */
 const HOLDS = {
   place: having({ place: isCount }),
   open: having({ open: having({ header: isObject, pieces: isObject }) }),
@@ -27,11 +27,12 @@ const HOLDS = {
 
 const later = (ms) => new Promise((then) => setTimeout(then, ms));
 
+/** A handle of the run. */
 export class ServerRun {
   id = null;
   #last = -1; // the number of the latest message that the page has
   #stream = new AbortController();
-  #streaming; // a promise of that stream's end
+  #streaming; // a promise of the end of the stream
 
   constructor(source, request, hear) {
     Object.assign(this, { source, hear });
@@ -46,7 +47,7 @@ export class ServerRun {
     return this.#follow(Number.POSITIVE_INFINITY, signal);
   }
 
-  /** Gives the run its id, once its model is loaded; else what is wrong. */
+  /** Requests the run, again and again until its model is loaded. Returns a message if the run cannot be started. */
   async #make(request, signal) {
     const until = performance.now() + LOADING_MS;
     for (;;) {
@@ -60,12 +61,12 @@ export class ServerRun {
     }
   }
 
-  /** Why the server refused, or that it was updated meanwhile. */
+  /** The reason of a refusal, or the sentence that the server was updated meanwhile. */
   async #newest(refused) {
     return (await this.source.isUpdated()) ? UPDATED : refused;
   }
 
-  /** Hears of so many steps, or all; a stream that is cut is opened again, from the next message on. */
+  /** Follows `steps` steps of the run, or all. A stream that is cut is opened again, from the next message on. */
   async #follow(steps, signal) {
     let left = steps;
     let pause = AGAIN_MS;
@@ -93,7 +94,7 @@ export class ServerRun {
     }
   }
 
-  /** The messages that had not come yet. */
+  /** The messages of events that the page does not have yet. */
   #fresh(events) {
     const messages = [];
     for (const { event, id, data } of events) {
@@ -116,13 +117,13 @@ export class ServerRun {
     return this.source.ask(`runs/${this.id}/stop`, { body: {} });
   }
 
-  /** A run that has not opened is not wanted any more. */
+  /** Gives up a run that has not opened. */
   leave() {
     this.#over();
     if (this.id) this.#end();
   }
 
-  /** The device is free after its present step, which comes once the run goes on. */
+  /** Pauses the run. The device is free after the present step, which is sent when the run resumes. */
   async pause() {
     this.#stream.abort();
   }
@@ -137,7 +138,10 @@ export class ServerRun {
     this.resume(1);
   }
 
-  /** Ends it after its present step. Resolves when its last message must have come. */
+  /**
+   * Ends the run after its present step. The promise is fulfilled when the last message has arrived, or after
+   * STOP_MS.
+   */
   async stop() {
     if (await this.#end()) await Promise.race([this.#streaming, later(STOP_MS)]);
     this.#over();

@@ -1,4 +1,4 @@
-// The server's routes (see docs/api.md). The page reaches runs through a source alone, wherever they come from:
+// The source of runs on the server, by its routes (see docs/api.md). All sources of runs have the same methods:
 // start(request, hear) -> {pause, resume, step, stop, leave}, top(lane, cell, step), token(text, model),
 // attended(trace, lane, cell, step), document(run).
 
@@ -8,11 +8,11 @@ import { unlessCut } from "./events.js";
 import { edition } from "./files.js";
 import { LOST, ServerRun, UPDATED } from "./server_run.js";
 
-/** A name for the page that no other has; crypto.randomUUID is not there where the page came over plain http. */
+/** A random name for this page. crypto.randomUUID does not exist on pages that were loaded by plain HTTP. */
 export const newVisitor = () =>
   Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
 
-/** On a Space, what tells ZeroGPU whose time a run takes: the page around this one gives it out. */
+/** On a Space, the headers by which ZeroGPU counts a run against the visitor's quota. The outer page provides them. */
 async function spaceHeaders() {
   const outer = window.parent !== window && location.hostname.endsWith(".hf.space") && window.supports_zerogpu_headers;
   if (!outer) return {};
@@ -27,8 +27,8 @@ async function spaceHeaders() {
 }
 
 /**
- * {answer} of the server, or {status, refused: a sentence, loading}.
- * null where the connection is cut, or a proxy says that no server is there.
+ * A promise of {answer}, or of {status, refused, loading} if the server refuses; refused: a sentence.
+ * Null if the connection is cut, or if a proxy reports that there is no server.
  */
 async function answerTo(url, options) {
   const answer = await fetch(url, options).catch(unlessCut);
@@ -40,18 +40,19 @@ async function answerTo(url, options) {
   return status >= 500 ? null : { status, refused: UPDATED };
 }
 
+/** The source. */
 export class ServerSource {
   visitor = newVisitor();
-  runs = new Set(); // those on their way
+  runs = new Set(); // the runs that have not ended
   #opened;
 
-  /** root: the address of the server's routes. opened: a promise of the edition that the page is of. */
+  /** root: the address of the server's routes. opened: a promise of the edition of this page. */
   constructor(root, opened = edition().catch(unlessCut)) {
     this.root = root;
     this.#opened = opened;
   }
 
-  /** Whether the server was updated since the page was opened. */
+  /** A promise of whether the server was updated after the page was opened. */
   async isUpdated() {
     const opened = await this.#opened;
     const now = await edition().catch(unlessCut);
@@ -73,30 +74,30 @@ export class ServerSource {
   }
 
   /**
-   * Asks for a run. hear(messages) gets messages of the run, and of the queue before it:
-   * {place, seconds}, {status} ("": as before), or {refused} or {lost} with a sentence.
+   * Requests a run. hear(messages): called with messages of the run, and before them with messages of the queue:
+   * {place, seconds}, {status} ("" if nothing changed), or {refused} or {lost} with a sentence.
    */
   start(request, hear) {
     return new ServerRun(this, request, hear);
   }
 
-  /** The page is left: nobody is there for its runs. */
+  /** Called when the page is left: stops its runs. */
   leave() {
     for (const { id } of this.runs) navigator.sendBeacon(new URL(`runs/${id}/stop`, this.root));
   }
 
-  /** What the server has of the run with that id, or null. */
+  /** A promise of the server's document of a run, or of null. run: the id of the run. */
   document(run) {
     return this.#json(`runs/${run}/trace`);
   }
 
-  /** [[id, piece, p], ...]: likely tokens at a position, or null. */
+  /** A promise of [[id, piece, p], ...], the likely tokens of a position, or of null. */
   async top({ id, source }, position, step) {
     if (!source?.run || step < 0) return null;
     return (await this.#json(`runs/${source.run}/top?step=${step}&position=${position}`))?.[id] ?? null;
   }
 
-  /** Whether a model can run here: "ready", "loading", or a sentence why not. */
+  /** A promise of the state of a model: "ready", "loading", or the reason why it cannot run, a sentence. */
   async state(model) {
     return (await this.#json(`models/${encodeURIComponent(model)}/state`))?.state ?? `${LOST}.`;
   }

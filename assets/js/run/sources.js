@@ -1,4 +1,4 @@
-// Where runs are computed, where the page has two sources of them: by the source that the settings choose.
+// Chooses between the two sources of runs, the server and the browser. The settings, or else the visitor, decide.
 
 import { serverChoice } from "../trace/described.js";
 import { codesOf } from "../trace/typed.js";
@@ -7,8 +7,9 @@ import { page } from "./state.js";
 const INSTEAD = "The server does not answer: this browser computes it.";
 const OFFER = " This server can compute it instead: choose it in the settings.";
 
+/** Both sources as one. */
 export class Sources {
-  #of = new Map(); // sources by the ids of their runs
+  #of = new Map(); // the source of a run, by the run's id
 
   constructor(server, browser) {
     Object.assign(this, { server, browser });
@@ -18,21 +19,25 @@ export class Sources {
     return page.now.source === "browser" && this.browser.decodes(model) ? this.browser : this.server;
   }
 
-  /** Whether this browser may decode a model, and can. */
+  /** Whether this page may decode a model in the browser, and the browser can. */
   #browserDecodes(model) {
     return page.now.sources.includes("browser") && this.browser.decodes(model);
   }
 
-  /** Some policies run on the server, and a typed rule in the browser, whatever is chosen. */
+  /** The source of a new run. Some policies only run on the server, and typed rules only in the browser. */
   #startedBy({ model, lanes, from, link }) {
     if (lanes.some(serverChoice)) return this.server;
-    if (from && this.#of.has(from.run)) return this.#of.get(from.run); // both lanes come from one engine
+    // A branch is computed by the same engine as its run.
+    if (from && this.#of.has(from.run)) return this.#of.get(from.run);
     if (link && this.#browserDecodes(model)) return this.browser;
     const typed = codesOf(lanes).length > 0 && this.#browserDecodes(model);
     return typed ? this.browser : this.#chosen(model);
   }
 
-  /** link: whether a link asks for it, which no queue delays where the browser has the model. */
+  /**
+   * Starts a run. link: whether a link requests it. Such a run is computed in the browser, if possible, without a
+   * queue.
+   */
   start({ link = false, ...request }, hear) {
     const source = this.#startedBy({ ...request, link });
     const inBrowser = this.#browserDecodes(request.model) && !request.lanes.some(serverChoice);
@@ -49,7 +54,7 @@ export class Sources {
     });
   }
 
-  /** A branch of the server's, which the browser computes where no server answers. */
+  /** Starts a branch of a run on the server. If the server does not answer, the browser computes the branch. */
   #startEither(request, hear) {
     let opened = false;
     let handle = this.#startAt(this.server, request, (messages) => {
@@ -58,7 +63,7 @@ export class Sources {
       hear([{ status: INSTEAD }]);
       handle = this.#startAt(this.browser, request, hear);
     });
-    const forward = (name) => () => handle[name](); // to the handle of that time
+    const forward = (name) => () => handle[name](); // to the present handle
     return Object.fromEntries(["leave", "pause", "resume", "step", "stop"].map((name) => [name, forward(name)]));
   }
 
@@ -70,7 +75,7 @@ export class Sources {
     return this.#of.get(lane.source?.run)?.top(lane, cell, step) ?? null;
   }
 
-  /** The server answers while the browser has nothing fetched yet. */
+  /** The source that answers questions: the server until the browser has loaded its decoder. */
   #answers(model) {
     return page.now.decoder || !page.now.sources.includes("server") ? this.#chosen(model) : this.server;
   }

@@ -1,6 +1,6 @@
-// What this tab keeps over a reload, by name, as JSON in the browser's session storage. That may be full, or forbidden as in
-// a notebook's frame: then nothing is kept, and whoever asks learns so. Another edition of the page may have kept
-// something else under a name: what is not of the name's shape is dropped, and a sentence says so.
+// Values that this tab keeps over a reload, by name, as JSON in the browser's session storage. The storage may be
+// full, or forbidden as in a notebook's frame: then nothing is kept, and the caller learns it. Another edition of the
+// page may have kept another value under a name. A value without the name's shape is deleted, and a sentence says so.
 
 import { having, isCount, isObject, isText, listOf, mapOf, orNothing } from "../trace/damage.js";
 
@@ -9,7 +9,10 @@ const PREFIX = "surelock:";
 const isAnswer = orNothing((value) => isText(value) || Number.isFinite(value) || listOf(isCount)(value));
 const ANSWERED = { question: isText, predicted: isAnswer, answer: isAnswer, run: orNothing(isText) };
 
-/** By name, or by its part before "-": the shape, and what it is called. The reader of a run checks the parts of it. */
+/**
+ * The shape of a value and its description, by name or by the part of a name before "-". Parts of runs are checked
+ * later.
+ */
 const KEPT = {
   runs: [listOf(having({ id: isText, source: isText, size: isCount })), "the list of its runs"],
   run: [isObject, "a run"],
@@ -18,7 +21,7 @@ const KEPT = {
   lessons: [mapOf(having({ seen: listOf(isCount), answers: mapOf(having(ANSWERED)) })), "the lessons’ answers"],
 };
 
-/** f(), or `otherwise` where the browser forbids it or has no room. */
+/** The result of f(), or `otherwise` if the browser forbids it or has no room. */
 function allowed(f, otherwise) {
   try {
     return f();
@@ -28,7 +31,7 @@ function allowed(f, otherwise) {
   }
 }
 
-/** The value of a text, undefined where it is no JSON. */
+/** The value of a JSON text, undefined for any other text. */
 export function parsed(text) {
   try {
     return JSON.parse(text);
@@ -38,6 +41,7 @@ export function parsed(text) {
   }
 }
 
+/** The values of this tab. */
 export class Tab {
   constructor(storage = allowed(() => globalThis.sessionStorage ?? null, null)) {
     Object.assign(this, { storage, dropped: new Set() });
@@ -65,7 +69,7 @@ export class Tab {
     allowed(() => this.storage?.removeItem(PREFIX + name));
   }
 
-  /** Forgets what cannot be read; without their list nobody would find the runs. */
+  /** Deletes an unreadable value. With the list of runs, the runs are deleted, too, since nobody could find them. */
   drop(name) {
     const names = allowed(() => Object.keys(this.storage ?? {}), []).map((key) => key.slice(PREFIX.length));
     const lost = name === "runs" ? names.filter((kept) => kept.startsWith("run-")) : [];

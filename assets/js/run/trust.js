@@ -1,4 +1,5 @@
-// A typed rule runs where its text was typed, or read and let run: one from a link or a file is shown first.
+// Decides whether a typed rule may run. A rule runs without a question if it was typed on this page. A rule from a
+// link or a file is shown first, and runs if the visitor agrees.
 
 import { h } from "../dom.js";
 import { described } from "../trace/described.js";
@@ -8,9 +9,10 @@ const APART =
 
 const known = new Set([described.compute.own?.settings.code.default]);
 
+/** Lets a rule's text run without a question. */
 export const trust = (code) => known.add(code);
 
-/** Whether all of these may run; asks about those that are not known, one at a time. */
+/** A promise of whether all rules may run. The visitor is asked about unknown rules, one after another. */
 export async function mayRun(codes) {
   for (const code of codes) if (!known.has(code) && !(await letRun(code))) return false;
   return true;

@@ -1,10 +1,10 @@
-// The runs of this visit, the latest last. The table of them is in below/runs.js.
+// Keeps the runs of this visit, the latest last. below/runs.js shows them as a table.
 
 import { page } from "./state.js";
 
 const MOST_RUNS = 12;
 
-/** Keeps a run among those of the visit. source: where it comes from, in a word. kept: whether a reload finds it anyway. */
+/** Adds a run to the runs of the visit. source: its origin in a word. kept: whether the tab keeps it over a reload. */
 export function keepRun(trace, source, { kept = false } = {}) {
   const { runs } = page.now;
   const number = (runs.at(-1)?.number ?? 0) + 1;

@@ -1,4 +1,5 @@
-// The cells of the grids under the pointer and the keys: the one that is looked at, those that are pinned, the drawer on one.
+// The cells of grids under the pointer and the keyboard: the cell that is looked at, pinned cells, and the cell in the
+// drawer.
 
 import { h, setText, zoomOf } from "../dom.js";
 import { hides, page, redraw } from "../run/state.js";
@@ -9,8 +10,9 @@ import { PIN_COLOURS } from "./theme.js";
 
 const FULL = `At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`;
 
+/** The cells of all grids. */
 export class Cells {
-  led = null; // the side whose cell the keys have led to
+  led = null; // the side in which the keyboard has moved to a cell
   pointed = null; // {side, cell} under the pointer
 
   /** parts: see partsOf. floor: see Floor. */
@@ -22,8 +24,8 @@ export class Cells {
 
   open(cell, { lane }) {
     return this.parts.drawer.use((drawer) => {
-      const side = this.floor.sideOf(lane); // another trace may be on show by now
-      const led = this.led?.lane === lane; // the arrows may have gone on while the part came
+      const side = this.floor.sideOf(lane); // undefined if another trace is on show now
+      const led = this.led?.lane === lane; // the keyboard may have moved on while the part was loaded
       if (side && !hides("inspector")) drawer.open(led ? page.now.hover : cell, side);
     });
   }
@@ -40,7 +42,9 @@ export class Cells {
     page.set({ pins, looked: {} });
   }
 
-  /** A press or Enter opens the menu of a cell; in a lesson, whose questions are answered by cells, it pins the cell. */
+  /**
+   * Called for a press or Enter: opens the menu of a cell. In a lesson it pins the cell, as an answer to a question.
+   */
   press(side, cell) {
     page.set({ hover: cell });
     if (page.now.lesson) return this.compare(side, cell);
@@ -51,7 +55,7 @@ export class Cells {
     });
   }
 
-  /** Pins a cell and opens the drawer on it; one that is pinned is shown there, or unpinned where it is. */
+  /** Pins a cell and shows it in the drawer. A pinned cell is shown in the drawer, or unpinned if it is shown there. */
   compare(side, cell) {
     const hidden = hides("inspector");
     const shows = page.now.pins.has(cell) && !hidden && page.now.inspected !== cell;
@@ -77,13 +81,13 @@ export class Cells {
     page.set({ hover: cell });
   }
 
-  /** The pointer has left the grids: what the drawer speaks of stays marked. */
+  /** Called when the pointer has left the grids. The cell in the drawer stays marked. */
   #leaveGrid() {
     if (page.now.inspected < 0 || this.led) return;
     page.set({ hover: page.now.inspected });
   }
 
-  /** What is said of a cell is of a grid that goes. */
+  /** Called when the grids are replaced: hides the tip. */
   leave() {
     this.tip.hidden = true;
   }
@@ -101,7 +105,7 @@ export class Cells {
     page.set({ hover: cell });
   }
 
-  /** Speaks the cell that the keys have led to; again where a step makes it another, while its grid has the focus. */
+  /** Reads aloud the cell to which the keyboard has moved, and reads it again if a step changes it. */
   speak(step) {
     const { led } = this;
     const { hover, trace, guesses } = page.now;
@@ -109,7 +113,7 @@ export class Cells {
     setText(this.spoken, cellText(trace, led.lane, hover, step, guesses));
   }
 
-  /** To the step in which the later of the two words at a fork is written; the drawer shows both distributions. */
+  /** Moves the cursor to the step at which both words of a fork are written, and shows the position in the drawer. */
   toFork(side, step) {
     const { trace, player } = page.now;
     const { position } = forkOf(trace, side.lane, step);

@@ -1,19 +1,19 @@
-// The live curves of all lanes, up to the cursor: how much predictions still change, and the work saved so far.
+// The live charts of all lanes up to the cursor: the change of the predictions, and the work saved so far.
 
 import { h, percent, setText, short } from "../dom.js";
 import { page } from "../run/state.js";
 import { columnsOf, lastColumn, Strip, sharpness } from "./strip.js";
 
-const SHALLOW = 40; // pixels: a chart of a phone is lower, and its upper half holds the numbers
+const SHALLOW = 40; // pixels; on a phone charts are lower, and their upper half contains the numbers
 const LOW = -8; // powers of ten of the KL, in nats
 const HIGH = 1;
 const EDGE = 3; // pixels above and below
-const DASHES = [[5, 3], [], [2, 3], [7, 3, 2, 3]]; // lanes differ by their dashes, too
+const DASHES = [[5, 3], [], [2, 3], [7, 3, 2, 3]]; // the dashes of the lanes' lines
 
 const depth = (nats) => (Math.log10(Math.max(nats, 1e-12)) - LOW) / (HIGH - LOW);
 const saved = ({ totalFlops, totalBaseline }) => 1 - totalFlops / totalBaseline;
 
-/** The charts: name and unit, and of a lane's step the value in words and the height from 0 to 1. */
+/** The charts: name, unit, and functions from a lane's step to the value in words and to the height from 0 to 1. */
 const CHARTS = [
   {
     key: "kl",
@@ -48,7 +48,7 @@ class Chart {
     this.strip.columns = 0;
   }
 
-  /** Everything anew, up to the cursor's step. */
+  /** Draws everything up to the cursor's step. */
   draw(trace, colours, step) {
     const { canvas } = this.strip;
     const ratio = sharpness();
@@ -56,7 +56,7 @@ class Chart {
     this.size = [Math.max(1, canvas.clientWidth), Math.max(1, canvas.clientHeight)];
     const [width, height] = this.size.map((length) => Math.round(length * ratio));
     this.strip.columns = columnsOf(trace);
-    Object.assign(canvas, { width, height }); // that empties it
+    Object.assign(canvas, { width, height }); // setting the size clears the canvas
     this.pen = canvas.getContext("2d");
     this.pen.scale(ratio, ratio);
     this.#lines(trace);
@@ -69,7 +69,7 @@ class Chart {
     return height - EDGE - Math.max(0, Math.min(1, share)) * (height - 2 * EDGE);
   }
 
-  /** The lines of the lanes' ε, with their name; in the chart of savings the line of no savings. */
+  /** Draws the lines of the lanes' ε with their names; in the chart of savings, the line of no savings. */
   #lines(trace) {
     const { pen, colours } = this;
     const [width, height] = this.size;
@@ -93,7 +93,7 @@ class Chart {
     }
   }
 
-  /** Draws the lines up to a step of the cursor; where that is further back, all of them anew. */
+  /** Draws the lines up to a step of the cursor. If the cursor has moved back, draws everything again. */
   moveTo(trace, step) {
     const { strip, pen, colours } = this;
     strip.place(step);
@@ -111,7 +111,7 @@ class Chart {
     this.#drawn = last;
   }
 
-  /** The places of a lane's line from the last column that is drawn on. */
+  /** The points of a lane's line from the last drawn column on. */
   #points(trace, lane, last) {
     const [width] = this.size;
     const points = [];
@@ -134,6 +134,7 @@ function draw(pen, points, colour, dash) {
   pen.stroke();
 }
 
+/** Both charts. */
 export class Charts {
   constructor() {
     this.charts = CHARTS.map((chart) => new Chart(chart));
@@ -146,7 +147,7 @@ export class Charts {
     for (const chart of this.charts) chart.load(trace);
   }
 
-  /** Everything anew, up to the cursor's step. */
+  /** Draws everything up to the cursor's step. */
   draw(trace, colours, step) {
     for (const chart of this.charts) chart.draw(trace, colours, step);
   }

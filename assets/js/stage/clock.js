@@ -1,11 +1,11 @@
-// What a lane's clock says.
+// The clock of a lane, as texts.
 
 import { count, h, seconds, setText } from "../dom.js";
 import { speedOf } from "../trace/timing.js";
 
 /**
  * The time and the step of a lane, as texts.
- * While it runs: ["1.24 s", "step 41 of 128"], or "not timed" where it was not timed with the other lanes.
+ * While it runs: ["1.24 s", "step 41 of 128"]; "not timed" is in place of the time if its time cannot be compared.
  * At its end: ["2.99 s", "128 steps"], with "first: " before the time of the fastest lane.
  */
 export function laneClock(trace, lane, step) {
@@ -23,6 +23,7 @@ export function laneClock(trace, lane, step) {
   return [`${first ? "first: " : ""}${time}`, count(t + 1, "step")];
 }
 
+/** Shows the clock of a lane. */
 export class Clock {
   constructor(lane) {
     this.lane = lane;

@@ -1,5 +1,5 @@
-// What the cells' fill says: the state, or a value on a scale; and whether masked cells hold guesses.
-// It is a select beside the legend, and the scale, with its two ends, in the place of the key.
+// Controls for the colours of cells, which show the state or a value on a scale, and for guesses in masked cells.
+// A list is beside the key. If cells show a value, the scale with its two ends replaces the key.
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
@@ -7,6 +7,7 @@ import { VALUES } from "../trace/values.js";
 
 const GUESSES = "What the model would write now, in the masked cells that the step computed";
 
+/** The controls. */
 export class ColourBy {
   #guessing = true;
 
@@ -18,7 +19,7 @@ export class ColourBy {
     this.high = h("span");
     const ramp = h("span.sl-scale-ramp", { "aria-hidden": "true" });
     this.called = h("span");
-    this.scale = h("span.sl-scale", { hidden: true }, this.called, this.low, ramp, this.high); // it stands where the key did
+    this.scale = h("span.sl-scale", { hidden: true }, this.called, this.low, ramp, this.high); // replaces the key
     const onchange = ({ target }) => {
       this.#guessing = target.checked;
       this.#guess();
@@ -39,7 +40,7 @@ export class ColourBy {
     page.set({ colour: name, looked: {} });
   }
 
-  /** None where a lesson asks which cells are written next: they would tell. */
+  /** Shows guesses, unless a lesson asks which cells are written next: guesses would reveal the answer. */
   #guess() {
     page.set({ guesses: this.#guessing && page.now.lesson?.guess !== "cells" });
   }

@@ -1,4 +1,4 @@
-// The floor: the lanes beside each other, one side a lane, and how much room their grids have.
+// The floor arranges the lanes side by side, one Side per lane, and decides the size of their grids.
 
 import { h, reducedMotion } from "../dom.js";
 import { besideParents } from "../run/branching.js";
@@ -10,24 +10,34 @@ import { Side } from "./side.js";
 
 const GAP = 8; // pixels between the parts of the first screen
 
+/** The floor of a stage. */
 export class Floor {
   sides = [];
   colours = null;
 
-  /** parts: see partsOf. sight: see Sight. refer(lane) makes it the reference; spoke(): a grid has lost the focus; onLayout():
-   * cells get another size; around(): how tall is what stands beneath the grids on the first screen, in pixels. */
+  /**
+   * @param {object} options
+   * @param {object} options.parts see partsOf
+   * @param {Sight} options.sight
+   * @param {function(Lane)} options.refer makes a lane the reference
+   * @param {function()} options.spoke called when a grid has lost the focus
+   * @param {function()} options.onLayout called when cells get another size
+   * @param {function()} options.onScroll called when other cells come into view
+   * @param {function(): number} options.around returns the height in pixels of everything beneath the grids on the
+   *   first screen
+   */
   constructor({ parts, sight, refer, spoke, onLayout, onScroll, around }) {
     Object.assign(this, { sight, refer, spoke, around });
     this.cells = new Cells(parts, this);
     this.long = new LongText({ onLayout, onScroll });
     this.grids = h("section.sl-grids", { "aria-label": "Token grids" });
-    this.partings = h("div.sl-partings"); // stand beneath the verdict; beside touches a text stands beneath its grid
+    this.partings = h("div.sl-partings"); // beneath the verdict; for a touched trace the texts are beneath the grids
     this.refusal = h("div.sl-instead", { role: "alert" });
     this.node = h("div.sl-floor", this.refusal, this.grids);
     this.texts = h("section.sl-texts", { "aria-label": "Texts" });
   }
 
-  /** Lays out the lanes of a trace. */
+  /** Makes the sides of a trace's lanes. */
   load(trace) {
     this.cells.leave();
     this.sides = besideParents(trace.lanes).map((lane) => new Side(lane, trace, this));
@@ -44,7 +54,7 @@ export class Floor {
     );
   }
 
-  /** The side of a lane, undefined where that is not on show. */
+  /** The side of a lane, undefined if the lane is not on show. */
   sideOf(lane) {
     return this.sides.find((side) => side.lane === lane);
   }
@@ -56,14 +66,14 @@ export class Floor {
     this.long.measure();
   }
 
-  /** How tall a grid may be so that all of them are in the first screen, in CSS pixels. */
+  /** The greatest height of a grid with which all grids fit the first screen, in CSS pixels. */
   #tallest() {
     const shown = this.sides.filter(({ node }) => node.offsetHeight); // a lesson hides lanes
     const rows = new Set(shown.map(({ node }) => node.offsetTop)).size;
     return this.#room() / rows - Math.max(...shown.map((side) => side.around)) - GAP;
   }
 
-  /** How much of the first screen all grids may take; beneath a lesson's card at least half of one. */
+  /** The height for all grids on the first screen. Beneath a lesson's card it is at least half a screen. */
   #room() {
     const learns = page.now.lesson !== null;
     if (page.now.presents) return learns ? this.grids.clientHeight : Infinity;
@@ -73,11 +83,11 @@ export class Floor {
     return learns ? Math.max(left, innerHeight / 2) : left;
   }
 
-  /** All lanes at a step of the cursor; while it moves, what is in sight. */
+  /** Draws all lanes at a step of the cursor. While the cursor moves, only lanes in view are drawn. */
   draw(trace, step, moving) {
     const { sight } = this;
     const { lane: last } = this.sides.at(-1);
-    const there = this.sides.filter(({ grid }) => grid.box); // a lesson hides what it does not speak of
+    const there = this.sides.filter(({ grid }) => grid.box); // a lesson may hide lanes
     const written = last.at(trace.race.reached(last, step))?.unmasked ?? [];
     if (there.length) this.long.follow(step, written, there[0].grid);
     this.#drawGrids(
@@ -93,12 +103,12 @@ export class Floor {
     if (!moving) this.cells.speak(step);
   }
 
-  /** Ties the sentence that stands to its cell, {lane, cell}, which pulses; null where it speaks of none. */
+  /** Lets the cell pulse that the present sentence mentions: {lane, cell}, null for none. */
   tie(spoken) {
     for (const side of this.sides) side.tieTo(spoken?.lane === side.lane ? spoken.cell : -1);
   }
 
-  /** The grids that are in sight, and nothing else. */
+  /** Draws only the grids in view. */
   redrawGrids() {
     const there = this.sides.filter(({ grid, box }) => grid.box && this.sight.has(box));
     if (page.now.trace) this.#drawGrids(page.now.trace, there, page.now.step);

@@ -1,10 +1,12 @@
-// Four numbers for the back row of the room, for every lane against the reference.
+// The gauges: four large numbers for every lane, compared with the reference.
 
 import { term } from "../below/term.js";
 import { count, h, percent, sameText, seconds, setText, short } from "../dom.js";
 import { uncompared } from "./numbers.js";
 
-/** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
+/**
+ * The gauges: a label, and a function from a lane's totals to {value, note, bar}; bar: the bar's length from 0 to 1.
+ */
 export const GAUGES = [
   {
     key: "flops",
@@ -38,7 +40,7 @@ export const GAUGES = [
   },
 ];
 
-/** The bar is as long as the time that is printed beside it. */
+/** The gauge of the time. The bar is proportional to the time beside it. */
 export function measured(now, { single, slowest }) {
   if (!now.timed) return { value: "–", note: "not timed together", bar: 0 };
   const gauge = { value: seconds(now.seconds), bar: now.seconds / slowest };
@@ -48,7 +50,7 @@ export function measured(now, { single, slowest }) {
   return { ...gauge, note: `${against}: ${now.speed.toFixed(2)} times as fast` };
 }
 
-/** How far the distributions that were chosen from are from those with every row computed, and the choices from the best. */
+/** The note on the commit error and the mean regret. */
 function damageText(damage) {
   const text = `of ${damage.commits}, commit error ${short(damage.mean)} nats`;
   if (damage.regret === null) return text;
@@ -56,6 +58,7 @@ function damageText(damage) {
   return `${text}, regret ${short(meanRegret)}`;
 }
 
+/** The table of all gauges. */
 export class Gauges {
   constructor() {
     this.list = h("div.sl-gauge-list");
@@ -89,7 +92,8 @@ export class Gauges {
   }
 
   draw(trace, step) {
-    const totals = trace.lanes.map((lane) => trace.totals(lane, step)); // once per lane: texts are compared in it
+    // Computed once per lane, since it compares texts.
+    const totals = trace.lanes.map((lane) => trace.totals(lane, step));
     const base = totals[trace.lanes.indexOf(trace.reference)];
     const slowest = Math.max(1e-9, ...totals.map((now) => (now?.timed ? now.seconds : 0)));
     const beside = { name: trace.reference.name, single: trace.lanes.length === 1, uncompared: uncompared(trace) };
@@ -100,7 +104,7 @@ export class Gauges {
         const { value, note, bar } = now && base ? read(now, context) : { value: "–", note: "\u00a0", bar: 0 };
         setText(row.value, value);
         setText(row.note, note);
-        if (row.node.title !== note) row.node.title = note; // the note has no room where there are several rows
+        if (row.node.title !== note) row.node.title = note; // with several rows there is no room for the note
         row.bar.style.transform = `scaleX(${Math.min(1, bar || 0).toFixed(4)})`;
         if (row.base) row.base.style.transform = `scaleX(${(bar && base?.seconds) / slowest})`;
       }

@@ -1,5 +1,5 @@
-// One token grid on a canvas. It draws a view and says which cell is under a point. It keeps no state of the run.
-// It keeps how every cell looked last: a step changes a dozen cells, and only those are painted anew.
+// One grid of tokens on a canvas. It draws a GridView, and finds the cell under a point. It has no state of the run.
+// It remembers how every cell was drawn: a step changes a dozen cells, and only changed cells are drawn again.
 
 import { ACTIVE, isMasked, LOCKED, MASKED, RESTING } from "../trace/states.js";
 import { layout } from "./layout.js";
@@ -7,27 +7,28 @@ import { bordersOf, drawBorders, glow, markDiffers, ring, TAG, tag } from "./mar
 import { FONT } from "./pens.js";
 import { shade } from "./theme.js";
 
-const NARROWER = 1.35; // than its type a word may be drawn
-const SHADES = 16; // of the colour scale for values
-const MOST_SPRITES = 800; // pictures of cells that are kept
-const FAINT = [0, 0.35, 0.5, 0.65, 0.8]; // how strongly a guess is drawn, by its level
-const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
+const NARROWER = 1.35; // a word may be squeezed by this factor
+const SHADES = 16; // the number of colours of the scale for values
+const MOST_SPRITES = 800; // the most pictures of cells that are kept
+const FAINT = [0, 0.35, 0.5, 0.65, 0.8]; // the opacity of a guess, by its level
+// The glow of a cell: not changed lately, changed two steps ago, one step ago, in this step.
+const FADE = [0, 0.2, 0.5, 1];
 const OUTLINES = 8; // levels of an outline, 0 for none
 const CORNER = 7; // pixels of the corner that marks a locked cell, at most
 const ON_THE_LINE = /^[.,;:…_]+$/u;
 const PUNCTUATION = /^[\p{P}\p{S}]{1,2}$/u;
-const CUT = 14; // pixels over which a word fades that is cut
+const CUT = 14; // the width in pixels over which a cut word fades
 
-/** What a pin's number leaves of a cell. */
+/** The part of a cell beside a pin's number. */
 const beside = ([x, y, w, h]) => [x + TAG, y, w - TAG, h];
 
-/** How wide an outline is, in pixels: a thin mark at the lowest level. */
+/** The width of an outline in pixels, by its level. */
 const outlineOf = (level) => 0.8 + (2.6 * (level - 1)) / (OUTLINES - 2);
 
-/** Which of the shades a value has, from 1; 0 for none. */
+/** The number of a value's shade, from 1; 0 for NaN. */
 const toneOf = (value) => (Number.isNaN(value) ? 0 : 1 + Math.round(value * (SHADES - 1)));
 
-/** The corner of a cell that is locked, for those who do not see the hue. */
+/** Draws the corner of a locked cell, for visitors who do not see the hue. */
 function lockCorner(pen, [w, h], colour) {
   const size = Math.min(CORNER, h / 3, w / 3);
   pen.beginPath();
@@ -43,26 +44,27 @@ function lockCorner(pen, [w, h], colour) {
 }
 
 /**
- * What a grid shows. Lists have an entry for every cell.
+ * The content of a grid. Lists have one entry per cell.
  * @typedef {object} GridView
  * @property {Lane} lane
  * @property {number} step
  * @property {number[]} tokens
- * @property {string[]} labels what the cells say
- * @property {number[]} [states] the lane's states after the step by default
- * @property {number[]} [values] colours the cells: 0 to 1, or NaN
- * @property {number[]} [faint] how likely a guess is, see labelsOf
- * @property {number[]} [outlined] levels of the wave, see touch/wave.js
- * @property {number[] | null} other tokens to differ from
- * @property {boolean[]} given whether a cell is of the prompt
- * @property {boolean} fresh whether cells that changed lately are lit
+ * @property {string[]} labels the texts of the cells
+ * @property {number[]} [states] by default the lane's states after the step
+ * @property {number[]} [values] values that colour the cells: 0 to 1, or NaN
+ * @property {number[]} [faint] the levels of guesses, see labelsOf
+ * @property {number[]} [outlined] the levels of the wave, see touch/wave.js
+ * @property {number[] | null} other the tokens of the reference; differing tokens are underlined
+ * @property {boolean[]} given whether a cell belongs to the prompt
+ * @property {boolean} fresh whether cells that changed lately glow
  * @property {number} [hover] the cell under the pointer
  * @property {Map<number, number>} [pins] the numbers of pinned cells
- * @property {[number, number]} [seen] the first cell in sight, and the first behind them
+ * @property {[number, number]} [seen] the first cell in view, and the first cell after those in view
  * @property {number} [top] see #scroll
- * @property {number} [block] see layout
+ * @property {number} [block] the length of a block, see bordersOf
  */
 
+/** The grid of a canvas. */
 export class Grid {
   constructor(canvas) {
     this.canvas = canvas;
@@ -71,9 +73,8 @@ export class Grid {
   }
 
   /**
-   * Fits the canvas to its width. Call it when an argument changes, or the theme.
-   * ratio: device pixels to a CSS pixel. most: the height of the screen; a canvas need not be taller.
-   * `whole` and `tall`: see layout.
+   * Fits the canvas to its width. Call it when an argument or the theme has changed.
+   * ratio: device pixels per CSS pixel. most: the greatest height of the canvas. `whole` and `tall`: see layout.
    */
   resize(n, width, colours, { whole = false, tall: room, ratio = this.#screen(), most = Infinity } = {}) {
     const box = layout(n, width, { whole, tall: room });
@@ -89,12 +90,12 @@ export class Grid {
     this.looks = null;
   }
 
-  /** Pixels to a CSS pixel: more in presenter mode, which magnifies. */
+  /** Device pixels per CSS pixel. Presenter mode, which enlarges the page, has more. */
   #screen() {
     return Math.min(window.devicePixelRatio || 1, 2) * (this.canvas.currentCSSZoom ?? 1);
   }
 
-  /** How much of the cells lies above the canvas, in CSS pixels. */
+  /** The height of the cells above the canvas, in CSS pixels. */
   get top() {
     return this.offset / this.ratio;
   }
@@ -106,7 +107,7 @@ export class Grid {
     return column >= 0 && column < this.box.columns && row >= 0 && cell < this.n ? cell : -1;
   }
 
-  /** Where a cell is among all cells: `top` lower than on the canvas. */
+  /** The box of a cell among all cells. On the canvas it is `top` pixels higher. */
   rect(cell) {
     const { columns, w, h, gap } = this.box;
     return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
@@ -139,7 +140,9 @@ export class Grid {
     }
   }
 
-  /** Moves the picture, so that only rows that come in are drawn anew. top: how much of the cells lies above the canvas. */
+  /**
+   * Moves the picture, so that only new rows are drawn. top: the height of the cells above the canvas, in CSS pixels.
+   */
   #scroll(top) {
     const { pen, canvas, box, ratio, offset: before } = this;
     const after = Math.round(Math.max(0, Math.min(top, box.rows * box.h - this.tall)) * ratio);
@@ -150,7 +153,7 @@ export class Grid {
     pen.drawImage(canvas, 0, before - after);
     pen.globalCompositeOperation = "source-over";
     const rowOf = (y) => y / ratio / box.h;
-    const first = Math.ceil(rowOf(Math.max(before, after) + 1)); // of the rows that were and are on the canvas whole
+    const first = Math.ceil(rowOf(Math.max(before, after) + 1)); // the first row that stays on the canvas as a whole
     const end = Math.floor(rowOf(Math.min(before, after) + canvas.height - 1));
     this.looks.fill("", 0, first * box.columns);
     this.looks.fill("", Math.max(first, end) * box.columns);
@@ -168,7 +171,8 @@ export class Grid {
     const region = [left, top - offset, edge(w, column + 1) - left, edge(h, row + 1) - top];
     const { n, given, block } = this;
     const borders = bordersOf(cell, { n, columns, given, block });
-    const edged = lit || differs || pin >= 0 || hovered || outlined || borders.length; // draws lines at the cell's edge
+    // Whether lines are drawn at the cell's edge.
+    const edged = lit || differs || pin >= 0 || hovered || outlined || borders.length;
     pen.setTransform(1, 0, 0, 1, 0, 0);
     if (edged) {
       pen.save();
@@ -177,8 +181,9 @@ export class Grid {
       pen.clip();
     }
     pen.clearRect(...region);
-    const over = faint ? " " : ""; // a guess takes the place of the dot
-    const bare = lit || pin >= 0 || faint ? over : text; // a word stands over the glow, and beside a pin's number
+    const over = faint ? " " : ""; // a guess replaces the dot of a masked cell
+    // Such a word is drawn later: over the glow, or beside the pin.
+    const bare = lit || pin >= 0 || faint ? over : text;
     pen.drawImage(this.#sprite(state, tone, bare), Math.round(x * ratio), Math.round(y * ratio) - offset);
     pen.setTransform(ratio, 0, 0, ratio, 0, -offset);
     const place = { at: this.rect(cell), gap: this.box.gap };
@@ -198,7 +203,7 @@ export class Grid {
     pen.restore();
   }
 
-  /** A cell as a picture: copying a picture a thousand times costs far less than drawing its shapes. */
+  /** The picture of a cell. Copying a picture is much faster than drawing its shapes. */
   #sprite(state, tone, text) {
     const key = `${state * 32 + tone} ${text}`;
     if (!this.sprites.has(key)) {
@@ -208,7 +213,7 @@ export class Grid {
     return this.sprites.get(key);
   }
 
-  /** A cell of one state with its word; its second cues stand over a shade, too. */
+  /** Makes the picture of a cell with its word. The cues of its state are drawn over a shade, too. */
   #picture(state, tone, text) {
     const { box, ratio, colours } = this;
     const shaded = this.shades[tone - 1];
@@ -248,7 +253,9 @@ export class Grid {
     return sprite;
   }
 
-  /** Per cell, how long ago it was unmasked, locked (times 4) and masked again (times 16), as places in FADE. */
+  /**
+   * By cell, the indices in FADE of its unmasking, its locking (times 4) and its masking again (times 16), added up.
+   */
   #lit({ lane, step, fresh }) {
     const lit = new Uint8Array(this.n);
     for (let age = 2; fresh && age >= 0; age--) {
@@ -283,9 +290,9 @@ export class Grid {
     });
   }
 
-  /** The beginning of a word that is wider than its cell: it fades where it is cut. */
+  /** Draws the beginning of a word that is wider than its cell. The cut end fades. */
   #faded(pen, label, [x, y, width], ink) {
-    if (!ink) return; // the stylesheet has not come yet
+    if (!ink) return; // the stylesheet is not loaded yet
     const fade = pen.createLinearGradient(x + width - CUT, 0, x + width, 0);
     fade.addColorStop(0, ink);
     fade.addColorStop(1, `${ink}00`);
@@ -299,13 +306,15 @@ export class Grid {
     pen.restore();
   }
 
-  /** {lines, size, weight, cut}: the largest type in which the whole label fits, drawn narrower or on two lines if it must; only
-   * labels beyond that are cut. Punctuation is larger and bold: it has few pixels to be seen by. */
+  /**
+   * {lines, size, weight, cut}: the largest type in which a whole label fits, if necessary squeezed or in two lines.
+   * Longer labels are cut. Punctuation is larger and bold, since it has few pixels.
+   */
   #fit(label, width, height) {
     const key = width === this.box.w - this.box.gap - 6 ? label : `${label} ${width}`;
     let fit = this.fits.get(key);
     if (fit) return fit;
-    const low = height < 18; // one line, of the smallest type that can be read
+    const low = height < 18; // room for one line in the smallest legible type
     const least = low ? 9 : 11;
     if (PUNCTUATION.test(label)) {
       fit = { lines: [label], size: Math.min(22, Math.max(13, height * 0.8)), weight: 700 };
@@ -331,7 +340,7 @@ export class Grid {
     return fit;
   }
 
-  /** Per cell, 1 where the generated token differs from the other one's. */
+  /** By cell, 1 if the generated token differs from the reference's token. */
   #differences({ tokens, other, given }) {
     const differs = new Uint8Array(this.n);
     if (!other) return differs;

@@ -1,4 +1,4 @@
-// The dialog that lists the keys. Escape closes it; the browser gives the focus back.
+// The dialog that lists the keys. Escape closes it, and the browser returns the focus.
 
 import { dialog, h } from "../dom.js";
 
@@ -23,6 +23,7 @@ const row = ([keys, action]) => {
 };
 const table = (caption, keys) => h("table", h("caption", caption), h("tbody", keys.map(row)));
 
+/** Makes the dialog. */
 export function keyHelp() {
   const close = h("button.sl-small", { onclick: () => node.close() }, "Close");
   const tables = [table("On the page, outside of text fields", KEYS), table("In a grid", GRID_KEYS)];

@@ -1,12 +1,15 @@
-// Keyboard: the timeline's keys anywhere on the stage, the arrows inside a focused grid to move over its cells.
+// The keyboard: the timeline's keys work anywhere on the stage; in a focused grid, arrow keys move over its cells.
 
 const TYPING =
   "input:not([type=range]):not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable=true]";
 
 const RUN = "#sl-run, #sl-run *";
 
-/** Space, arrows, Home and End work on the page as long as no field, button, grid or box that scrolls needs them. On Run,
- * where the focus is after a click, Space plays and pauses too: it never starts another run. */
+/**
+ * Lets Space, arrow keys, Home and End control the timeline, unless a focused field, button, grid or scrolling box
+ * needs them. On the button Run, which has the focus after a click, Space plays and pauses, too, and never starts
+ * another run.
+ */
 export function timelineKeys(timeline) {
   const keys = {
     " ": () => timeline.toggle(),
@@ -21,14 +24,15 @@ export function timelineKeys(timeline) {
     if (target.matches?.(TYPING)) return;
     const onScrubber = target === timeline.scrubber;
     if (!onScrubber && target.matches?.("input, [role=slider], [role=tab], [role=listbox] *, [role=option]")) return;
-    if (event.key !== " " && target.matches?.("[role=region][tabindex]")) return; // it is scrolled with them
+    if (event.key !== " " && target.matches?.("[role=region][tabindex]")) return; // these keys scroll the box
     const run = event.key === " " && target.matches?.(RUN);
     if (!run && event.key === " " && target.matches?.("button, a, summary, [role=button]")) return;
     event.preventDefault();
     keys[event.key]();
   };
   const hold = (event) => {
-    if (event.key === " " && event.target.matches?.(RUN)) event.preventDefault(); // a button is pressed when the key comes up
+    // Releasing the key would press the button.
+    if (event.key === " " && event.target.matches?.(RUN)) event.preventDefault();
   };
   document.addEventListener("keydown", listen);
   document.addEventListener("keyup", hold);
@@ -39,7 +43,7 @@ export function timelineKeys(timeline) {
   });
 }
 
-/** Keys that stand alone, wherever the focus is but in a field: {f: action, "?": action}. */
+/** Listens for single keys, unless a field has the focus. keys: {f: action, "?": action}. */
 export function letterKeys(keys) {
   const listen = (event) => {
     const action = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
@@ -50,7 +54,9 @@ export function letterKeys(keys) {
   document.addEventListener("keydown", listen);
 }
 
-/** Arrows move the focused cell, Enter opens its menu. cell() and columns() are asked when needed. */
+/**
+ * Lets arrow keys move the focused cell of a grid, and Enter open its menu. cell(), columns(): return present values.
+ */
 export function gridKeys(canvas, { cell, count, columns, move, open }) {
   canvas.addEventListener("keydown", (event) => {
     const now = cell();

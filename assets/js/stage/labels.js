@@ -1,10 +1,11 @@
-// What the cells of a lane say after a step: its tokens and, faint, what the model would write now where it is masked.
+// The labels of a lane's cells after a step: tokens, and for masked cells faint guesses, the tokens that the model
+// would write now.
 
-const LEAST = 0.2; // of a guess that is drawn
+const LEAST = 0.2; // the least probability of a guess that is drawn
 
 /**
- * What the model would write at a position that a step left masked: [token, probability].
- * Null where the step did not compute the position.
+ * The guess at a position that a step left masked: [token, probability].
+ * Null if the position is written, or if the step did not compute it.
  */
 export function guessAt(lane, cell, t) {
   const at = t * lane.n + cell;

@@ -1,20 +1,20 @@
-// How the cells of a grid are laid out.
+// The layout of the cells of a grid.
 
 export const WHOLE_TOKENS = 256; // the most cells that are shown at once with their whole tokens
-const NARROWEST = 35; // pixels of a cell, where many have to be seen at once
-const LOWEST = 13;
-const LEAST_ROOM = 60; // pixels for all cells of a canvas
-const WIDEST = 96; // where there is room for a short text
-const HIGHEST = 46;
+const NARROWEST = 35; // the least width of a cell in pixels, if many cells have to be visible at once
+const LOWEST = 13; // the least height of such a cell
+const LEAST_ROOM = 60; // the least height of all cells of a canvas in pixels
+const WIDEST = 96; // the greatest width of a cell of a short text
+const HIGHEST = 46; // the greatest height of such a cell
 
 /**
- * Columns, rows and cell size for n cells in `width` CSS pixels.
+ * The columns, rows and cell size for n cells in `width` CSS pixels.
  * @param {number} n
  * @param {number} width
  * @param {object} [room]
- * @param {boolean} [room.whole] a long canvas is to be seen at once, without its text
- * @param {number} [room.tall] the pixels for a short canvas, or for one that is to be seen at once
- * @param {number} [room.readable] the most cells that have their text
+ * @param {boolean} [room.whole] whether all cells of a long text are visible at once, without their tokens
+ * @param {number} [room.tall] the height for a short text, or for a text that is visible at once, in CSS pixels
+ * @param {number} [room.readable] the most cells whose tokens are shown
  */
 export function layout(n, width, { whole = false, tall = Infinity, readable = WHOLE_TOKENS } = {}) {
   if (n <= readable) {

@@ -1,12 +1,13 @@
-// What the cells of a grid look like, and what that means.
+// The key: samples of cells, and their meanings.
 
 import { h, perFrame } from "../dom.js";
 import { page } from "../run/state.js";
 import { RESTING } from "../trace/states.js";
 
+/** Makes a sample of a kind of cell. */
 export const swatch = (kind) => h(`span.sl-swatch.sl-swatch-${kind}`, { "aria-hidden": "true" });
 
-/** The kinds that the first screen explains, where they occur; with what a wide screen has room for. */
+/** The kinds of cells in the key: kind, word, whether a trace has such cells, and an explanation for wide screens. */
 const KEY = [
   ["masked", "masked", () => true],
   ["active", "active", () => true, ": computed now"],
@@ -21,6 +22,7 @@ function endsOf({ lanes, ends }) {
   return lanes.some((lane) => last(lane).some((token) => ends.has(token)));
 }
 
+/** Makes the key, which shows the kinds of cells of the trace on show. */
 export function key() {
   const kinds = KEY.map(([kind, text, occurs, more = ""]) => {
     const label = h("span", text, h("span.sl-desk-only", more));
@@ -34,7 +36,7 @@ export function key() {
   return h("ul.sl-legend.sl-key", { "aria-label": "Key" }, nodes);
 }
 
-/** What a lane's cells can be, in words, where several lanes have several kinds. */
+/** The kinds of cells of a lane in words, for races whose lanes have different kinds. */
 export function laneKinds(lane) {
   const kinds = [
     ["active", true],

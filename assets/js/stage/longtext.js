@@ -1,11 +1,12 @@
-// Long canvases: their cells keep a legible size, and the grids scroll inside boxes, together, to where is written.
+// Long texts: cells keep a legible size, and the grids scroll inside boxes. All boxes scroll together to the latest
+// tokens.
 
 import { h, isNarrow, perFrame, select } from "../dom.js";
 import { WHOLE_TOKENS } from "./layout.js";
 
-const NARROW_TOKENS = 160; // at most, for which a phone shows every token
+const NARROW_TOKENS = 160; // the most cells whose tokens a phone shows at once
 
-/** Up to how many cells have their text at once. */
+/** The most cells whose tokens are shown at once. */
 export const readable = () => (isNarrow() ? NARROW_TOKENS : WHOLE_TOKENS);
 
 const MODES = [
@@ -14,24 +15,25 @@ const MODES = [
   ["whole", "The whole canvas, without its tokens"],
 ];
 
+/** The boxes of all grids, and the list that chooses how long texts are shown. */
 export class LongText {
-  /** onLayout() when cells get another size, onScroll() when others come in sight. */
+  /** onLayout(): called when cells get another size. onScroll(): called when other cells come into view. */
   constructor({ onLayout, onScroll }) {
     Object.assign(this, { onLayout, onScroll, mode: "follow", boxes: [], top: 0, height: 0, long: false });
     this.select = select("select.sl-speed", { onchange: () => this.#choose(this.select.value) }, MODES);
     const fit = perFrame(() => this.windowed && this.boxes[0]?.clientHeight !== this.height && this.onLayout());
-    this.observer = new ResizeObserver(fit); // a lower or higher window shows more or fewer rows
+    this.observer = new ResizeObserver(fit); // the height of the window decides how many rows are visible
     this.node = h("label.sl-choice", { hidden: true }, "Long text ", this.select);
   }
 
-  /** The box that a lane's canvas stands in. The canvas stays in sight there; a second child gives the box what it scrolls. */
+  /** Makes the box around a lane's canvas. The canvas stays in view; a second child makes the box scroll. */
   around(canvas) {
     const box = h("div.sl-window", canvas, h("div"));
     const byHand = () => this.mode === "follow" && this.#choose("hand");
     box.addEventListener("scroll", () => this.#scrolled(box), { passive: true });
     box.addEventListener("wheel", byHand, { passive: true });
     box.addEventListener("touchmove", byHand, { passive: true });
-    box.addEventListener("pointerdown", ({ target }) => target === box && byHand()); // on its scrollbar
+    box.addEventListener("pointerdown", ({ target }) => target === box && byHand()); // a press on the scrollbar
     return box;
   }
 
@@ -51,12 +53,16 @@ export class LongText {
     return this.long && !this.whole;
   }
 
-  /** Makes room in a box for cells that are so tall. Gives how tall a canvas has to be to fill what is seen of it. */
+  /**
+   * Sets the height of a box's content. Returns the height of a canvas that fills the visible part. tall: of all
+   * cells.
+   */
   room(box, tall) {
     const [canvas, rest] = box.children;
     canvas.style.height = "0px";
     rest.style.height = `${tall}px`;
-    const height = this.windowed ? Math.min(tall, box.clientHeight + 1) : tall; // it may end within a pixel
+    // The last pixel may be visible in part.
+    const height = this.windowed ? Math.min(tall, box.clientHeight + 1) : tall;
     rest.style.height = `${tall - height}px`;
     return height;
   }
@@ -66,14 +72,17 @@ export class LongText {
     this.step = null;
   }
 
-  /** [first, end] of the cells in sight. */
+  /** [first, end] of the cells in view. */
   seen({ n, box: { columns, h: row } }) {
     if (!this.windowed) return [0, n];
     const from = Math.max(0, Math.floor(this.top / row) - 1) * columns;
     return [from, Math.min(n, Math.ceil((this.top + this.height) / row + 1) * columns)];
   }
 
-  /** Brings what a step wrote into sight, unless a part of it is; once per step, so that a hand is not fought. */
+  /**
+   * Scrolls to the tokens of a step if none of them is in view. Scrolls once per step, so that visitors can scroll,
+   * too.
+   */
   follow(step, cells, grid) {
     if (!this.windowed || this.mode !== "follow" || this.step === step) return;
     this.step = step;
@@ -109,7 +118,7 @@ export class LongText {
 
   #choose(mode) {
     const before = this.whole;
-    this.chosen = true; // by hand
+    this.chosen = true; // whether the visitor has chosen the mode
     this.mode = this.select.value = mode;
     for (const box of this.boxes) box.classList.toggle("sl-window-long", this.windowed);
     this.step = null;

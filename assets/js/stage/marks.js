@@ -1,10 +1,13 @@
-// What is drawn over a cell without covering its word: the light of what is new, borders, the mark of what differs, pins.
+// Marks that are drawn over a cell without covering its word: the glow of new cells, borders, differences and pins.
 
 import { FONT } from "./pens.js";
 
 export const TAG = 11; // pixels that a pin's number takes beside the word
 
-/** A cell's sides on which the prompt or a block ends: [[side, "prompt" or "block"], ...]. block: its length, or 0. */
+/**
+ * The sides of a cell at which the prompt or a block ends: [[side, "prompt" or "block"], ...]. block: a block's
+ * length, or 0.
+ */
 export function bordersOf(cell, { n, columns, given, block }) {
   const partOf = (p) => {
     if (p < 0 || p >= n) return null;
@@ -23,7 +26,7 @@ export function bordersOf(cell, { n, columns, given, block }) {
   });
 }
 
-/** [x, y, w, h] with the gap around it, and the grid's width: of a line between two cells, both draw a half. */
+/** Draws the borders of a cell. The box is [x, y, w, h] with the gap, and the grid's width. Two cells share a line. */
 export function drawBorders(pen, sides, [x, y, w, h, width], colours) {
   const e = 0.9;
   const l = Math.max(x, e);
@@ -43,6 +46,7 @@ export function drawBorders(pen, sides, [x, y, w, h, width], colours) {
   }
 }
 
+/** Draws the glow of a cell. strength: 0 to 1. */
 export function glow(pen, { at: [x, y, w, h], gap }, colour, strength) {
   if (!strength) return;
   pen.globalAlpha = strength;
@@ -57,14 +61,15 @@ export function glow(pen, { at: [x, y, w, h], gap }, colour, strength) {
   pen.globalAlpha = 1;
 }
 
-/** A line below the letters and what hangs from them: in the gap, and over no more than a pixel of the cell. */
+/** Draws a line below the word, in the gap and in the last pixel of the cell. */
 export function markDiffers(pen, { at: [x, y, w, h], gap }, colour) {
   pen.fillStyle = colour;
   pen.fillRect(x, y + h - 1, w, 1 + gap / 2);
 }
 
+/** Draws a ring inside the edge of a cell. line: its width. */
 export function ring(pen, { at: [x, y, w, h], gap }, colour, line) {
-  const inset = (line - gap) / 2; // the line's outer edge is the cell's
+  const inset = (line - gap) / 2; // the outer edge of the line is the edge of the cell
   pen.beginPath();
   pen.roundRect(x + inset, y + inset, w - 2 * inset, h - 2 * inset, Math.min(6, w / 4));
   pen.strokeStyle = colour;
@@ -72,7 +77,7 @@ export function ring(pen, { at: [x, y, w, h], gap }, colour, line) {
   pen.stroke();
 }
 
-/** A pin's number, beside the word. */
+/** Draws the number of a pin beside the word. */
 export function tag(pen, { at: [x, y, , h] }, colour, ink, text) {
   pen.fillStyle = colour;
   pen.fillRect(x, y, TAG - 1, h);

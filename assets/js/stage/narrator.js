@@ -1,4 +1,4 @@
-// One plain sentence for what happens now, with the cell that it speaks of. Derived from the trace alone.
+// Writes one plain sentence about a step, and names the cell that it mentions. Both depend on the trace alone.
 
 import { count, seconds } from "../dom.js";
 import { MASKED } from "../trace/states.js";
@@ -6,7 +6,7 @@ import { verdict } from "./verdict.js";
 
 const FILLED = "Each step fills some with tokens: words, or pieces of words.";
 
-/** The first sentence: what the grid shows before the first step, and what a cell is. It holds at every step. */
+/** The sentence before the first step, which explains cells and blanks. It is true at every step. */
 export const blanks = ({ fills }) =>
   fills
     ? `The blanks between the given words begin as empty cells, called masked. ${FILLED}`
@@ -15,8 +15,8 @@ export const blanks = ({ fills }) =>
 const chapterAt = (chapters, step) => chapters.find((chapter) => chapter.step === step && chapter.stop);
 
 /**
- * The sentence of the cursor's step. Its subject is the first lane beside the reference.
- * At a chapter (see chapters.js) it is the chapter's sentence, at the end the verdict.
+ * The sentence about the cursor's step. Its subject is the first lane that is not the reference.
+ * At a chapter (see chapters.js) it is the chapter's sentence, and at the end the verdict.
  */
 export function narrate(trace, step, chapters = []) {
   const lane = trace.subject;
@@ -28,10 +28,10 @@ export function narrate(trace, step, chapters = []) {
   return lane.endsAt(at) ? finished(trace, step) : happens(trace, lane, at, trace.race.whose);
 }
 
-/** Whether all lanes are at their ends at a step of the cursor. */
+/** Whether all lanes have ended at a step of the cursor. */
 export const isOver = (trace, step) => trace.lanes.every((lane) => lane.endsAt(trace.race.reached(lane, step)));
 
-/** The cell that the sentence of a step speaks of first: {lane, cell}, null where it speaks of none. */
+/** The first cell that the sentence of a step mentions: {lane, cell}, null if it mentions none. */
 export function spokenCell(trace, step, chapters = []) {
   const lane = trace.subject;
   const chapter = chapterAt(chapters, step);
@@ -45,11 +45,11 @@ export function spokenCell(trace, step, chapters = []) {
   return spoken === undefined ? null : { lane, cell: spoken };
 }
 
-/** A chapter's sentence, with the step in which it was so. */
+/** The sentence of a chapter, which begins with its step. */
 export const chapterText = (trace, chapter) =>
   `${stepOf(trace.subject, chapter.at, trace.race.whose)}: ${CHAPTERS[chapter.name](trace, trace.subject, chapter)}`;
 
-/** By the name of a chapter that stops the race, what it tells. */
+/** The functions that write the sentences of chapters at which the race stops, by the chapters' names. */
 const CHAPTERS = {
   "First lock": (trace, lane, { at }) => firstLock(trace, lane, at),
   "Half locked": ({ n }, lane, { at }) => `half of all tokens are locked, ${lane.steps[at].lockedCount} of ${n}.`,
@@ -67,13 +67,13 @@ export function moments(trace, chapters) {
   return [{ step: -1, name: "Blanks", sentence: () => blanks(trace) }, ...chapterMoments];
 }
 
-/** The name of a lane's step, with the lane's name where the lanes stand at different steps. */
+/** The name of a lane's step. It contains the lane's name if the lanes are at different steps. */
 const stepOf = (lane, at, whose) => `Step ${at + 1}${whose ? ` of “${lane.name}”` : ""}`;
 
-/** That some of the tokens that a step computes are masked still, where it is so. */
+/** The words for masked tokens among the computed ones, "" if there are none. */
 const masksIn = (lane, at) => (lane.row(at).includes(MASKED) ? ", the masked among them" : "");
 
-/** What a lane does in its step `at`; whose: whether the lanes stand at different steps. */
+/** A sentence about a lane's step `at`. whose: the quoted lane if the lanes are at different steps, or "". */
 export function happens(trace, lane, at, whose) {
   if (at < 0) return blanks(trace);
   const { unmasked, locked, computed } = lane.steps[at];
@@ -87,7 +87,7 @@ export function happens(trace, lane, at, whose) {
   return `${step}: ${whose ? "it" : `“${lane.name}”`} writes ${what}, and computes ${rows}.`;
 }
 
-/** A token that locks in a step: which one it is, how long it stood, and why. */
+/** A clause about a token that locks in a step: its word, its age and the reason. */
 function locks(trace, lane, position, at) {
   const seen = at - lane.unmaskStep(position, at);
   const since = seen ? `written ${count(seen, "step")} ago` : "just written";
@@ -95,7 +95,7 @@ function locks(trace, lane, position, at) {
   return `${trace.word(lane.token(position, at))}, ${since}, ${why}`;
 }
 
-/** The first lock of a token after the prompt, in its step. */
+/** A clause about the step with the first lock of a token after the prompt. */
 function firstLock(trace, lane, at) {
   const others = lane.steps[at].locked.filter((p) => !trace.given[p]).length - 1;
   const which = others ? `with ${count(others, "other")} ` : "";
@@ -104,13 +104,13 @@ function firstLock(trace, lane, at) {
   return `${first}, ${which}as the first ${where}, and is computed no more after this step.`;
 }
 
-/** Of the tokens that lock in a step and are not of the prompt the position of the one that was written first. */
+/** The position of the earliest written token among those that lock in a step. Tokens of the prompt do not count. */
 function firstLocked({ given }, lane, at) {
   const locked = lane.steps[at].locked.filter((p) => !given[p]);
   return locked.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a));
 }
 
-/** Whether a position locks because it has come to rest, and not by its age or by hand. */
+/** Whether a position locks by its KL, and not by its age or by an event. */
 function byRest({ compute, events = [] }, position) {
   const kind = (compute.lock ?? compute).kind;
   return kind === "lock" && !events.some((event) => event.kind === "rule" || event.position === position);
@@ -125,6 +125,7 @@ function finished(trace, step) {
   return stillWorking(done, rest, trace.race.byClock && timed.length ? after : "");
 }
 
+/** A sentence about lanes that have ended and lanes that have not. after: the words for the time. */
 export function stillWorking(done, rest, after = "") {
   const names = (lanes) => lanes.map(({ name }) => `“${name}”`).join(" and ");
   const have = done.length > 1 ? "have" : "has";
@@ -132,7 +133,7 @@ export function stillWorking(done, rest, after = "") {
   return `${names(done)} ${have} finished${after}; ${names(rest)} ${are} still at work.`;
 }
 
-/** Of the generated words that lock in a step the position of the one that was written first, or -1. */
+/** The position of the earliest written word among the generated words that lock in a step, -1 if there is none. */
 function longestStill({ pieces, given }, lane, locked, at) {
   const isWord = (p) => /\p{L}/u.test(pieces.name(lane.token(p, at)));
   const words = locked.filter((p) => !given[p] && lane.token(p, at) >= 0 && isWord(p));

@@ -1,5 +1,5 @@
-// The numbers of the first screen: the work so far of every lane, how many choices leaving rows out has changed, and how many
-// tokens differ from the reference's, which the grids underline.
+// The numbers of the first screen: the work so far of every lane, the number of choices that leaving out rows has
+// changed, and the number of tokens that differ from the reference (the grids underline these).
 
 import { h, percent, setText } from "../dom.js";
 import { page } from "../run/state.js";
@@ -10,9 +10,9 @@ const CHANGED = "Choices that would have been another token, had their step comp
 const OTHERS = "Tokens that are not those of the lane that the others are compared with; the grids underline them";
 
 /**
- * The lanes' work so far, beside the reference's work in as many steps: {share, bar: its length from 0 to 1} for every lane.
- * All bars have one scale; where no lane does more than the reference, a bar's length is its share.
- * share: NaN before the first step.
+ * The work of the lanes so far, relative to the reference's work in as many steps: {share, bar} for every lane.
+ * share: NaN before the first step. bar: the length of the bar from 0 to 1. All bars have one scale. If no lane does
+ * more work than the reference, the length of a bar is the share.
  */
 export function workSoFar(trace, step) {
   const shares = trace.lanes.map((lane) => {
@@ -24,7 +24,7 @@ export function workSoFar(trace, step) {
   return shares.map((share) => ({ share, bar: (Number.isFinite(share) ? share : 0) / most }));
 }
 
-/** How many of a lane's tokens at a step of the cursor are other ones than the reference's. */
+/** The number of a lane's tokens at a step of the cursor that differ from the reference's tokens. */
 export function otherTokens(trace, lane, step) {
   const { race, reference } = trace;
   const mine = lane.tokens(race.reached(lane, step));
@@ -32,13 +32,13 @@ export function otherTokens(trace, lane, step) {
   return mine.reduce((sum, token, cell) => sum + (token >= 0 && theirs[cell] >= 0 && token !== theirs[cell]), 0);
 }
 
-/** Why nobody knows what skipping rows has changed, in a word or two. */
+/** The reason in a word or two why the number of changed choices is unknown. */
 export function uncompared({ race, complete }) {
   if (!race.live) return "unknown";
   return complete ? "comparing" : "at the end";
 }
 
-/** Makes room in a node for a number per lane; several numbers have their lane's colour and name. */
+/** Makes a node for every lane's number. If there are several numbers, they have their lanes' colours and names. */
 function parts(node, trace) {
   const values = trace.others.map(() => h("span", "–"));
   const labelled = (lane, i) => {
@@ -50,6 +50,7 @@ function parts(node, trace) {
   return values;
 }
 
+/** The row of numbers. */
 export class Numbers {
   rows = [];
 

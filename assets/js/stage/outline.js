@@ -1,4 +1,4 @@
-// How the parts of a stage stand below each other.
+// The order of the parts of a stage on the page.
 
 import { tabs } from "../below/tabs.js";
 import { h } from "../dom.js";
@@ -11,7 +11,8 @@ const CORNERS = "M4 9V4h5v2H6v3zM15 4h5v5h-2V6h-3zM4 15h2v3h3v2H4zM18 15h2v5h-5v
 
 /**
  * The parts of a stage in their order, and the tabs among them: {nodes, tabs}.
- * views: {teller, numbers, recording, colouring, floor, charts, timeline, status, lower, label, summary}; parts: see partsOf.
+ * views: {teller, numbers, recording, colouring, floor, charts, timeline, status, lower, label, summary}; parts: see
+ * partsOf.
  */
 export function outline(views, parts) {
   const { teller, numbers, recording, colouring, floor, charts } = views;
@@ -28,7 +29,7 @@ export function outline(views, parts) {
   return { nodes: [...first, lower, floor.texts, label, more.node, summary, spoken, tip], tabs: more };
 }
 
-/** The verdict's Share: a disclosure of what the panels make. */
+/** Makes the disclosure "Share" beside the verdict. The panels make its content. */
 export function quickShare(parts) {
   const ontoggle = ({ target }) => target.open && parts.panels.use();
   return h("details.sl-quick", { ontoggle }, h("summary.sl-small", "Share"));

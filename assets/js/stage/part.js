@@ -1,20 +1,21 @@
-// A part of the page that comes when it is needed: what the race does not need is not fetched before it plays.
+// A part of the page that is loaded when it is needed, so that the race can begin without it.
 
 import { say } from "../run/state.js";
 
 export const MISSING =
   "The connection was lost, so a part of this page is missing. Press again once it is back: what was computed is kept, and a run in this browser goes on.";
 
+/** A part that is loaded when it is needed. */
 export class Part {
-  made = null; // once it has come
+  made = null; // the part, null before it is loaded
   #coming = null;
 
-  /** load(): a promise of its module; make(module): the part, once; missing(): it did not come. */
+  /** load(): a promise of the module. make(module): makes the part, once. missing(): called if it cannot be loaded. */
   constructor(load, make, missing) {
     Object.assign(this, { load, make, missing });
   }
 
-  /** Calls use(part): at once where it is there, else once it has come. A press that waits for it is not lost. */
+  /** Calls use(part), at once or when the part is loaded. Returns the result, or that of missing(). */
   async use(use = () => {}) {
     if (!this.made && !(await this.#come())) return this.missing();
     return use(this.made);
@@ -29,15 +30,15 @@ export class Part {
   }
 }
 
-/** Null for a TypeError, with which a module's fetch fails; throws any other error. */
+/** Null for a TypeError, which means that a module could not be fetched. Throws any other error. */
 function fetchFailed(error) {
   if (!(error instanceof TypeError)) throw error;
   return null;
 }
 
 /**
- * What joins a stage when it is needed: Parts, by name. The stage has what they make under the same names.
- * loads: by name, see deferred_parts.js. options: the stage's.
+ * The Parts of a stage by name. When a part is made, it becomes a property of the stage with the same name.
+ * loads: by name, see deferred_parts.js. options: the options of the stage.
  */
 export function partsOf(stage, loads, options) {
   const missing = () => say(MISSING, "error");

@@ -1,4 +1,4 @@
-// Text on a canvas: cut or wrapped to what fits.
+// Writes text on a canvas, cut or wrapped to the available space.
 
 export const FONT = "'SL Sans', system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
@@ -6,7 +6,7 @@ export const type = (pen, size, weight = 400) => {
   pen.font = `${weight} ${size}px ${FONT}`;
 };
 
-/** The text, or its beginning with an ellipsis where it is wider. */
+/** A text, or its beginning with an ellipsis if it is wider than `width`. */
 export function cut(pen, text, width) {
   if (pen.measureText(text).width <= width) return text;
   const chars = Array.from(text);
@@ -20,7 +20,10 @@ export function cut(pen, text, width) {
   return `${chars.slice(0, low).join("")}…`;
 }
 
-/** Lines of at most that width, words whole where they can be; at most `most`, the last one cut. */
+/**
+ * The lines of a text, at most `most` lines of at most `width` pixels. Long words are split, and the last line is
+ * cut.
+ */
 function wrap(pen, text, width, most) {
   const lines = [];
   let line = "";
@@ -36,7 +39,7 @@ function wrap(pen, text, width, most) {
   return kept.map((text) => cut(pen, text, width));
 }
 
-/** Writes a text into a box, in the largest of these sizes in which all of it fits. */
+/** Writes a text into a box in the largest of `sizes` in which the whole text fits. */
 export function fillBox(pen, text, { x, y, width, height }, sizes) {
   for (const size of sizes) {
     type(pen, size);

@@ -1,5 +1,5 @@
-// Presenter mode: what matters on one screen, large enough for the back row. F or ?present begins it, F or Escape ends it.
-// Everything grows by one number, the stage's zoom; a grid that no longer fits becomes a window that follows what is written.
+// Presenter mode shows the race on one screen, large enough for the back row of a room. F or ?present begins it, F or
+// Escape ends it. The zoom of the stage enlarges everything. A grid that does not fit scrolls to the latest tokens.
 
 import { h, isNarrow } from "../dom.js";
 import { page } from "../run/state.js";
@@ -7,11 +7,12 @@ import { letterKeys } from "./keys.js";
 
 const MODE = "sl-present";
 const LARGER = 1.6;
-const ROOM = [1200, 675]; // what the stage needs to show a run of 140 positions whole; larger screens magnify more
-const CALM = 0.15; // a window moves when the action comes this close to its upper or lower edge
+const ROOM = [1200, 675]; // the pixels in which a run of 140 positions fits; larger screens enlarge it more
+const CALM = 0.15; // a grid scrolls if the latest tokens are closer to an edge than this share of its height
 
+/** Presenter mode of a stage. */
 export class Presenter {
-  /** Joins a stage. */
+  /** Adds presenter mode to a stage. */
   constructor({ root, floor }) {
     Object.assign(this, { root, floor });
     this.ring = h("div.sl-pointer", { hidden: true, "aria-hidden": "true" });
@@ -47,9 +48,10 @@ export class Presenter {
   }
 
   enter() {
-    if (isNarrow()) return; // a phone shows the page that is made for it
+    if (isNarrow()) return; // phones have no presenter mode
     this.#turn(true);
-    document.documentElement.requestFullscreen?.().catch(() => {}); // without a key press it is refused; the mode holds all the same
+    // Refused unless a key was pressed; the mode works without it.
+    document.documentElement.requestFullscreen?.().catch(() => {});
   }
 
   leave() {
@@ -64,7 +66,7 @@ export class Presenter {
     if (document.fullscreenElement) document.exitFullscreen().catch(() => {});
   }
 
-  /** Brings what every lane has written by now into its grid's window. stepOf(lane): the step that it stands at. */
+  /** Scrolls the grids to the latest tokens of their lanes. stepOf(lane): returns the lane's step. */
   #follow(stepOf) {
     if (!this.on) return;
     for (const side of this.floor.sides) {
@@ -73,13 +75,13 @@ export class Presenter {
     }
   }
 
-  /** Brings the cell that the keyboard is on into every window. */
+  /** Scrolls all grids to a cell, the one that the keyboard has reached. */
   #revealAll(cell) {
     if (this.on && cell >= 0) for (const side of this.floor.sides) this.#reveal(side, cell);
   }
 
   #reveal({ grid, box: view }, cell) {
-    if (!grid.box || view.classList.contains("sl-window-long")) return; // a long text's window follows by itself
+    if (!grid.box || view.classList.contains("sl-window-long")) return; // longtext.js scrolls long texts
     const [, top, , height] = grid.rect(cell);
     const room = view.clientHeight;
     const low = view.scrollTop + CALM * room;

@@ -1,8 +1,8 @@
-// Texts as paragraphs, with what differs in them marked.
+// Writes texts as paragraphs in which differences are marked.
 
 import { h } from "../dom.js";
 
-/** Writes a text into a paragraph. onFork() is called for a click on the fork. */
+/** Writes a text into a paragraph. parts: see `prose` of trace/prose.js. onFork(): called for a click on the fork. */
 export function writeProse(node, parts, onFork) {
   node.replaceChildren(
     ...parts.map(({ text, kind, filled }) => {

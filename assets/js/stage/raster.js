@@ -1,15 +1,17 @@
-// A lane's run up to the cursor: a row a position, a column a step of the cursor, coloured by state.
+// The raster of a lane's run up to the cursor: one row per position, one column per step of the cursor, coloured by
+// state.
 
 import { count } from "../dom.js";
 import { columnsOf, lastColumn, Strip, sharpness } from "./strip.js";
 
 const SHADES = ["rasterMasked", "rasterActive", "rasterLocked", "rasterResting", "rasterWaiting"]; // by state
 
-const EXPLAINED = "Each line is a token, each column a step"; // it stands where nothing is drawn yet
+const EXPLAINED = "Each line is a token, each column a step"; // shown in the part that is not drawn yet
 
 /** The channels of "#rrggbb". */
 const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
+/** The raster of a lane. */
 export class Raster extends Strip {
   #drawn = -1; // the last column that is drawn
 
@@ -18,13 +20,13 @@ export class Raster extends Strip {
     this.lane = lane;
   }
 
-  /** Every column anew, up to the cursor's step. */
+  /** Draws all columns up to the cursor's step. */
   draw(trace, colours, step) {
     const { lane, canvas } = this;
     const pixels = Math.round((canvas.clientHeight || lane.n) * sharpness());
     const height = Math.min(lane.n, pixels);
     this.columns = columnsOf(trace);
-    Object.assign(canvas, { width: this.columns, height }); // that empties it
+    Object.assign(canvas, { width: this.columns, height }); // setting the size clears the canvas
     this.pen = canvas.getContext("2d");
     this.image = this.pen.createImageData(1, height);
     this.shades = SHADES.map((name) => channels(colours[name]));
@@ -33,7 +35,7 @@ export class Raster extends Strip {
     this.moveTo(trace, step);
   }
 
-  /** Draws the columns up to a step of the cursor, and takes back those behind it. */
+  /** Draws the columns up to a step of the cursor, and clears the columns after it. */
   moveTo(trace, step) {
     this.place(step);
     const { columns, canvas, pen } = this;
@@ -44,7 +46,7 @@ export class Raster extends Strip {
     this.#drawn = last;
   }
 
-  /** After its last step a lane's columns stay empty: that time is saved. */
+  /** Draws a column. Columns after a lane's last step stay empty: this time is saved. */
   #column(trace, column) {
     const { lane, image, pen, shades } = this;
     const [t, before] = [column, column - 1].map((at) => trace.race.reached(lane, at));

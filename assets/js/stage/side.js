@@ -1,4 +1,4 @@
-// One lane on the stage: its name and clock, its grid, its raster, its text.
+// The view of one lane on the stage: its name, clock, grid, raster and text.
 
 import { h, setText, zoomOf } from "../dom.js";
 import { page } from "../run/state.js";
@@ -14,10 +14,11 @@ import { writeProse } from "./prose.js";
 import { Raster } from "./raster.js";
 import { gridName } from "./spoken.js";
 
-const UNDER = 140; // characters beneath cells that have no room for theirs
+const UNDER = 140; // characters of the text beneath a grid whose cells have no room for tokens
 
+/** The side of a lane. */
 export class Side {
-  /** floor: see Floor, on which it stands. */
+  /** floor: the Floor that contains the side. */
   constructor(lane, trace, floor) {
     Object.assign(this, { lane, floor, labels: { count: -2 } });
     const attributes = { role: "application", "aria-roledescription": "token grid", "aria-label": lane.name };
@@ -28,9 +29,10 @@ export class Side {
     this.box.append(this.tie);
     this.clock = new Clock(lane);
     this.raster = new Raster(lane);
-    this.text = h("p.sl-text", { dir: "auto", tabindex: 0 }); // it scrolls: keys reach it
+    this.text = h("p.sl-text", { dir: "auto", tabindex: 0 }); // focusable, so that keys can scroll it
     this.details = h("details.sl-reading", { open: true }, h("summary", "The text"), this.text);
-    this.under = h("p.sl-under", { dir: "auto", hidden: !floor.long.whole }); // what cells without their text say
+    // The text of a grid whose cells have no room for tokens.
+    this.under = h("p.sl-under", { dir: "auto", hidden: !floor.long.whole });
     this.parting = h("p.sl-parting", { dir: "auto" });
     this.foot = h("div.sl-foot", this.under, this.raster.node);
     const shown = page.now.touches?.original === lane ? `${lane.name}, as it was` : lane.name;
@@ -43,7 +45,7 @@ export class Side {
     this.#listen();
   }
 
-  /** What the lane does, and the button that makes it the reference. */
+  /** Makes the head: a sentence about the lane, and the button that makes it the reference. */
   #head({ lanes, reference }) {
     const { lane, floor } = this;
     const isReference = lane === reference;
@@ -81,14 +83,14 @@ export class Side {
     });
   }
 
-  /** The cell under the pointer, -1 where there is none. */
+  /** The cell under the pointer, -1 if there is none. */
   #at({ clientX, clientY }) {
     const { left, top } = this.canvas.getBoundingClientRect();
     const zoom = zoomOf(this.canvas); // browsers do not agree on offsetX in a magnified element
     return this.grid.box ? this.grid.cellAt((clientX - left) / zoom, (clientY - top) / zoom) : -1;
   }
 
-  /** Marks the cell that the sentence speaks of, -1 for none. */
+  /** Marks the cell that the sentence mentions, -1 for none. */
   tieTo(cell) {
     const { tie, grid } = this;
     tie.hidden = cell < 0 || !grid.box;
@@ -98,7 +100,7 @@ export class Side {
     if (tie.dataset.at === `${cell} ${place}`) return;
     tie.dataset.at = `${cell} ${place}`;
     Object.assign(tie.style, { translate: place, width: `${width}px`, height: `${height}px` });
-    tie.style.animation = "none"; // it pulses anew
+    tie.style.animation = "none"; // the animation starts again
     requestAnimationFrame(() => {
       tie.style.animation = "";
     });
@@ -111,7 +113,7 @@ export class Side {
     return { top: y, bottom: y + height };
   }
 
-  /** How tall what surrounds the grid is, in CSS pixels. */
+  /** The height of everything around the grid, in CSS pixels. */
   get around() {
     const { paddingTop, paddingBottom } = getComputedStyle(this.node);
     const [head] = this.node.children;
@@ -119,7 +121,7 @@ export class Side {
     return head.offsetHeight + kinds + this.foot.offsetHeight + parseFloat(paddingTop) + parseFloat(paddingBottom) + 10;
   }
 
-  /** how: {whole, tall}, see `layout`. */
+  /** Fits the grid to its width. how: {whole, tall}, see `layout`. */
   resize(n, colours, how) {
     this.under.hidden = !how.whole;
     const width = this.canvas.clientWidth;
@@ -127,10 +129,10 @@ export class Side {
       const { rows, h: row } = layout(n, width, how);
       this.grid.resize(n, width, colours, { ...how, most: this.floor.long.room(this.box, rows * row) });
     }
-    this.labels.count = -2; // with words, or without
+    this.labels.count = -2; // the labels have to be computed again
   }
 
-  /** What the cells say at the cursor's step, worked out once. */
+  /** Computes the cells' labels at the cursor's step, once per step. */
   label(trace, step) {
     const t = trace.race.reached(this.lane, step);
     const { guesses } = page.now;
@@ -139,14 +141,14 @@ export class Side {
     this.labels = { count: t, guesses, ...(worded ?? { tokens: this.lane.tokens(t), list: [] }) };
   }
 
-  /** The grid. view: of a GridView (see grid.js) what is not the lane's. */
+  /** Draws the grid. view: the fields of a GridView (see grid.js) that do not depend on the lane. */
   drawGrid(trace, view) {
     const { lane, labels } = this;
     const { list, tokens, faint } = labels;
     this.grid.draw({ lane, tokens, labels: list, faint, given: trace.given, ...view });
   }
 
-  /** What is beside the grid, at the cursor's step. reads: the text, too. */
+  /** Draws everything but the grid at the cursor's step. reads: whether the text is updated, too. */
   draw(trace, step, reads) {
     if (reads) this.#write(trace, step);
     if (!this.under.hidden)
@@ -155,13 +157,13 @@ export class Side {
     this.raster.moveTo(trace, step);
   }
 
-  /** The picture of the run under the grid, up to the cursor. */
+  /** Draws the raster under the grid up to the cursor. */
   drawRun(trace, colours, step) {
     this.kinds?.replaceChildren(...laneKinds(this.lane));
     this.raster.draw(trace, colours, step);
   }
 
-  /** The text, worked out once for what the lane and the reference have written. */
+  /** Updates the text if the tokens of the lane or the reference have changed. */
   #write(trace, step) {
     const { lane } = this;
     const laneStep = trace.race.reached(lane, step);
@@ -172,14 +174,14 @@ export class Side {
     writeProse(this.text, prose(trace, lane, step), () => this.floor.cells.toFork(this, step));
   }
 
-  /** When all is over, the text around the place where it parts from the reference's; beside touches all of it, always. */
+  /** Shows the text around its fork from the reference, at the end of a race; for a touched trace at every step. */
   part(trace, over, step) {
     const whole = page.now.touches !== null;
     const end = over ? parting(trace, this.lane) : [];
     const parts = whole ? proseFromFork(trace, this.lane, step) : end;
     this.parting.classList.toggle("sl-parting-whole", whole);
     if (whole)
-      this.parting.tabIndex = 0; // it scrolls: keys reach it
+      this.parting.tabIndex = 0; // focusable, so that keys can scroll it
     else this.parting.removeAttribute("tabindex");
     const shown = parts.map(({ text }) => text).join("");
     if (this.parted === shown) return;
@@ -187,7 +189,7 @@ export class Side {
     writeProse(this.parting, parts, () => this.floor.cells.toFork(this, page.now.step));
   }
 
-  /** Says in the grid's name what it shows. */
+  /** Updates the accessible name of the grid, which counts the states of its cells. */
   name(trace, step) {
     const name = gridName(this.lane, trace.race.reached(this.lane, step));
     if (this.canvas.ariaLabel !== name) this.canvas.setAttribute("aria-label", name);

@@ -1,10 +1,10 @@
-// What a screen reader says of the grids.
+// The texts about grids for screen readers.
 
 import { percent, sameText } from "../dom.js";
 import { isMasked, LOCKED, STATES } from "../trace/states.js";
 import { guessAt } from "./labels.js";
 
-/** The step's summary, a sentence per lane beside the reference, or that of the only lane. Empty before the first step. */
+/** The summary of a step: one sentence for every lane except the reference, or for the only lane. "" before step 1. */
 export function summary(trace, step) {
   const { reference, others } = trace;
   if (trace.race.reached(reference, step) < 0) return "";
@@ -26,20 +26,20 @@ export function summary(trace, step) {
   return `Step ${step + 1} of ${trace.race.last + 1}${whose}. ${sentences.join(" ")}`;
 }
 
-/** A grid's name: how many cells are in which state after a lane's step t. */
+/** The name of a grid, which counts the states of its cells after a lane's step t. */
 export function gridName(lane, t) {
   const states = lane.row(t);
   const of = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
   return `${lane.name}: ${of(0, 4)} masked, ${of(1)} active, ${of(3)} resting, ${of(2)} locked. Arrow keys move over the cells, Enter opens the menu of one.`;
 }
 
-/** Since when a position is locked; where it locks in the step itself, that it was computed there. */
+/** The words for a locked position: since when it is locked, or that it locks in this step. */
 function lockText(lane, lock, t, state) {
   if (lock < lane.clamp(t)) return `, locked since step ${lock + 1}`;
   return state === LOCKED ? ", locked in this step" : ", locks in this step";
 }
 
-/** One line about a lane's cell at the cursor's step. guesses: see labelsOf. */
+/** A line about a cell of a lane at the cursor's step. guesses: see labelsOf. */
 export function cellText(trace, lane, cell, step, guesses) {
   const t = trace.race.reached(lane, step);
   const state = lane.row(t)[cell];

@@ -1,5 +1,5 @@
-// The stage: the parts of the race, views of the page's state, which move to one step together.
-// It is the same in the page and in an exported replay.
+// The stage shows a race. Its parts are views of the page's state, and show the same step.
+// The page and an exported replay have the same stage.
 
 import { beforeSeen, count, h, inView, isNarrow, perFrame, setText, throttle, watchView } from "../dom.js";
 import { page, redraw } from "../run/state.js";
@@ -19,35 +19,52 @@ import { Teller } from "./teller.js";
 import { onThemeChange, PIN_COLOURS, palette } from "./theme.js";
 import { Timeline } from "./timeline.js";
 
-const FIRST_MS = 3000; // of a page whose race does not rest at a stop: what moves comes first, and a chart takes a second
-const CURVES_MS = 12_000; // until what stands beneath is fetched though nobody scrolled: the recorded race is over
+const FIRST_MS = 3000; // the parts beneath wait so long for a race without stops: drawing a chart takes a second
+const CURVES_MS = 12_000; // after this time they are loaded although nobody scrolled: the recorded race has ended
 const SUMMARY_MS = 4000;
-const RUNS_MS = 700; // between two whole drawings of rasters and curves of a run that grows
+const RUNS_MS = 700; // the time between two drawings of whole rasters and charts while a run grows
 
-/** The model and what all lanes share, in a line. */
+/** A line about the model and the settings that all lanes share. */
 function describe({ header: { model, lanes }, steps }) {
   const lengths = lanes.map(({ settings }) => settings.gen_length).filter(Boolean);
   const length = lengths.length ? `${count(lengths[0], "token")} in ${count(steps, "step")}` : null;
   return [model?.name, length].filter(Boolean).join(", ");
 }
 
-/** What chapters are made of, as a key: the steps of all lanes, and whether more come. */
+/** A key of the data from which chapters are made: the numbers of steps of all lanes, and whether more steps come. */
 const knownOf = ({ lanes, race }) => [race.live, ...lanes.map(({ count }) => count)].join(" ");
 
+/**
+ * The options of a stage, which its parts read.
+ * @typedef {object} StageOptions
+ * @property {?function} plotly see Curves
+ * @property {object} source see Share
+ * @property {function} fetchTop see Inspector
+ * @property {function} fetchAttended see Inspector
+ * @property {function(): boolean} stepLive asks for a step of a live run, see `onStepPastEnd` of Timeline
+ * @property {function} onLive see Timeline
+ * @property {?object} touching see Touching
+ * @property {?function} onUse see Panels
+ * @property {object} lessons see Lessons
+ */
+
+/** The stage. */
 export class Stage {
   chapters = [];
   moments = [];
-  redraw = redraw; // everything that is in sight, as it is now
-  #looking = false; // half-way to what somebody asks to see
+  redraw = redraw; // draws everything in view again
+  #looking = false; // whether `look` is changing the view
   #rested;
   #calm = new Promise((then) => {
     this.#rested = then;
     setTimeout(then, FIRST_MS);
   });
 
-  /** root: an empty element. loads: see partsOf. options: {plotly: see Curves, source: see Share, fetchTop(lane, cell, step),
-   * fetchAttended: see Inspector, stepLive, onLive: see Timeline, touching: see Touching, onUse: see Panels, lessons: see
-   * Lessons} */
+  /**
+   * @param {HTMLElement} root an empty element
+   * @param {object} loads see partsOf
+   * @param {StageOptions} options
+   */
   constructor(root, loads, options = {}) {
     const { stepLive = () => false, onLive = () => {} } = options;
     this.root = root;
@@ -133,7 +150,7 @@ export class Stage {
     });
   }
 
-  /** Follows the window, and what comes into view. */
+  /** Follows the size of the window, and the parts that come into view. */
   #watch(plotly) {
     const { root, parts } = this;
     this.sight.watch([this.teller.node]);
@@ -141,7 +158,8 @@ export class Stage {
     new ResizeObserver(() => this.drawRuns()).observe(this.grids);
     let seen = "";
     const fits = () => {
-      const size = `${root.clientWidth} ${isNarrow() ? "" : innerHeight}`; // a phone's bars come and go while it scrolls
+      // A phone's bars change the window's height while it scrolls.
+      const size = `${root.clientWidth} ${isNarrow() ? "" : innerHeight}`;
       if (size === seen) return;
       seen = size;
       this.resize();
@@ -152,7 +170,8 @@ export class Stage {
     timelineKeys(this.timeline);
     if (plotly) beforeSeen(this.lower, () => parts.curves.use(), this.#calm, CURVES_MS);
     else parts.curves.use();
-    beforeSeen(this.tabs.node, () => parts.panels.use(), this.#calm, CURVES_MS); // and what is printed
+    // The panels also make the printed page.
+    beforeSeen(this.tabs.node, () => parts.panels.use(), this.#calm, CURVES_MS);
     if (new URLSearchParams(location.search).has("lesson")) parts.lessons.use(); // see `arrive`
   }
 
@@ -175,11 +194,19 @@ export class Stage {
     if (new URLSearchParams(search).has("lesson")) await this.parts.lessons.use((lessons) => lessons.arrive(search));
   }
 
-  /** Shows a trace; `play` starts it, `live` says that records are still coming, `keep` that it is the same run with other
-   * lanes: pins and drawer stay. */
+  /**
+   * Shows a trace.
+   * @param {Trace} trace
+   * @param {object} [options]
+   * @param {boolean} [options.play] whether the race starts
+   * @param {boolean} [options.live] whether records are still coming
+   * @param {string} [options.label] the words before the line about the model
+   * @param {number} [options.step] the cursor's step
+   * @param {boolean} [options.keep] whether it is the same run with other lanes, so that pins and drawer stay
+   */
   show(trace, { play = false, live = false, label = "", step, keep = false } = {}) {
     if (!keep) {
-      this.drawer?.close(); // it draws the trace that was on show
+      this.drawer?.close(); // the drawer shows the former trace
       page.set({ pins: new Map(), hover: -1 });
     }
     trace.race.live = live;
@@ -195,14 +222,14 @@ export class Stage {
     if (play) this.timeline.play({ first: true });
   }
 
-  /** The trace on show gets further records, from a step of the cursor on. */
+  /** Called when the trace on show gets further records, from a step of the cursor on. */
   growOn(trace, step) {
     trace.race.live = true;
     this.timeline.load(trace, { live: true, step });
     this.#markChapters();
   }
 
-  /** Says in the place of the grids why a link cannot be computed, and offers the recording. */
+  /** Shows in place of the grids the reason why a link cannot be computed, and a button for the recording. */
   instead(why) {
     const { recorded } = page.now;
     const show = () => this.show(recorded, { label: "A recorded run:" });
@@ -212,13 +239,16 @@ export class Stage {
     this.#say({ text: "" });
   }
 
-  /** What a person looks at in the run on show: the cursor's step from 0, positions pinned, and how the race is shown. */
+  /** The view of the run on show: the cursor's step from 0, the pinned positions, the clock, and the colours. */
   get view() {
     const { step, pins, colour } = page.now;
     return { step, pins: [...pins.keys()], byClock: this.timeline.byClock, colour };
   }
 
-  /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". whose: who asks for it. */
+  /**
+   * Sets the view, as far as the run on show has it. Returns a sentence about missing steps and positions, or "".
+   * whose: the source of the view, for the sentence.
+   */
   look({ step, pins = [], byClock = this.timeline.byClock, colour = page.now.colour }, whose = "the link") {
     const { n, race } = page.now.trace;
     this.#looking = true;
@@ -247,14 +277,14 @@ export class Stage {
     this.#looked();
   }
 
-  /** Compares all lanes with this one. */
+  /** Makes a lane the reference, with which all lanes are compared. */
   refer(lane) {
     page.now.trace.reference = lane;
     this.#lay();
     this.#announce();
   }
 
-  /** The trace on show has other lanes, or another reference, than before. */
+  /** Called when the trace on show has other lanes or another reference. */
   #lay() {
     const { trace } = page.now;
     setText(this.label, [this.caption, describe(trace)].filter(Boolean).join(" "));
@@ -274,7 +304,7 @@ export class Stage {
     this.timeline.mark(this.chapters);
   }
 
-  /** What the trace tells as far as it has come. */
+  /** Computes the chapters of the trace so far. */
   #learn() {
     const { trace } = page.now;
     this.learned = knownOf(trace);
@@ -288,7 +318,7 @@ export class Stage {
     const { sight } = this;
     sight.begin(moving);
     this.floor.draw(trace, step, moving);
-    const over = isOver(trace, step) && page.now.waits !== "run"; // a verdict goes when another run begins
+    const over = isOver(trace, step) && page.now.waits !== "run"; // the verdict disappears when another run begins
     Object.assign(this.root.dataset, { over, step, count: trace.count });
     for (const side of this.sides) side.part(trace, over && trace.lanes.length > 1, step);
     if (sight.reads(this.teller.node)) this.#tell(step, over);
@@ -300,8 +330,9 @@ export class Stage {
   #tell(step, over) {
     const { trace } = page.now;
     const { timeline, teller } = this;
-    if (this.learned !== knownOf(trace) && !teller.rest) this.#markChapters(); // no sooner than their sentences can be shown
-    const now = () => (isOver(trace, step) ? "" : narrate(trace, step, this.chapters)); // there the verdict stands
+    if (this.learned !== knownOf(trace) && !teller.rest) this.#markChapters(); // when their sentences can be shown
+    // At the end the verdict is shown instead.
+    const now = () => (isOver(trace, step) ? "" : narrate(trace, step, this.chapters));
     const { subject, race } = trace;
     const ends = subject.endsAt(race.reached(subject, step));
     const moves = timeline.moving || timeline.playing;
@@ -319,7 +350,7 @@ export class Stage {
     this.timeline.finish();
     this.drawRuns();
     this.#markChapters();
-    redraw(); // a moment may have a sentence now
+    redraw(); // the present step may be a chapter now
     this.#announce();
   }
 
@@ -327,10 +358,10 @@ export class Stage {
     if (this.drawer?.tells(text)) return;
     setText(this.status, text);
     const passes = kind === "note" && (page.now.waits !== null || text.endsWith("…"));
-    this.status.dataset.kind = passes ? "passing" : kind; // that moves nothing
+    this.status.dataset.kind = passes ? "passing" : kind; // a passing sentence does not move the page
   }
 
-  /** Shows what a lesson's page speaks of and hides the rest, with what would give a prediction away; null shows all. */
+  /** Shows only the parts that a lesson's page names, and hides what would reveal the answer. null shows all parts. */
   #teach(lesson) {
     const dataset = { shows: lesson?.parts.join(" "), guess: lesson?.guess };
     for (const [name, value] of Object.entries(dataset))
@@ -339,7 +370,7 @@ export class Stage {
     if (lesson?.shows.includes("curves")) this.parts.curves.use();
     if (lesson?.shows.includes("gauges")) this.parts.panels.use(() => this.tabs.open(0));
     if (lesson?.shows.includes("texts")) for (const { details } of this.sides) details.open = true;
-    this.resize(); // what is shown has other room now
+    this.resize(); // the visible parts have another size
   }
 
   #theme() {
@@ -357,7 +388,7 @@ export class Stage {
     redraw();
   }
 
-  /** The pictures of the run, up to the cursor. */
+  /** Draws the rasters and charts of the run up to the cursor. */
   #drawRuns() {
     const { trace, step } = page.now;
     if (!trace || !this.colours || !inView(this.grids)) return;
@@ -365,7 +396,9 @@ export class Stage {
     this.charts.draw(trace, this.colours, step);
   }
 
-  /** The screen reader's summary of what the grids show. It waits while a grid has the focus: there the cells speak. */
+  /**
+   * Updates the summary for screen readers. While a grid has the focus it waits, since the cells are read aloud then.
+   */
   #announce() {
     const { trace, step } = page.now;
     const focused = document.activeElement;

@@ -1,14 +1,15 @@
-// The slow narrator: the sentences of a race's moments in their order, and between them now and then what happens.
-// The race rests while a new sentence stands. A sentence goes when its step is more than two steps behind, or when
-// its lane has ended.
+// The teller shows the sentences of a race's moments in their order, and between them now and then a sentence about
+// the present step. The race rests while a new sentence is shown. A sentence disappears when the cursor is more than
+// two steps after its step, or when its lane has ended.
 
 import { h, setText } from "../dom.js";
 import { Headline } from "./verdict.js";
 
-const LEAST_MS = 2500; // that a sentence stands
-const BETWEEN_MS = 3000; // without one, before one that is no moment's
-const BEHIND = 2; // steps of the cursor
+const LEAST_MS = 2500; // the least time for which a sentence is shown
+const BETWEEN_MS = 3000; // the least pause before a sentence that belongs to no moment
+const BEHIND = 2; // the most steps between a sentence's step and the cursor
 
+/** Shows the sentences. */
 export class Teller {
   constructor() {
     this.text = h("p.sl-narrator");
@@ -17,28 +18,28 @@ export class Teller {
     this.load();
   }
 
-  /** Another race; its first step to come is where it begins. */
+  /** Begins another race. */
   load() {
     Object.assign(this, { since: -Infinity, until: -Infinity, step: null, told: null, passed: new Set() });
     this.headline.clear();
     setText(this.text, "");
   }
 
-  /** How long the sentence that stands has still to stand, in milliseconds: the race rests so long. */
+  /** The milliseconds for which the present sentence must still be shown. The race rests so long. */
   get rest() {
     const begun = this.told?.step === this.step;
     return begun ? Math.max(0, this.since + LEAST_MS - performance.now()) : 0;
   }
 
   /**
-   * Follows the cursor to a step. Returns the step of the sentence that stands, null where none does.
+   * Follows the cursor to a step. Returns the step of the shown sentence, null if there is none.
    * @param {number} step
    * @param {object} state
-   * @param {{step: number, name: string, sentence: () => string}[]} state.moments in order
-   * @param {() => string} state.now the sentence of the step
-   * @param {boolean} state.held whether a hand has put the cursor there
-   * @param {boolean} state.moves whether the cursor goes on by itself
-   * @param {boolean} state.ends whether the lane that sentences are about has ended
+   * @param {{step: number, name: string, sentence: () => string}[]} state.moments the moments in their order
+   * @param {() => string} state.now returns the sentence of the step
+   * @param {boolean} state.held whether a visitor has put the cursor there
+   * @param {boolean} state.moves whether the cursor moves by itself
+   * @param {boolean} state.ends whether the lane of the sentences has ended
    * @param {boolean} state.over whether all lanes have ended
    */
   follow(step, { moments, now, held, moves, ends, over }) {
@@ -65,7 +66,7 @@ export class Teller {
     if (!this.told && moves && quiet && step >= 0) this.#show(step, now(), ends);
   }
 
-  /** Whether the sentence that stands is about a step that the cursor has left, or about a lane that has ended since. */
+  /** Whether the cursor has left the step of the present sentence, or the lane has ended since. */
   #isGone(step, ends) {
     const { told } = this;
     return step > told.step + BEHIND || step < told.step || told.ends !== ends;

@@ -1,4 +1,4 @@
-// Colours for the canvases, read from the stylesheet, and a notice when the theme changes.
+// Reads the colours of canvases from the stylesheet, and watches for changes of the theme.
 
 import { h } from "../dom.js";
 
@@ -10,8 +10,10 @@ export const PIN_COLOURS = 6;
 const LANE_COLOURS = 4;
 const SCALE_COLOURS = 5;
 
-/** A function that gives colours as #rrggbb. Forced colours are names of the system's, which mean what they mean to an
- * element, and may be translucent. */
+/**
+ * A function that converts colours to #rrggbb. Forced colours are names of system colours. Their values depend on the
+ * element, and may be translucent.
+ */
 function plainer(element) {
   const pen = new OffscreenCanvas(1, 1).getContext("2d");
   const paint = (name) => {
@@ -30,7 +32,7 @@ function plainer(element) {
   };
 }
 
-/** The palette in force at `element`: {masked: "#…", activeRing: "#…", lanes: [...], pins: [...]}. */
+/** The palette at an element: {masked: "#…", activeRing: "#…", lanes: [...], pins: [...]}. */
 export function palette(element) {
   const style = getComputedStyle(element);
   const plain = plainer(element);
@@ -43,7 +45,7 @@ export function palette(element) {
   return colours;
 }
 
-/** The body is dark where the system is. */
+/** Makes the body dark if the system's colour scheme is dark. */
 export function followScheme() {
   const query = matchMedia("(prefers-color-scheme: dark)");
   const follow = () => document.body.classList.toggle("dark", query.matches);
@@ -51,21 +53,23 @@ export function followScheme() {
   follow();
 }
 
-/** Calls back when body.dark, the system's scheme, its forced colours or its motion preference change, and when a
- * stylesheet has come: the page's may come after its scripts. */
+/**
+ * Calls `callback` when the colours may have changed: body.dark, the system's colour scheme, forced colours, the
+ * preference for motion, or a newly loaded stylesheet. The page's stylesheet may be loaded after its scripts.
+ */
 export function onThemeChange(callback) {
   new MutationObserver(callback).observe(document.body, { attributes: true, attributeFilter: ["class"] });
   for (const query of ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)", "(forced-colors: active)"])
     matchMedia(query).addEventListener("change", callback);
   const come = ({ target }) => target.rel === "stylesheet" && callback();
-  document.addEventListener("load", come, true); // it does not bubble
+  document.addEventListener("load", come, true); // the event does not bubble
 }
 
 const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
-const MIDDLE = 0.18; // the luminance on which black and white stand out alike
+const MIDDLE = 0.18; // the luminance with equal contrast to black and to white
 
-/** A colour of a scale of evenly spaced ones, x from 0 to 1, and the ink that can be read on it. */
+/** The colour at x (0 to 1) on a scale of evenly spaced colours, and the ink that is legible on it. */
 export function shade(scale, x) {
   const at = x * (scale.length - 1);
   const i = Math.min(Math.floor(at), scale.length - 2);

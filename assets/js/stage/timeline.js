@@ -1,13 +1,14 @@
-// Play, pause, step and scrub. Holds the cursor; never talks to a server.
+// The timeline moves the cursor: play, pause, step and scrub. It never talks to a server.
 
 import { h, perFrame, reducedMotion, select, setText, svg } from "../dom.js";
 import { page } from "../run/state.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
-const START_MS = 3_000; // on the blanks, at the first play
-const CATCH_UP = 4; // a frame brings the display nearer to a run by one part in so many
+const START_MS = 3_000; // how long the first play rests before the first step
+const CATCH_UP = 4; // in a frame the display catches up one part in CATCH_UP of its distance to a run
 const WHOLE_RUN_MS = 9_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
 
+/** Makes an icon from the path of an SVG picture. */
 export const icon = (path) => svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: path }));
 const ICONS = {
   start: "M6 5h2v14H6zM20 5v14L9 12z",
@@ -19,16 +20,17 @@ const ICONS = {
 };
 
 /**
- * Who hears what the timeline does.
+ * The functions that the timeline calls.
  * @typedef {object} Listeners
  * @property {(step: number, scrubbed: boolean) => void} onMove draws a step; scrubbed: the scrubber is being dragged
  * @property {() => void} onSeek a visitor moved the cursor or stopped it
- * @property {() => boolean} onStepPastEnd asks for one more step of a live run; false where none can come
- * @property {(event: "pause" | "resume") => void} onLive for the run that is followed
- * @property {() => void} onRace lanes are now shown by the clock, or step by step
- * @property {() => number} onRest for how many milliseconds the shown step stands
+ * @property {() => boolean} onStepPastEnd asks for one more step of a live run; returns false if there cannot be one
+ * @property {(event: "pause" | "resume") => void} onLive pauses or resumes the followed run
+ * @property {() => void} onRace called when lanes are shown by the clock or step by step
+ * @property {() => number} onRest returns the milliseconds for which the display rests at the shown step
  */
 
+/** The timeline of a stage. */
 export class Timeline {
   /** @param {Listeners} listeners */
   constructor(listeners) {
@@ -38,10 +40,10 @@ export class Timeline {
       scrubbed: false,
       playing: false,
       follow: true,
-      held: false, // whether the cursor was put where it is
-      stops: [], // steps that no play passes by
-      restsUntil: null, // when it goes on, where it rests for a sentence
-      chasing: false, // whether the display is on its way to where a run has come
+      held: false, // whether a visitor has put the cursor there
+      stops: [], // steps at which every play stops for a sentence
+      restsUntil: null, // the time at which a rest for a sentence ends
+      chasing: false, // whether the display is catching up with a run
       trace: null,
     });
     const oninput = () => {
@@ -52,7 +54,7 @@ export class Timeline {
     this.scrubber = h("input.sl-scrubber", { ...range, "aria-label": "Step", oninput });
     this.marks = h("div.sl-chapters", { "aria-hidden": "true" });
     this.chapters = [];
-    this.label = h("span.sl-step-label", "–"); // an output would be spoken with every step
+    this.label = h("span.sl-step-label", "–"); // no output element, which a screen reader would read at every step
     this.whose = h("span.sl-step-whose");
     const speeds = SPEEDS.map((x) => [x, `${x}×`]);
     this.speed = select("select.sl-speed", { "aria-label": "Speed" }, speeds, 1);
@@ -97,7 +99,7 @@ export class Timeline {
     if (!this.trace) return -1;
     return this.live && this.byClock ? this.trace.race.front : this.trace.race.last;
   }
-  /** The steps that the scrubber has room for. */
+  /** The number of steps of the scrubber. */
   get steps() {
     if (!this.trace) return 0;
     return this.live ? this.trace.steps : this.last + 1;
@@ -106,7 +108,7 @@ export class Timeline {
     return this.step >= this.last;
   }
 
-  /** A new trace; at `step` (default: before its first). */
+  /** Loads a trace, and sets the cursor to `step` (default: before the first step). */
   load(trace, { live = false, step = -1 } = {}) {
     this.pause();
     Object.assign(this, { trace, live, follow: live, held: false, step: Math.min(step, trace.race.last) });
@@ -118,22 +120,22 @@ export class Timeline {
   grew() {
     if (this.follow && this.byClock && this.trace.complete) this.#runOut();
     else if (this.follow) this.#chase();
-    this.show(); // a lane may have come to the cursor that is held beyond it
+    this.show(); // a lane may have reached the cursor
   }
 
-  /** All is computed; by the clock the slower lanes have yet to come in. */
+  /** Called when everything is computed: plays on until the slower lanes end by the clock, too. */
   #runOut() {
     if (this.atEnd) return;
     if (reducedMotion()) this.step = this.last;
     else this.play();
   }
 
-  /** The furthest step that a run which is followed has come to. */
+  /** The last step to which the display can follow a run. */
   get #front() {
     return this.live ? this.trace.race.front : this.last;
   }
 
-  /** Follows the run on its way: where a sentence stands the display rests, and catches up then. */
+  /** Follows the run. The display rests for sentences, and catches up afterwards. */
   #chase() {
     if (reducedMotion()) this.step = this.#front;
     if (this.chasing || this.step >= this.#front) return;
@@ -150,7 +152,7 @@ export class Timeline {
     requestAnimationFrame(tick);
   }
 
-  /** Whether it still rests; where a rest is over, another sentence about the same step may stand. */
+  /** Whether the display still rests. After a rest another sentence about the same step may be shown. */
   #rests(now) {
     if (!this.rests || now < this.restsUntil) return this.rests;
     this.restsUntil = null;
@@ -165,12 +167,12 @@ export class Timeline {
     this.#playLabel();
   }
 
-  /** A step, or the first stop on the way there. */
+  /** The step `next`, or the first stop before it. */
   #upTo(next) {
     return this.stops.find((stop) => stop > this.step && stop <= next) ?? next;
   }
 
-  /** What was not timed together has no clocks to race by. */
+  /** Offers the race by the clock if lanes were timed together. */
   #offerRace() {
     const timed = !this.trace || this.trace.race.clocked.length > 0;
     this.race.value = timed && this.byClock ? "clock" : "steps";
@@ -178,7 +180,7 @@ export class Timeline {
     this.race.title = timed ? "By the clock or step by step (S)" : "Not timed together, so shown step by step";
   }
 
-  /** The same moment, shown by the clock or step by step. */
+  /** Shows the same moment by the clock or step by step. */
   setRace(byClock) {
     const changed = this.byClock !== byClock;
     this.byClock = byClock;
@@ -197,7 +199,7 @@ export class Timeline {
     this.#labels();
   }
 
-  /** Holds the cursor where it is. Gives what lets it go on, null where it did not move. */
+  /** Stops the cursor. Returns a function that lets it go on, null if it was not moving. */
   hold() {
     const { playing } = this;
     const followed = this.live && this.follow;
@@ -219,14 +221,14 @@ export class Timeline {
 
   seek(step, least = 0) {
     this.pause();
-    this.step = Math.min(Math.max(least, step), this.last); // -1 as long as there is none
-    this.follow = this.live && this.step === this.trace.race.front; // beside a lane that grows another one may be further
+    this.step = Math.min(Math.max(least, step), this.last); // -1 before the first step
+    this.follow = this.live && this.step === this.trace.race.front; // a lane that does not grow may have more steps
     this.held = !this.follow;
     this.show();
     this.onSeek();
   }
 
-  /** One step back or forward; forward past the end of a live run asks for a new one. */
+  /** Moves the cursor by one step. A step past the end of a live run asks for a new step. */
   move(by) {
     if (by > 0 && (this.atEnd || this.follow) && this.onStepPastEnd()) {
       this.pause();
@@ -236,7 +238,7 @@ export class Timeline {
     this.seek(this.step + by);
   }
 
-  /** Marks chapters on the scrubber: [{step, name, stop}, ...]. N and P go to them, a click does too. */
+  /** Marks chapters on the scrubber: [{step, name, stop}, ...]. The keys N and P, and clicks, lead to them. */
   mark(chapters) {
     this.chapters = chapters;
     this.stops = chapters.filter(({ stop }) => stop).map(({ step }) => step);
@@ -252,23 +254,23 @@ export class Timeline {
     this.marks.replaceChildren(...this.chapters.map(mark));
   }
 
-  /** To the next chapter (by = 1) or the one before. */
+  /** Moves the cursor to the next chapter (by = 1) or to the previous one (by = -1). */
   chapter(by) {
     const candidates = this.chapters.filter(({ step }) => (step - this.step) * by > 0);
     if (candidates.length) this.seek(candidates.at(by > 0 ? 0 : -1).step);
   }
 
-  /** Whether the picture moves by itself: a replay, or a live run that is followed. */
+  /** Whether the picture moves by itself: a replay is playing, or a running run is followed. */
   get moving() {
     return (this.playing && !this.rests) || Boolean(this.live && this.follow && page.now.phase === "running");
   }
 
-  /** Whether it plays, and rests at one of its stops. */
+  /** Whether the display rests for a sentence. */
   get rests() {
     return this.restsUntil !== null;
   }
 
-  /** The one play button: of the run that is followed, else of the replay. */
+  /** Called by the play button. It pauses or resumes the followed run, or else the replay. */
   toggle() {
     if (this.rests && this.playing) this.restsUntil = 0;
     else if (this.playing) {
@@ -281,7 +283,7 @@ export class Timeline {
     else this.play();
   }
 
-  /** first: whether nobody has seen it yet, so that it rests where it begins. */
+  /** Plays. first: whether the race has not been seen yet; then the display rests before the first step. */
   play({ first = false } = {}) {
     if (!this.trace || this.last < 0) return;
     if (this.atEnd && !this.live) this.step = -1;
@@ -290,7 +292,7 @@ export class Timeline {
     if (first) this.restsUntil = before + START_MS;
     this.#playLabel();
     this.onPlaying(true);
-    let owed = 1; // the first step comes at once
+    let owed = 1; // the first step is shown at once
     const tick = (now) => {
       if (!this.playing) return;
       if (this.#rests(now)) {
@@ -330,7 +332,8 @@ export class Timeline {
   }
 
   #show() {
-    this.onMove(this.step, this.scrubbed); // first, since it may scroll: that would lay out what the labels change
+    // Before the labels change: it may scroll, which would then compute the layout.
+    this.onMove(this.step, this.scrubbed);
     this.scrubbed = false;
     this.#labels();
   }
@@ -346,13 +349,13 @@ export class Timeline {
     this.scrubber.setAttribute("aria-valuetext", text + this.#of);
   }
 
-  /** How far the run has come, where the display is behind it. */
+  /** The progress of the run if the display is behind it, else "". */
   get #behind() {
     const behind = this.trace && this.follow && this.live && this.step < this.#front;
     return behind ? `${this.#front + 1} computed` : "";
   }
 
-  /** Whose step the cursor's is, where the lanes stand at different ones. */
+  /** The lane whose steps the cursor counts, in words; "" if the cursor counts those of all lanes. */
   get #of() {
     return this.trace?.race.whose ? ` of ${this.trace.race.whose}` : "";
   }

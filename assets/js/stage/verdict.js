@@ -1,4 +1,4 @@
-// How a race ended: for every lane beside the reference its work, its time and what became of the text, with the reasons.
+// The verdict on a race: the work, the time and the text of every lane, compared with the reference, and the reasons.
 
 import { count, h, seconds, setText } from "../dom.js";
 import { touchesOf } from "../trace/touches.js";
@@ -9,14 +9,17 @@ const less = (share, what) => {
   return `${change} % ${share < 1 ? "less" : "more"} ${what}`;
 };
 
-/** {work, why: of more work, or "", time, text} of a lane at a step of the cursor, beside the reference or, where it is alone,
- * beside computing every token. */
+/**
+ * {work, why, time, text}: clauses on a lane at a step of the cursor, compared with the reference.
+ * A single lane is compared with computing every token. why: the reason for more work, or "".
+ */
 export function verdictOf(trace, lane, step) {
   const totals = trace.totals(lane, step);
   if (trace.lanes.length === 1) return { work: aloneText(totals), why: "", time: "", text: "" };
   return {
     work: less(totals.flopsShare, "work"),
-    why: touchesOf(trace) ? "" : moreWork(trace, lane, step, totals), // another text, another work
+    // A touched lane writes another text, so its work is not compared.
+    why: touchesOf(trace) ? "" : moreWork(trace, lane, step, totals),
     time: timeText(trace, totals),
     text: tale(trace, totals, lane),
   };
@@ -25,10 +28,10 @@ export function verdictOf(trace, lane, step) {
 const aloneText = ({ everyShare }) =>
   everyShare < 1 ? `${less(everyShare, "work")} than computing every token` : "every token was computed";
 
-/** How many steps a lane has done at the cursor's step. */
+/** The number of steps of a lane at the cursor's step. */
 const stepsDone = (race, lane, step) => lane.clamp(race.reached(lane, step)) + 1;
 
-/** Why a lane did more than the reference. */
+/** The reason why a lane did more work than the reference, or "". */
 function moreWork({ reference, race }, lane, step, { flopsShare, takenBack }) {
   if (!(flopsShare > 1)) return "";
   const laneSteps = stepsDone(race, lane, step);
@@ -42,22 +45,22 @@ function timeText({ others }, { timed, speed, seconds: laneSeconds, against }) {
   if (!timed) return "";
   if (speed !== null) return less(1 / speed, "time");
   const alike = "time: no difference to be seen here";
-  if (others.length > 1) return alike; // the lanes' heads say their seconds
+  if (others.length > 1) return alike; // the seconds are in the lanes' heads
   return `${alike} (${seconds(against)} and ${seconds(laneSeconds)}, one run each)`;
 }
 
-/** Where a word is counted from, in words. */
+/** The place from which words are counted, in words. */
 const placeOf = ({ fills }) => (fills ? "of the text" : "after the prompt");
 
-/** The choices that skipping changed, joined to what became of the text. */
+/** A clause on the choices that skipping changed, and on the text. */
 function tale(trace, { same: { words, whole, open }, damage }, lane) {
   const place = placeOf(trace);
   if (open) return words ? `up to here they share ${count(words, "word")} ${place}` : "nothing can be compared yet";
   const other = words ? `from word ${words + 1} ${place} on, another text` : "another text";
   const text = whole ? "both wrote the same text" : other;
-  if (!damage || touchesOf(trace)) return text; // which a word has changed, not skipping
+  if (!damage || touchesOf(trace)) return text; // a touch changed the text, not skipping
   const { changed, commits } = damage;
-  // a choice is the likeliest token; with noise another one can be drawn from a posterior that has moved a little
+  // a choice is the likeliest token; with noise, a slightly different posterior can draw another token
   const moved = lane.decoder.settings.temperature ? ", only the draw or the order" : ", only their order";
   const only = changed || whole ? "" : moved;
   return `skipping changed ${changed || "none"} of ${count(commits, "choice")}${only}; ${text}`;
@@ -65,7 +68,7 @@ function tale(trace, { same: { words, whole, open }, damage }, lane) {
 
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
-/** The same in words, at most 25 for two lanes. */
+/** The verdict on all lanes in sentences; at most 25 words for two lanes. */
 export function verdict(trace, step = trace.count - 1) {
   const sentences = trace.others.map((lane) => {
     const { work, why, time, text } = verdictOf(trace, lane, step);
@@ -76,7 +79,7 @@ export function verdict(trace, step = trace.count - 1) {
   return sentences.join(" ");
 }
 
-/** The verdict as a headline. */
+/** Shows the verdict as a headline. */
 export class Headline {
   constructor() {
     this.node = h("div.sl-verdict", { hidden: true });

@@ -1,20 +1,43 @@
-// The menu of a cell: the likeliest words with their shares, another word, locks, and what else can be done there. On a
-// narrow screen it is a sheet at the bottom. Arrow keys move in it, Escape closes it.
+// The menu of a cell: the likeliest words with their shares, another word, locks, and other touches. On a narrow screen
+// the menu is a sheet at the bottom. Arrow keys move the focus in the menu, Escape closes it.
 
 import { h, isNarrow, percent, select, setText, zoomOf } from "../dom.js";
 import { STATES } from "../trace/states.js";
 import { wordsApart } from "./words.js";
 
 const GAP = 6; // pixels between a cell and its menu
-const LISTED = 5;
+const LISTED = 5; // the most words that are offered
 
 const likely = (p) => percent(p, p < 0.1 ? 1 : 0);
 
+/**
+ * The cell of a menu.
+ * @typedef {object} MenuPlace
+ * @property {Trace} trace
+ * @property {Lane} lane
+ * @property {Side} side the view of the lane
+ * @property {number} cell
+ * @property {number} t the lane's step that is shown
+ * @property {Touchable} can what can be done to the cell
+ */
+
+/**
+ * What a menu calls.
+ * @typedef {object} MenuActions
+ * @property {function(object): void} choose touches the lane with an event
+ * @property {?function(): void} compare opens the drawer, null if the page has none
+ * @property {?function(): void} caret leads to the word in the prompt's field, null if there is none
+ * @property {function(): void} close
+ * @property {function(string): Promise<object>} token looks up the token of a text
+ * @property {function(): object[]} presets the rules that a lane can have
+ */
+
+/** The menu. */
 export class Menu {
   /**
-   * @param {{trace: Trace, lane: Lane, side: Side, cell: number, t: number, can: Touchable}} at
-   * @param {object} does {choose(event), compare(), caret() or null, close(), token(text) or null, presets()}
-   * @param {string} why a sentence where nothing can be chosen, or ""
+   * @param {MenuPlace} at
+   * @param {MenuActions} does
+   * @param {string} why the reason why nothing can be chosen, a sentence, or ""
    */
   constructor(at, does, why) {
     Object.assign(this, { at, does, why });
@@ -53,7 +76,7 @@ export class Menu {
     return `${word}, ${STATES[lane.row(t)[cell]]}`;
   }
 
-  /** The words of the list that the cell's blank is from, as chips with their shares; null in no such blank. */
+  /** The words of the list of the cell's blank, as chips with their shares; null if the cell is in no such blank. */
   #chips() {
     const { trace, lane, cell, t } = this.at;
     const isHere = ({ at, words }) => cell >= at && cell < at + words[0].length;
@@ -120,7 +143,7 @@ export class Menu {
     this.place();
   }
 
-  /** Shows a field beneath the menu. */
+  /** Shows one of the two forms beneath the menu. */
   #open(node) {
     for (const field of [this.form, this.rules]) field.hidden = field !== node;
     this.place();
@@ -175,7 +198,7 @@ export class Menu {
     return h("div.sl-touch-form", { hidden: true }, list, h("button.sl-small", { onclick }, "Take it from here"));
   }
 
-  /** The likeliest words: [[id, p], ...], null where they are not known yet, or not kept. */
+  /** Offers the likeliest words. list: [[id, p], ...], null if they are not known yet or were not kept. */
   offer(list) {
     const { trace, lane, cell, t, can } = this.at;
     if (!list?.length) return;
@@ -213,7 +236,7 @@ export class Menu {
   }
 
   #key(event) {
-    event.stopPropagation(); // its keys are no player's
+    event.stopPropagation(); // keys in the menu must not move the cursor of the race
     const { items } = this;
     const now = items.indexOf(document.activeElement);
     const places = { ArrowDown: now + 1, ArrowUp: now - 1 + items.length, Home: 0, End: items.length - 1 };
@@ -223,7 +246,7 @@ export class Menu {
     event.preventDefault();
   }
 
-  /** Beside its cell, in the window; on a narrow screen the stylesheet puts it at the bottom. */
+  /** Puts the menu beside its cell, inside the window. On a narrow screen the stylesheet puts it at the bottom. */
   place() {
     const { side, cell } = this.at;
     const { style } = this.node;

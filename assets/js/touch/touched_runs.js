@@ -1,4 +1,5 @@
-// The runs of touched lanes: a lane as it was beside the same lane with touches, and the ways back.
+// Starts the runs of touched lanes, in which a lane is shown beside the same lane with touches, and leads back to the
+// race.
 
 import "../loaded_first.js";
 import { sameSettings, settingsOf } from "../run/address.js";
@@ -9,8 +10,13 @@ import { MOST_TOUCHES, touchedName, touchesOf, withEvent } from "../trace/touche
 
 const FULL = `A list has at most ${MOST_TOUCHES} touches: undo one of them first.`;
 
-/** A lane beside the same lane with other events: {trace: both, child: the latter, from}, see branchOf. race: the trace that
- * the lane is of. of: the lane whose first `from` steps are those of the child. */
+/**
+ * A trace of a lane beside the same lane with other events: {trace, child, from}, see branchOf.
+ * @param {Trace} race the trace to which the lane belongs
+ * @param {Lane} lane the original lane
+ * @param {object[]} events the events of the child
+ * @param {{of: Lane, from: number, name: string}} origin the child begins with the first `from` steps of the lane `of`
+ */
 export function touchOf(race, lane, events, { of, from, name }) {
   const whole = lane.endsAt(lane.count - 1);
   const left = whole ? lane : Object.assign(begun(race.header, lane.decoder, lane, lane.count), { run: lane.run });
@@ -20,14 +26,17 @@ export function touchOf(race, lane, events, { of, from, name }) {
   return { trace, child, from };
 }
 
+/** Starts and undoes touches. */
 export class TouchedRuns {
-  /** live: see Running. */
+  /** live: a Running. */
   constructor(live) {
     this.live = live;
   }
 
-  /** Does something to a lane of the trace on show, see `Event`: that lane as it was and with all touches comes on show.
-   * Gives a sentence where it cannot. */
+  /**
+   * Touches a lane of the trace on show with an event (see event.js): shows the original lane beside the touched lane.
+   * Returns "", or the reason why the lane cannot be touched.
+   */
   touch(lane, event) {
     const now = touchesOf(page.now.trace);
     const before = lane === now?.touched ? now.touches : [];
@@ -36,14 +45,14 @@ export class TouchedRuns {
     return this.#touched(now?.original ?? lane, touches, lane);
   }
 
-  /** Takes the last touch back; without any the race is on show again. */
+  /** Takes the last touch back. If no touch is left, shows the race again. */
   undo() {
     const { original, touched, touches } = touchesOf(page.now.trace);
     if (touches.length === 1) return this.back();
     return this.#touched(original, touches.slice(0, -1), touched);
   }
 
-  /** The race that was touched; of a link's it is computed now. */
+  /** Shows the race that was touched. If a link brought the touches, the race is computed now. */
   back() {
     const { origin } = this;
     if (origin) this.live.backTo(origin);
@@ -52,8 +61,8 @@ export class TouchedRuns {
   }
 
   /**
-   * The race of the touched lane on show, or null where this page does not have it.
-   * Where the lane was kept over a reload, the latest race that has it.
+   * The race of the touched lane on show, null if this page does not have it.
+   * After a reload it is the latest race with the same lane and settings.
    */
   get origin() {
     const { trace, runs } = page.now;
@@ -66,7 +75,7 @@ export class TouchedRuns {
     return races.findLast((race) => has(race) && same(race)) ?? null;
   }
 
-  /** Shows a lane beside itself with touches. of: the lane that has done the steps before the last of them. */
+  /** Shows a lane beside the same lane with touches. of: the lane that has the steps before the last touch. */
   #touched(original, touches, of) {
     const { trace: before } = page.now;
     const origin = touchesOf(before) ? this.origin : before;
@@ -80,14 +89,14 @@ export class TouchedRuns {
     const { trace, child } = branching;
     Object.assign(trace, { origin, settings: before.settings, touchedLane: before.touchedLane });
     const [left] = trace.lanes;
-    const known = left.run !== undefined; // by the engine that decodes now; a recording is computed again beside it
+    const known = left.run !== undefined; // computed by the present engine; a recording is computed again
     const lanes = known && left.endsAt(left.count - 1) ? [child] : [left, child];
     this.live.askFor({ ...branching, origin: of.run === undefined ? left : of }, lanes);
     return "";
   }
 }
 
-/** The first step before which one of two lists has an event that the other has not. */
+/** The first step with an event that only one of two lists has. */
 function firstOther(one, other) {
   const texts = [one, other].map((events) => events.map((event) => JSON.stringify(event)));
   const steps = (events, others) =>

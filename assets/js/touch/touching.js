@@ -1,5 +1,5 @@
-// Touch a word: the menu of a cell that is pressed, and of a touched lane the wave, the sentence that counts what changed,
-// the list of touches with undo, and the way back to the race. It follows the page's state.
+// Touching words: opens the menu of a pressed cell. For a touched lane it shows the wave, a sentence that counts the
+// changes, the list of touches with undo, and the button that leads back to the race. It follows the page's state.
 
 import "../loaded_first.js";
 import { count, h, isNarrow, setText } from "../dom.js";
@@ -17,7 +17,7 @@ const SMALL = ["no", "one", "two", "three", "four", "five", "six", "seven", "eig
 const inWords = (number, noun) =>
   number < SMALL.length ? `${SMALL[number]} ${noun}${number === 1 ? "" : "s"}` : count(number, noun);
 
-/** What the touches are called as the subject of a sentence. */
+/** The touches as the subject of a sentence. */
 function subjectOf(touches) {
   if (touches.every(({ kind }) => kind === "write"))
     return touches.length > 1 ? `Your ${touches.length} words` : "Your word";
@@ -25,7 +25,7 @@ function subjectOf(touches) {
   return { lock: "Your lock", unlock: "Your unlocking", mask: "Your mask", rule: "Your rule" }[touches[0].kind];
 }
 
-/** The sentence that counts what touches changed by a step of the cursor. */
+/** The sentence that counts the changes by touches up to a step of the cursor. */
 export function changedText(trace, pair, step) {
   const { count: changed, of, first } = changedBy(trace, pair, step);
   const sentence = `${subjectOf(pair.touches)} changed ${changed} of ${of} others`;
@@ -35,7 +35,7 @@ export function changedText(trace, pair, step) {
   return `${sentence}; the first, ${trace.word(pair.touched.token(first.cell, step))}, ${when}.`;
 }
 
-/** A touch as the list shows it. */
+/** The text of a touch in the list. */
 function touchText(trace, { original }, event) {
   const { step, kind, position, token } = event;
   const at = `step ${step + 1}`;
@@ -47,12 +47,18 @@ function touchText(trace, { original }, event) {
   return `${eventText(event)}, ${at}`;
 }
 
+/** The touching of a stage. */
 export class Touching {
   menu = null;
-  #goesOn = null; // what was moving when the menu opened
+  #goesOn = null; // lets the race go on that was moving when the menu opened
 
-  /** Joins a stage. fetchTop: see Inspector; touching: {live(): see Running, token(text), presets()}, null where
-   * nothing decodes. */
+  /**
+   * Adds touching to a stage.
+   * @param {Stage} stage
+   * @param {function} options.fetchTop see Inspector
+   * @param {?object} options.touching {live() returns a Running, token(text), presets()}; null if the page has no
+   *   decoder
+   */
   constructor(stage, { fetchTop, touching = null }) {
     Object.assign(this, { stage, fetchTop, does: touching });
     this.runs = touching && new TouchedRuns(touching.live());
@@ -95,21 +101,21 @@ export class Touching {
     });
     this.list.replaceChildren(...items);
     this.#tell();
-    this.stage.resize(); // the grids make room for it
+    this.stage.resize(); // the grids make room for the list
   }
 
   #say(why) {
     setText(this.said, why);
   }
 
-  /** Counts anew: the cursor has moved, or records have come. */
+  /** Counts the changes again, after the cursor has moved or records have come. */
   #tell() {
     const { trace, step } = page.now;
     if (this.pair && touchesOf(trace)?.touched === this.pair.touched)
       setText(this.sentence, changedText(trace, this.pair, step));
   }
 
-  /** Opens the menu of a cell. The race pauses; it goes on where the menu is closed and nothing was chosen. */
+  /** Opens the menu of a cell. The race pauses, and goes on when the menu is closed without a choice. */
   async open(side, cell) {
     this.close();
     const { stage } = this;
@@ -138,7 +144,7 @@ export class Touching {
     if (!can.given && can.seen >= 0 && lane.top(cell, can.seen) === null) await this.#fetch(this.menu);
   }
 
-  /** Why nothing can be chosen, a sentence, or "". */
+  /** The reason why nothing can be chosen, a sentence, or "". */
   #why(can, lane, t) {
     if (!this.does || document.body.matches(".sl-embed")) return NO_DECODER;
     if (can.keeps) return can.keeps;
@@ -147,7 +153,7 @@ export class Touching {
     return can.writes === null && !can.given && can.next === null ? `“${lane.name}” ended after step ${t + 1}.` : "";
   }
 
-  /** Likely words that the trace does not hold. */
+  /** Fetches likely words that the trace does not contain. */
   async #fetch(menu) {
     const { trace, lane, cell, can } = menu.at;
     const top = await this.fetchTop?.(lane, cell, can.seen);
@@ -158,7 +164,7 @@ export class Touching {
 
   #choose(lane, event) {
     const goesOn = this.#goesOn;
-    this.#goesOn = null; // the run that comes on show has another cursor
+    this.#goesOn = null; // the new run on show has another cursor
     const why = this.runs.touch(lane, event);
     if (!why) return this.close();
     this.#goesOn = goesOn;
@@ -171,7 +177,7 @@ export class Touching {
     this.stage.floor.cells.compare(side, cell);
   }
 
-  /** Leads to the word in the prompt's field. */
+  /** Sets the caret to the word in the prompt's field. */
   #caret(field, cell) {
     const { trace } = page.now;
     this.close();
@@ -187,7 +193,7 @@ export class Touching {
       target.setSelectionRange(at, at);
     };
     put();
-    setTimeout(put, 100); // once it can be reached
+    setTimeout(put, 100); // again when the form has opened
   }
 
   close() {

@@ -1,15 +1,15 @@
-// The wave: the cells of a touched lane that show another word than the lane as it was.
-// A cell gets an outline in the first step in which it does. The outline fades after a second to a thin mark.
+// The wave: the cells of a touched lane that show another word than the original lane.
+// A cell gets an outline in the first step with another word. After a second the outline fades to a thin mark.
 
 import { reducedMotion } from "../dom.js";
 import { showsAt } from "../trace/touches.js";
 
 const STANDS_MS = 1000;
 const FADES_MS = 600;
-/** Of an outline: 0 none, 1 a thin mark, up to LEVELS while it is new. */
+/** The greatest level of an outline, that of a new one. Level 0 is no outline, level 1 a thin mark. */
 export const LEVELS = 7;
 
-/** Which cells show another word after step t, [n]. */
+/** Flags of the cells that show another word after step t, [n]. */
 export function otherAt({ original, touched }, t) {
   return Uint8Array.from({ length: touched.n }, (_, cell) => {
     const [mine, theirs] = [touched, original].map((lane) => showsAt(lane, cell, t));
@@ -17,8 +17,9 @@ export function otherAt({ original, touched }, t) {
   });
 }
 
+/** The outlines of a touched lane. */
 export class Wave {
-  #since = new Map(); // when a cell's outline began
+  #since = new Map(); // by cell, the time at which its outline began
   #step = null;
   #count = -1;
   #other = null;
@@ -27,7 +28,10 @@ export class Wave {
     Object.assign(this, { pair, redraw, waits: false });
   }
 
-  /** Levels of the outlines of the touched lane's cells after its step t, [n]; null of another lane. now: milliseconds. */
+  /**
+   * The levels of the outlines after a lane's step t, [n]; null if the lane is not the touched one. now:
+   * milliseconds.
+   */
   levels(lane, t, now = performance.now()) {
     if (lane !== this.pair.touched) return null;
     if (t !== this.#step || this.pair.touched.count !== this.#count) this.#moveTo(t, now);

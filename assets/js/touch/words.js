@@ -1,8 +1,8 @@
-// What tokens are called where one of them is chosen.
+// The names of tokens in a menu in which one of them is chosen.
 
 /**
- * Names of tokens, no two the same: their words, with the space before them where that makes the difference.
- * Where it does not, with their numbers.
+ * Names of tokens, no two of which are equal. A name is the word of a token. If words are equal, the space before
+ * them is shown, and if they are still equal, the numbers of the tokens.
  */
 export function wordsApart(ids, pieces) {
   const plain = ids.map((id) => pieces.name(id));
@@ -15,7 +15,7 @@ export function wordsApart(ids, pieces) {
   });
 }
 
-/** The place in a prompt's text where the token at a position stands. */
+/** The index in a prompt's text at which the token of a position begins. */
 export function placeInPrompt(trace, text, position) {
   let at = 0;
   for (let p = 0; p < position; p++) {

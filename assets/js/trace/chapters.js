@@ -1,11 +1,11 @@
-// The moments of a race that are worth a stop. Their sentences are in stage/narrator.js.
+// The chapters of a race: moments at which it is worth stopping. stage/narrator.js has the sentences about them.
 
 import { forkOf } from "./prose.js";
 
 /**
- * The chapters of the lane that the sentences are about: [{step, at, name, stop}, ...] in order of step.
- * step: the cursor's; at: the lane's. stop: whether the race stops there for a sentence.
- * A fork has its position and both words, too.
+ * The chapters of the lane that the sentences are about: [{step, at, name, stop}, ...], in order of `step`.
+ * step: the cursor's step. at: the lane's step. stop: whether the race stops there for a sentence.
+ * The chapter of a fork also has the position of the fork and the words of both lanes.
  */
 export function chapters(trace) {
   const lane = trace.subject;
@@ -21,7 +21,7 @@ function firstLock(trace, lane) {
   return at < 0 ? null : { at, name: "First lock", stop: true };
 }
 
-/** The cursor's step in which a position is written in the later of a lane and the reference. */
+/** The cursor's step at which a position is written both in a lane and in the reference. */
 export function writtenAt(trace, lane, position) {
   return Math.max(writtenIn(trace, lane, position), writtenIn(trace, trace.reference, position));
 }
@@ -31,7 +31,7 @@ function writtenIn(trace, lane, position) {
   return Number.isFinite(at) ? Math.max(0, trace.race.cursorAt(lane, at)) : 0;
 }
 
-/** Where the texts part: the step after which both words stand. */
+/** The chapter of the fork, the first difference of the texts: at the step after which both words are written. */
 function fork(trace, lane) {
   const { reference, race } = trace;
   if (lane === reference) return null;

@@ -1,4 +1,5 @@
-// Shapes of JSON values that came from a file, a tab or a server. What cannot be read is refused in one sentence.
+// Shapes of JSON values from a file, a tab or a server. A shape is a function that returns whether a value has it. A
+// value without its shape is refused in one sentence.
 
 export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 export const isText = (value) => typeof value === "string";
@@ -10,15 +11,21 @@ export const mapOf = (shape) => (value) => isObject(value) && Object.values(valu
 export const having = (shapes) => (value) =>
   isObject(value) && Object.entries(shapes).every(([name, shape]) => shape(value[name]));
 
-/** The shape of a part that may be absent, or null; see `check`. */
+/** The entry of `check` for a part that may be absent (maybe), or absent or null (nullable). */
 export const maybe = ([shape, must]) => [orAbsent(shape), must];
 export const nullable = ([shape, must]) => [orNothing(shape), `${must}, or null`];
 
 /** A trace that cannot be played; the message is one sentence for a reader. */
 export class TraceError extends Error {}
+/** A TraceError about a damaged part. what: a clause. */
 export const damaged = (what) => new TraceError(`The trace is damaged: ${what}.`);
 
-/** Throws TraceError unless a value is an object whose parts have their shapes. parts: {name: [shape, what it must be]}. */
+/**
+ * Throws TraceError unless a value is an object whose parts have their shapes.
+ * @param {*} value
+ * @param {Object<string, [function(*): boolean, string]>} parts by name, the shape and its description
+ * @param {string} whose the name of the value in the message
+ */
 export function check(value, parts, whose) {
   if (!isObject(value)) throw damaged(`${whose} must be an object`);
   for (const [name, [isRight, must]] of Object.entries(parts))

@@ -1,19 +1,19 @@
-// What the settings, rules and policies are called: the library's descriptions, which the page brings along.
+// The names and descriptions of settings, rules and policies. The library writes them into the page.
 
 const place = globalThis.document?.getElementById("sl-settings");
 /**
- * {settings, compute: {kind: {label, sentence, settings, server}}, unmask: {kind: ...}}.
+ * The library's descriptions: {settings, compute: {kind: {label, sentence, settings, server}}, unmask: {kind: ...}}.
  * See surelock/decoding/described.py.
  */
 export const described = place ? JSON.parse(place.textContent) : { settings: {}, compute: {}, unmask: {} };
 
-// The kind that a rule from outside has in traces of version 4 leads to the rule, but is not listed.
+// Older traces name a rule from outside by another kind (`was`). That kind can be looked up, but is not listed.
 for (const table of [described.compute, described.unmask]) {
   const byFormerKind = Object.values(table).map((description) => [description.was, description]);
   Object.setPrototypeOf(table, Object.fromEntries(byFormerKind));
 }
 
-/** A number as it is written everywhere: 0.5, 5e-4, 1e-8. */
+/** A number as the page writes it: 0.5, 5e-4, 1e-8. */
 export function number(x) {
   if (x === "inf" || x === Infinity) return "∞";
   if (typeof x !== "number") return String(x);
@@ -33,13 +33,13 @@ export function valueText(value, setting = {}) {
 const listed = (values, settings = {}) =>
   Object.entries(values).map(([name, value]) => `${settings[name]?.label ?? name} ${valueText(value, settings[name])}`);
 
-/** The rules in a compute choice: one, or the two of a pair. */
+/** The list of rules in a compute choice: the rule itself, or both rules of a pair. */
 export const rulesOf = (compute) => (compute.kind === "both" ? [compute.lock, compute.select] : [compute]);
 
-/** What a rule or a policy is called that no browser has, among all that a lane has or comes to have; undefined if none. */
+/** The name of a rule or policy of a lane that only a server can run, events included; undefined if there is none. */
 export function serverChoice({ compute, unmask, events = [] }) {
   const computes = [compute, ...events.map((event) => event.compute)].filter(Boolean);
-  const rules = computes.flatMap(rulesOf).map((rule) => described.compute[rule?.kind]); // a damaged pair lacks one
+  const rules = computes.flatMap(rulesOf).map((rule) => described.compute[rule?.kind]); // a damaged pair lacks a rule
   return [...rules, described.unmask[unmask?.kind]].find((description) => description?.server)?.label;
 }
 
@@ -52,7 +52,7 @@ function choices({ compute, unmask }) {
   return named.map(([{ kind, ...settings }, description]) => [kind, description ?? {}, settings]);
 }
 
-/** [[name, value], ...] of all that a lane was asked to do: its rules, its policy, and every setting. */
+/** [[name, value], ...]: a lane's rules, policy, settings and events, as rows of a table. */
 export function facts(lane) {
   const all = choices(lane);
   const rows = all.flatMap(([kind, description, settings], i) => {
@@ -69,7 +69,10 @@ export function facts(lane) {
   return rows;
 }
 
-/** A rule or policy with its settings: the one that it has as "Lock by age 12", of several what is not as described. */
+/**
+ * A rule or policy with its settings, such as "Lock by age 12". If it has several settings, only changed ones are
+ * named.
+ */
 function named([kind, { label = kind, settings: descriptions = {} }, settings]) {
   const values = Object.entries(settings).filter(([, value]) => typeof value === "number");
   if (values.length === 1) return `${label} ${number(values[0][1])}`;
@@ -81,7 +84,7 @@ function named([kind, { label = kind, settings: descriptions = {} }, settings]) 
 
 const sameValue = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 
-/** What a lane is called by its rules and its policy. The usual ones are left out. */
+/** The name of a lane by its rules and its policy. The default rule and policy are left out. */
 export function ruleName(lane) {
   const all = choices(lane);
   const [usual] = Object.keys(described.unmask);
@@ -89,7 +92,7 @@ export function ruleName(lane) {
   return (unusual.length ? unusual : all.slice(0, 1)).map(named).join(", ");
 }
 
-/** The name of a lane that was made of a preset: its rules or the preset's name, and the settings that differ. */
+/** The name of a lane made from a preset: its rules or the preset's name, and the settings that differ. */
 export function presetName(lane, preset) {
   const rules = choices(lane).slice(0, -1).map(named).join(", ");
   const namesPreset = rules.startsWith(`${preset.name} `);
@@ -98,10 +101,10 @@ export function presetName(lane, preset) {
   return [name, ...changed(compared, preset)].join(", ");
 }
 
-/** A name without the number that tells it apart. */
+/** A name without the number at its end that distinguishes it from equal names. */
 export const unnumbered = (name) => name.replace(/( \(\d+\))+$/, "");
 
-/** Names of which no two are the same. */
+/** The names, with numbers added so that no two are equal. */
 export function namesApart(names) {
   const taken = new Set();
   return names.map((name) => {
@@ -120,7 +123,7 @@ export function choiceText(lane) {
     .join(", ");
 }
 
-/** What a lane does, in a sentence or two; its policy only where it is not the reference's. */
+/** One or two sentences about a lane's rules. The policy is described only if the reference has another policy. */
 export function sentence(lane, reference) {
   const rules = choices(lane);
   const [kind, description] = rules.pop();
@@ -131,7 +134,7 @@ export function sentence(lane, reference) {
 
 const VERBS = { lock: "locked", unlock: "unlocked", write: "written", mask: "masked again" };
 
-/** What an event did: "position 34 locked", "“cat” at position 34". word: what is written, where that is known. */
+/** An event in words: "position 34 locked", "“cat” at position 34". word: the written word if it is known. */
 export function eventText({ kind, position, compute }, word = "") {
   if (word && kind === "write") return `“${word}” at position ${position}`;
   if (kind === "rule")
@@ -141,7 +144,7 @@ export function eventText({ kind, position, compute }, word = "") {
   return `position ${position} ${VERBS[kind]}`;
 }
 
-/** Settings of a choice that are not a preset's, as "ε 5e-3". */
+/** The settings of a lane's choices that differ from a preset, as texts such as "ε 5e-3". */
 export function changed(lane, preset) {
   const presetTexts = choices(preset).flatMap(([kind, description, settings]) => [
     kind,

@@ -1,8 +1,9 @@
-// The shape of an event: what a person does to a lane, in a document and in a link.
+// The shape of an event in a document and in a link. An event is something that a person does to a lane.
 
 import { isCount, isObject, isText, listOf, mapOf } from "./damage.js";
 
 const isPlain = (value) => value === null || ["number", "string", "boolean"].includes(typeof value);
+/** The shape of a setting's value. */
 export const isSetting = (value) => isPlain(value) || listOf(isPlain)(value) || mapOf(isPlain)(value);
 const isRule = (value) => mapOf(isSetting)(value) && isText(value.kind) && value.kind !== "both";
 const isPair = ({ kind, lock, select }) => kind === "both" && isRule(lock) && isRule(select);
@@ -12,7 +13,7 @@ const isChoice = (value) => isRule(value) || (isObject(value) && isPair(value));
 export const CHOICE = [isChoice, "a rule with its settings"];
 
 const POSITION = [isCount, "a position"];
-/** By its kind, what an event says. */
+/** The fields of an event, by its kind; see `check`. */
 export const EVENTS = {
   lock: { position: POSITION },
   unlock: { position: POSITION },
@@ -20,6 +21,7 @@ export const EVENTS = {
   write: { position: POSITION, token: [isCount, "a token id"] },
   rule: { compute: CHOICE },
 };
+/** The fields of every event; see `check`. */
 export const EVENT = {
   step: [isCount, "a step"],
   kind: [(kind) => isText(kind) && Object.hasOwn(EVENTS, kind), `one of ${Object.keys(EVENTS).join(", ")}`],

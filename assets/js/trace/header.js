@@ -1,4 +1,4 @@
-// What a document says beside its records, as surelock/trace/schema.json describes it.
+// Checks the parts of a document other than its records, as surelock/trace/schema.json describes them.
 
 import {
   check,
@@ -16,7 +16,7 @@ import {
 import { CHOICE, EVENT, EVENTS, isSetting } from "./event.js";
 import { MOST_LANES } from "./states.js";
 
-const MOST = 8192; // positions, and steps
+const MOST = 8192; // the most positions and the most steps
 
 const isName = (value) => isText(value) && value.length >= 1 && [...value].length <= 80;
 const isSize = (value) => Number.isInteger(value) && value >= 1 && value <= MOST;
@@ -80,7 +80,7 @@ function checkLane(lane, i) {
   }
 }
 
-/** Throws TraceError unless all that a document says beside its records can be read. */
+/** Throws TraceError unless all parts of a document other than its records can be read. */
 export function checkDocument(document) {
   check(document, DOCUMENT, "the file");
   const { header, view } = document;

@@ -1,9 +1,10 @@
-// One decoder's run of the prompt, unpacked into typed arrays so that any step draws at once.
+// One decoder's run of the prompt, unpacked into typed arrays, so that any step can be drawn at once.
 
 import { damaged } from "./damage.js";
 import { guessesOf, likely, unpack, within } from "./record.js";
 import { ACTIVE, LOCKED, MASKED, RESTING, WAITING } from "./states.js";
 
+/** The quantile q of ascending values, interpolated linearly; NaN if there are none. */
 export const quantile = (sorted, q) => {
   if (!sorted.length) return NaN;
   const at = q * (sorted.length - 1);
@@ -11,7 +12,7 @@ export const quantile = (sorted, q) => {
   return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
 };
 
-/** Where 80 % of the finite KL values of a step lie, and their middle. */
+/** The 10 % quantile, the median and the 90 % quantile of the finite KL values of a step. */
 function band(kl) {
   const values = kl.filter(Number.isFinite).sort();
   return { low: quantile(values, 0.1), median: quantile(values, 0.5), high: quantile(values, 0.9) };
@@ -19,11 +20,11 @@ function band(kl) {
 
 const positionsOf = (pairs) => pairs.map(([position]) => position);
 
-/** The tokens before the first step, -1 where masked. */
+/** The tokens of all positions before the first step, -1 for a masked position. */
 export const opening = ({ prompt_tokens: prompt, mask_id, length }) =>
   Int32Array.from({ length }, (_, p) => (p < prompt.length && prompt[p] !== mask_id ? prompt[p] : -1));
 
-/** What stands at a position after step t: an entry of a lane's `changes`. */
+/** The entry of a lane's `changes` that describes a position after step t. */
 function standing(lane, position, t) {
   const list = lane.changes[position];
   const s = lane.clamp(t);
@@ -33,9 +34,9 @@ function standing(lane, position, t) {
 }
 
 /**
- * One decoder's run of the prompt. `decoder` is its entry of the header.
- * Numbers of a step and a position are at [step * n + position], NaN where the step did not compute them.
- * A guess is the likeliest token of a masked position, -1 where none is known.
+ * One decoder's run of the prompt. `decoder` is the decoder's entry in the header.
+ * The value of a step and a position has the index step * n + position. It is NaN if the step did not compute the
+ * position. A guess is the likeliest token of a masked position, -1 if it is unknown.
  */
 export class Lane {
   kept = null; // see tokens
@@ -45,17 +46,17 @@ export class Lane {
     const n = this.n;
     const t = header.steps;
     Object.assign(this, { decoder, id: decoder.id, name: decoder.name, count: 0, records: [], tops: [] });
-    this.timing = null; // the same for all lanes that were timed together
-    this.source = null; // where its exact records are, under its id: {document} or, on the server, {run}
-    this.state = new Uint8Array(n * t); // what each step did, see states.js
+    this.timing = null; // the same object for all lanes that were timed together
+    this.source = null; // the place of its exact records, by its id: {document} or, on the server, {run}
+    this.state = new Uint8Array(n * t); // the state of every position after every step, see states.js
     this.held = new Uint8Array(n * t); // 1 where a position is locked after a step
     this.kl = new Float32Array(n * t).fill(NaN);
     this.confidence = new Float32Array(n * t).fill(NaN);
     this.guesses = new Int32Array(n * t).fill(-1);
-    // Per position, what stood there from when: [step, token (-1: masked), step it was unmasked in], the latest last.
+    // The changes of every position, the latest last: [step, token (-1: masked), step in which it was unmasked].
     this.changes = Array.from(opening(header), (token) => [[-1, token, -1]]);
     this.masked = Uint8Array.from(opening(header), (token) => (token < 0 ? 1 : 0));
-    this.masks = this.masked.reduce((sum, masked) => sum + masked, 0); // at the start
+    this.masks = this.masked.reduce((sum, masked) => sum + masked, 0); // the number of masks at the start
     this.locked = new Uint8Array(n);
     this.opening = this.masked.map((masked) => (masked ? MASKED : ACTIVE));
     this.steps = []; // see append
@@ -89,12 +90,12 @@ export class Lane {
     const lockedCount = states.reduce((sum, state) => sum + (state === LOCKED), 0);
     const counts = { computed: rows.length, lockedCount, shares };
     this.steps.push({ ...changes, ...counts, ...this.#totals(record, t, rows.length), ...band(kl) });
-    this.records.push(record); // as it came, for an export at the stream's precision
+    this.records.push(record); // unchanged, for an export at the stream's precision
     this.count++;
     if (record.commit_error) this.#scored(t);
   }
 
-  /** What was measured when the run was over: the steps' commit errors, positions changed, and regrets. */
+  /** Adds the measurements after the run, by step: commit errors, positions of changed choices, and regrets. */
   score(errors, changed, regret = []) {
     for (let t = 0; t < this.count; t++) {
       this.records[t] = { ...this.records[t], commit_error: errors[t], changed: changed[t], regret: regret[t] ?? null };
@@ -102,7 +103,7 @@ export class Lane {
     }
   }
 
-  /** Adds a step's commit errors to those before, and its regret where all have one. */
+  /** Adds a step's commit errors to those of earlier steps; also its regret, if all steps have one. */
   #scored(t) {
     const { unmasked, commit_error: errors, changed = [], regret = null } = this.records[t];
     if (errors.length !== unmasked.length) throw damaged("a step has another number of commit errors than commits");
@@ -128,7 +129,7 @@ export class Lane {
       if (masked[p]) state[at + p] = WAITING;
       else state[at + p] = locked[p] ? LOCKED : RESTING;
     }
-    for (const p of rows) state[at + p] = masked[p] ? MASKED : ACTIVE; // also where it locks in this step
+    for (const p of rows) state[at + p] = masked[p] ? MASKED : ACTIVE; // ACTIVE even if it locks in this step
   }
 
   #totals({ seconds, flops, baseline_flops: baselineFlops, taken_back: back = [], spared = 0 }, t, rows) {
@@ -140,13 +141,16 @@ export class Lane {
     return { seconds, flops, baselineFlops, ...totals, takenBack: before.takenBack + back.length, spared };
   }
 
-  /** The largest step-wise KL that locks, NaN where KL locks nothing. */
+  /** The largest step-wise KL at which a position locks, NaN for a rule that does not lock by KL. */
   get epsilon() {
     const rule = this.decoder.compute.lock ?? this.decoder.compute;
     return rule.epsilon === "inf" ? Infinity : (rule.epsilon ?? NaN);
   }
 
-  /** The most steps that this lane is asked for; of a policy that takes tokens back there are more than `steps`. */
+  /**
+   * The greatest number of steps of this lane. Policies that take tokens back have more steps than the setting
+   * `steps`.
+   */
   get most() {
     const { settings, unmask } = this.decoder;
     const steps = settings.steps ?? this.masks;
@@ -154,8 +158,10 @@ export class Lane {
     return unmask.kind === "correct" ? (2 + unmask.times) * steps : steps;
   }
 
-  /** Whether nothing comes after step t: it was the last that this lane is asked for, or left nothing masked and is not
-   * looked at again by a policy that takes tokens back. */
+  /**
+   * Whether step t is the last step of the lane. It is if it has the greatest possible number, or if no position is
+   * masked after it and the policy takes no more tokens back.
+   */
   endsAt(t) {
     if (t + 1 >= this.most) return true;
     const { kind } = this.decoder.unmask;
@@ -163,7 +169,7 @@ export class Lane {
     return full && (kind !== "correct" || !this.steps[t].unmasked.length);
   }
 
-  /** Step clamped to what exists; -1 before the first record. */
+  /** A step clamped to the steps that exist; -1 before the first record. */
   clamp(t) {
     return Math.max(-1, Math.min(t, this.count - 1));
   }
@@ -175,34 +181,34 @@ export class Lane {
   at(t) {
     return this.steps[this.clamp(t)];
   }
-  /** The last step that was over after so many seconds of this lane's clock, -1 where none was. */
+  /** The last step that had ended after `seconds` of this lane's clock, -1 before the first. */
   doneBy(seconds) {
     return this.steps.findLastIndex(({ totalSeconds }) => totalSeconds <= seconds);
   }
   secondsOf(t) {
     return this.steps.slice(0, this.clamp(t) + 1).map(({ seconds }) => seconds);
   }
-  /** Seconds that it has computed for, of all steps that there are. */
+  /** The seconds of computation of all steps so far. */
   get seconds() {
     return this.steps.at(-1)?.totalSeconds ?? 0;
   }
 
-  /** The token that stands at a position after step t, -1 where it is masked. */
+  /** The token at a position after step t, -1 if the position is masked. */
   token(position, t) {
     return standing(this, position, t)[1];
   }
-  /** The step that unmasked what stands there after step t: -1 for the prompt, NaN where it is masked. */
+  /** The step that wrote the token at a position after step t: -1 for the prompt, NaN if the position is masked. */
   unmaskStep(position, t) {
     const [, token, since] = standing(this, position, t);
     return token < 0 ? NaN : since;
   }
-  /** What the policy took back at a position up to step t: [[step, token], ...]. */
+  /** The tokens that the policy took back at a position up to step t: [[step, token], ...]. */
   takenBack(position, t) {
     const list = this.changes[position];
     const taken = ([step, token]) => token < 0 && step >= 0 && step <= t && this.steps[step].back.includes(position);
     return list.flatMap((change, i) => (taken(change) ? [[change[0], list[i - 1][1]]] : []));
   }
-  /** The tokens of all positions after step t, to be read only: those asked for last are kept. */
+  /** The tokens of all positions after step t. Do not change them: the lane keeps the array for the next call. */
   tokens(t) {
     const step = this.clamp(t);
     if (this.kept?.step !== step)
@@ -210,7 +216,7 @@ export class Lane {
     return this.kept.tokens;
   }
 
-  /** The shares of the words of a position's list, as they were last computed at or before step t; null before that. */
+  /** The shares of the words in the list of a position, last computed at or before step t; null before that. */
   shares(position, t) {
     for (let s = this.clamp(t); s >= 0; s--) {
       const entry = this.steps[s].shares.find(([p]) => p === position);
@@ -219,23 +225,23 @@ export class Lane {
     return null;
   }
 
-  /** The last step at or before t in which the position was computed, or -1. */
+  /** The last step up to t that computed a position, -1 if there is none. */
   lastComputed(position, t) {
     let s = this.clamp(t);
     while (s >= 0 && Number.isNaN(this.confidence[s * this.n + position])) s--;
     return s;
   }
-  /** Whether a position is locked after step t: in that step it may have been computed. */
+  /** Whether a position is locked after step t. Step t itself may have computed it. */
   isLocked(position, t) {
     const s = this.clamp(t);
     return s >= 0 && this.held[s * this.n + position] === 1;
   }
-  /** The step in which the position's present lock began, or -1. */
+  /** The step in which the lock of a position began, -1 if the position is not locked after step t. */
   lockStep(position, t) {
     if (!this.isLocked(position, t)) return -1;
     return this.steps.findLastIndex(({ locked }, s) => s <= t && locked.includes(position));
   }
-  /** [[id, p], ...] as last listed at or before t, null where the trace holds none. */
+  /** [[id, p], ...]: the likely tokens of a position, last listed at or before step t; null if the trace lists none. */
   top(position, t) {
     if (!this.tops.length) return null;
     for (let s = this.clamp(t); s >= 0; s--) {
@@ -247,7 +253,7 @@ export class Lane {
   }
 }
 
-/** A new lane that begins with a copy of another one's first steps. */
+/** A new lane that begins with a copy of the first steps of the lane `from`. */
 export function begun(header, decoder, from, steps) {
   const lane = new Lane(header, decoder);
   for (const { top: _, ...record } of from?.records.slice(0, steps) ?? []) lane.append({ ...record, lane: lane.id });

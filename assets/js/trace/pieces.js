@@ -1,15 +1,15 @@
-// How tokens read: a piece is text, or an array of bytes where it is no valid text alone.
-// Neighbouring byte pieces that form a character together show as that character.
+// The texts of tokens. The piece of a token is a text, or an array of bytes if it is no valid text by itself.
+// Neighbouring pieces of bytes that form a character together are shown as this character.
 
 const VISIBLE = { "\n": "⏎", "\t": "⇥", "\r": "␍", " ": "␣", "\u00a0": "⍽" };
 const strict = new TextDecoder("utf-8", { fatal: true });
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 
 const hex = (n, width) => n.toString(16).toUpperCase().padStart(width, "0");
-export const END = "■"; // stands for the end of the text
+export const END = "■"; // the label of a token that ends the text
 const HIDDEN = /[\p{Cc}\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb]/u;
 
-/** Text with white space at the ends, control and direction characters made visible. */
+/** A text in which control characters, direction characters and (if there is nothing else) white space are visible. */
 export function visible(text, { trim = false } = {}) {
   let inner = text;
   if (trim && inner.length > 1 && inner.startsWith(" ") && inner.trim() !== "") inner = inner.slice(1);
@@ -25,10 +25,11 @@ export function visible(text, { trim = false } = {}) {
   return out === "" ? "∅" : out;
 }
 
-const LEAST_BYTES = 10; // of a text that a tokenizer can be measured by
-const FEWEST = 2; // bytes to a token, of a text that a tokenizer was made for
-const MOST_A_WORD = 1.7; // tokens, of words that a model knows
+const LEAST_BYTES = 10; // the fewest bytes of a text by which a tokenizer is judged
+const FEWEST = 2; // the fewest bytes per token in a text that fits a tokenizer
+const MOST_A_WORD = 1.7; // the most tokens per word in a text whose words the model knows
 
+/** The pieces of a trace's tokens. */
 export class Pieces {
   /** ends: the tokens that end a text. */
   constructor(ends = new Set()) {
@@ -39,7 +40,7 @@ export class Pieces {
     for (const [id, piece] of Object.entries(pieces ?? {})) this.map.set(Number(id), piece);
   }
 
-  /** The token as a reader sees it in the inspector: quoted text, bytes or its number. */
+  /** A token as the inspector shows it: its text, its bytes, or its number. */
   name(id) {
     if (this.ends.has(id)) return `${END} end of the text`;
     const piece = this.map.get(id);
@@ -47,7 +48,7 @@ export class Pieces {
     return typeof piece === "string" ? visible(piece) : piece.map((b) => hex(b, 2)).join(" ");
   }
 
-  /** Whether these tokens have little more than a byte each: the tokenizer was made for another kind of text. */
+  /** Whether these tokens have little more than a byte on average: the tokenizer was made for another kind of text. */
   isForeign(tokens) {
     const encoder = new TextEncoder();
     const bytesOf = (piece = "") => (typeof piece === "string" ? encoder.encode(piece) : piece).length;
@@ -56,7 +57,7 @@ export class Pieces {
   }
 
   /**
-   * Whether a word of these tokens' text is many tokens on average, so that the model knows few of the words.
+   * Whether the words of these tokens have many tokens on average: the model knows few of the words.
    * Names, which begin with a capital, are left out.
    */
   isRare(tokens) {
@@ -81,7 +82,7 @@ export class Pieces {
     return words > 0 && all > MOST_A_WORD * words;
   }
 
-  /** Labels of all positions: tokens[i] < 0 is masked and gives "". */
+  /** The labels of all positions. The label of a masked position (token below 0) is "". */
   labels(tokens) {
     const labels = new Array(tokens.length).fill("");
     for (let i = 0; i < tokens.length; i++) {
@@ -96,7 +97,7 @@ export class Pieces {
     return labels;
   }
 
-  /** Labels byte pieces from i on, together where they form a character. Gives how many it took. */
+  /** Labels the byte pieces from position i on that form a character together. Returns their number. */
   #bytes(tokens, i, labels) {
     const bytes = [];
     for (let j = i; j < i + 4; j++) {
@@ -108,17 +109,17 @@ export class Pieces {
         labels.fill("‥", i + 1, j + 1);
         return j - i + 1;
       } catch {
-        /* not yet whole: take one more piece */
+        /* the character is not complete: add one more piece */
       }
     }
     labels[i] = this.name(tokens[i]);
     return 1;
   }
 
-  /** Running text of the tokens; masked positions show as `gap`. */
+  /** The text of tokens. Consecutive masked positions are shown as one `gap`. */
   text(tokens, gap = "▁") {
     let text = "";
-    let bytes = []; // of the pieces since the last that is text
+    let bytes = []; // the bytes of the pieces since the last piece that is text
     let masks = 0;
     const add = (whole) => {
       if (bytes.length) text += lenient.decode(Uint8Array.from(bytes));

@@ -1,18 +1,18 @@
-// The texts as prose: what a lane shares with the reference is calm, the first difference (the fork) can be clicked.
-// Texts are aligned word by word, never position by position.
+// The texts of lanes as prose. Words that a lane shares with the reference are distinguished from words that differ.
+// The first difference is the fork. Texts are aligned word by word, never position by position.
 
 import { visible } from "./pieces.js";
 
-const latest = new WeakMap(); // by lane: the step last asked for, and its words; several lanes are laid beside one
+const latest = new WeakMap(); // by lane: the latest step whose words were asked for, and the words
 
 /**
  * A word of a lane's text.
  * @typedef {object} Word
- * @property {string} text with the white space before it
- * @property {number} position of its first token
- * @property {number} length in tokens
+ * @property {string} text the word with the white space before it
+ * @property {number} position the position of its first token
+ * @property {number} length the number of its tokens
  * @property {boolean} filled whether it fills a blank of the prompt
- * @property {boolean} [masked] a gap that is still to be written
+ * @property {boolean} [masked] whether it is a gap: masked positions in place of words
  */
 
 /** The words of a lane's text after step t: a list of Word. */
@@ -45,7 +45,7 @@ function split(trace, lane, t) {
   for (let position = trace.textFrom; position < end.position; position++) {
     const token = lane.token(position, t);
     if (trace.ends.has(token)) {
-      close(); // one that is given says nothing
+      close(); // an end token in the prompt has no text
       continue;
     }
     if (token < 0) {
@@ -62,8 +62,10 @@ function split(trace, lane, t) {
 }
 
 /**
- * The name of a pinned cell: “forest” (34), or “forest” / “wood” (34) where the lanes differ.
- * One that is masked in all lanes is "position 34". of: lanes; at(lane): after which of its steps.
+ * The name of a pinned cell: “forest” (34), or “forest” / “wood” (34) if the lanes differ.
+ * A cell that is masked in all lanes is "position 34".
+ * @param {Lane[]} options.of the lanes whose tokens are named
+ * @param {function(Lane): number} options.at returns the step of a lane after which its token is named
  */
 export function pinName(trace, cell, { of = trace.lanes, at = () => Infinity } = {}) {
   const tokens = of.filter(({ n }) => cell < n).map((lane) => lane.token(cell, at(lane)));
@@ -71,13 +73,13 @@ export function pinName(trace, cell, { of = trace.lanes, at = () => Infinity } =
   return words.length ? `${words.join(" / ")} (${cell})` : `position ${cell}`;
 }
 
-/** What was asked: the prompt's words, or how many tokens it has where it has none. */
+/** The text of the prompt, or else the number of its tokens in words. */
 export const promptOf = (trace) => trace.header.prompt ?? `${trace.header.prompt_tokens.length} token ids`;
 
-/** The text that a lane has written after step t, without what follows its end. */
+/** The text of a lane after step t, up to its end. */
 export const textOf = (trace, lane, t) => joined(words(trace, lane, t)).trim();
 
-/** How many words two lists have alike at their start, and, of the rest, at their end. */
+/** [head, tail]: the number of equal words at the beginning of two lists, and at the end of the rest of both. */
 function alikeAtEnds(a, b) {
   const most = Math.min(a.length, b.length);
   let head = 0;
@@ -87,10 +89,10 @@ function alikeAtEnds(a, b) {
   return [head, tail];
 }
 
-/** Which of two lists of words stand in a longest common subsequence, as two lists of flags. */
+/** Two lists of flags: which words of both lists belong to a longest common subsequence. */
 export function align(a, b) {
   const [head, tail] = alikeAtEnds(a, b);
-  const [aMiddle, bMiddle] = [a, b].map((list) => list.slice(head, list.length - tail)); // what is between
+  const [aMiddle, bMiddle] = [a, b].map((list) => list.slice(head, list.length - tail)); // without equal ends
   const same = (i, j) => aMiddle[i].text === bMiddle[j].text;
   const width = bMiddle.length + 1;
   const length = new Uint16Array((aMiddle.length + 1) * width);
@@ -110,12 +112,14 @@ export function align(a, b) {
   return shared;
 }
 
-/** Whether the word at i of a list may go on to be the other's: what follows it is still to be written. */
+/**
+ * Whether the word i of a list may become the word of the other list: a gap follows, and the other word begins alike.
+ */
 const begun = (list, other, i) => list[i + 1]?.masked && other[i]?.text.startsWith(list[i].text);
 
 /**
- * The index of the first word that differs, -1 where none does.
- * Also -1 where a gap stands before it: nobody knows how many words it will hold.
+ * The index of the first word that differs, -1 if no word differs.
+ * It is -1, too, if a gap comes before the difference: nobody knows how many words will fill the gap.
  */
 function forkAmong(laneWords, otherWords) {
   const at = laneWords.findIndex(({ text, masked }, i) => masked || text !== otherWords[i]?.text);
@@ -124,7 +128,7 @@ function forkAmong(laneWords, otherWords) {
   return isOpen ? -1 : at;
 }
 
-/** The positions of a word among a lane's; of the one after the last, where its text ends. */
+/** The positions of the word number `which` of a lane. For the word after the last one: the position after the text. */
 function spanOf({ n, promptLength }, list, which) {
   const { position, length } = list[which] ?? { position: promptLength, length: 0, ...list.at(-1) };
   const from = list[which] ? position : Math.min(position + length, n - 1);
@@ -132,8 +136,9 @@ function spanOf({ n, promptLength }, list, which) {
 }
 
 /**
- * Where a lane's text parts from the reference's at the cursor's step, or null.
- * {position: of the first token that differs, words: [the lane's, the reference's], spans: the positions of both words}
+ * The fork of a lane's text from the reference's text at the cursor's step, or null: {position, words, spans}.
+ * position: the position of the first token that differs. words: the lane's word and the reference's word.
+ * spans: the positions of both words.
  */
 export function forkOf(trace, lane, step) {
   const { reference, race } = trace;
@@ -149,7 +154,7 @@ export function forkOf(trace, lane, step) {
   return { position, spans, words: tellingApart(texts) };
 }
 
-/** Two texts without the white space around them, made visible where nothing else differs. */
+/** Two texts without white space at their ends. If nothing else differs, the white space is made visible instead. */
 function tellingApart(texts) {
   const [a, b] = texts.map((text) => text.trim());
   if (a && b && a !== b) return [a, b];
@@ -157,8 +162,8 @@ function tellingApart(texts) {
 }
 
 /**
- * A lane's text beside the reference's at the cursor's step: [{text, kind, filled}].
- * kind: "same", "fork" (the first word that differs) or "other". filled: whether it fills a blank.
+ * A lane's text, compared with the reference's text at the cursor's step: [{text, kind, filled}].
+ * kind: "same", "fork" (the first word that differs) or "other". filled: whether the text fills a blank.
  */
 export function prose(trace, lane, step) {
   const laneWords = wordsAt(trace, lane, step);
@@ -176,7 +181,7 @@ export function prose(trace, lane, step) {
   return parts;
 }
 
-/** The same of a lane beside its touches: what both texts begin with is left out but for some words. */
+/** The result of `prose` for a touched trace. The common beginning of both texts is left out, apart from some words. */
 export function proseFromFork(trace, lane, step) {
   const parts = prose(trace, lane, step);
   const [original, touched] = trace.lanes.map((shown) => joined(wordsAt(trace, shown, step)).trimStart());
@@ -193,13 +198,13 @@ export function proseFromFork(trace, lane, step) {
   return [{ text: "…", kind: "same", filled: false }, ...shown.filter(({ text }) => text)];
 }
 
-const LEADS = 90; // characters that lead to a fork beside touches
-const BEFORE = 40; // characters of what both have said that lead to the fork
-const AFTER = 40;
+const LEADS = 90; // characters before the fork that `proseFromFork` shows
+const BEFORE = 40; // characters before the fork that `parting` shows
+const AFTER = 40; // characters after the fork that `parting` shows
 
 /**
- * The part of a lane's finished text around its fork, as `prose` gives it, after what leads there.
- * Without a fork, how the text begins. A text with blanks is whole.
+ * The part of a lane's finished text around its fork, in the form of `prose`.
+ * If there is no fork, it is the beginning of the text. A text with blanks is not shortened.
  */
 export function parting(trace, lane) {
   const { reference, pieces, header } = trace;
@@ -221,7 +226,7 @@ export function parting(trace, lane) {
   ];
 }
 
-/** The end of a text from a whole sentence on, or from a word on where that is too long. */
+/** The end of a text, at most `most` characters. It begins with a sentence, or else with a word. */
 function fromFullStop(text, most) {
   if (text.length <= most) return text;
   const end = text.slice(-most);
@@ -230,7 +235,7 @@ function fromFullStop(text, most) {
   return `… ${end.slice(end.indexOf(" ") + 1)}`;
 }
 
-/** The beginning of a text up to a full stop, or to a word where that is too far. */
+/** The beginning of a text, at most `most` characters. It ends with a sentence, or else with a word. */
 function upToFullStop(text, most) {
   if (text.length <= most) return text;
   const stop = [...text.slice(0, most).matchAll(/[.!?]["”]?(?=\s)/g)].at(-1);

@@ -1,9 +1,11 @@
-// A trace from elsewhere, a file, a replay or an earlier page of this tab: refused in one sentence where it cannot be read.
+// Reads a trace from elsewhere: from a file, a replay, or an earlier page of this tab. An unreadable trace is refused
+// in one sentence.
 
 import { TraceError } from "./damage.js";
 import { checkDocument } from "./header.js";
 import { FORMAT, Trace, VERSION } from "./trace.js";
 
+/** The trace of a document. Throws TraceError. */
 export function readTrace(document) {
   if (document?.format !== FORMAT) throw new TraceError("This file is not a SureLock trace.");
   if (document.version !== VERSION) {

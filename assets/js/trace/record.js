@@ -1,8 +1,8 @@
-// A step's record, unpacked: positions from runs, numbers from bytes.
+// Unpacks the record of a step: positions from runs, numbers from bytes.
 
 import { check, damaged, isCount, isText, listOf, maybe, orNothing } from "./damage.js";
 
-const TOP = 5; // likely tokens of a position
+const TOP = 5; // the number of likely tokens of a position
 
 const KL_OF_BYTE = Float32Array.from({ length: 256 }, (_, b) => {
   if (b === 0) return 0;
@@ -44,12 +44,12 @@ function bytesOf(text) {
   } catch {
     throw damaged("a row of bytes is not base64");
   }
-  const bytes = new Uint8Array(binary.length); // filled by hand: `from` takes ten times as long, and a page waits for it
+  const bytes = new Uint8Array(binary.length); // filled by a loop: `Uint8Array.from` takes ten times as long
   for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
   return bytes;
 }
 
-/** [start, length, ...] to positions. */
+/** The positions of runs, which are [start, length, start, length, ...]. n: the number of positions. */
 function fromRuns(runs, n) {
   if (runs.length % 2) throw damaged("a list of positions is incomplete");
   const positions = [];
@@ -63,12 +63,15 @@ function fromRuns(runs, n) {
   return positions;
 }
 
+/** The positions. Throws TraceError if one is not below n. */
 export function within(positions, n) {
   if (positions.some((p) => p >= n)) throw damaged("a record names a position outside the sequence");
   return positions;
 }
 
-/** The values of rows. nothing: what null stands for. */
+/**
+ * The values of rows, from bytes in base64 or from numbers. ofByte: the value of a byte. nothing: the value of null.
+ */
 function valuesOf(values, rows, ofByte, nothing, what) {
   const list = isText(values) ? bytesOf(values) : values;
   const read = isText(values) ? ofByte : (value) => value ?? nothing;
@@ -78,7 +81,7 @@ function valuesOf(values, rows, ofByte, nothing, what) {
   return numbers;
 }
 
-/** Token ids of so many guesses, of 2 or 3 bytes, the lowest first. None where nothing was recorded. */
+/** The token ids of `count` guesses, [] if none were recorded. An id has 2 or 3 bytes, the lowest first. */
 export function guessesOf(text, count) {
   if (text === undefined) return [];
   const bytes = bytesOf(text);
@@ -89,7 +92,10 @@ export function guessesOf(text, count) {
   return guesses;
 }
 
-/** {index: Map of position to its place, ids, p}. A place has TOP ids and TOP probabilities. */
+/**
+ * The likely tokens of a step: {index, ids, p}.
+ * index: a Map from a position to its place. Every place has TOP token ids and TOP probabilities.
+ */
 function topsOf(top, n) {
   check(top, TOPS, "the likely tokens of a step");
   const rows = fromRuns(top.at, n);
@@ -99,11 +105,11 @@ function topsOf(top, n) {
   return { index: new Map(rows.map((row, i) => [row, i])), ids: Int32Array.from(top.ids), p };
 }
 
-/** [[id, p], ...]: a position's likely tokens in what `topsOf` gives. */
+/** [[id, p], ...]: the likely tokens of place i in a result of `topsOf`. */
 export const likely = ({ ids, p }, i) =>
   Array.from({ length: TOP }, (_, k) => [ids[i * TOP + k], p[i * TOP + k] / 255]);
 
-/** A record of a sequence of n positions, unpacked. Throws TraceError. */
+/** The unpacked record of a sequence with n positions. Throws TraceError. */
 export function unpack(record, n) {
   check(record, RECORD, "a record");
   const { masked = [], taken_back: back = [], written, unlocked, unmasked, locked, computed, kl, confidence } = record;

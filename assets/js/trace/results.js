@@ -1,4 +1,4 @@
-// What came of a lane, as rows of names and values: for the handout.
+// The results of a lane as rows of names and values, for the handout.
 
 import { percent, sameText, seconds, short } from "../dom.js";
 import { facts } from "./described.js";
@@ -6,14 +6,16 @@ import { promptOf } from "./prose.js";
 
 const changed = (damage) => (damage ? `${damage.changed} / ${damage.commits} (${short(damage.mean)} nats)` : "–");
 
-/** How many times as fast as the reference, where that can be said. */
+/** The speed relative to the reference, or why it is unknown. */
 function speedOf({ timed, speed }) {
   if (!timed) return "–";
   return speed === null ? "no difference to be seen (one run each)" : `${speed.toFixed(2)}×`;
 }
 
-/** [[name, value], ...] of a lane at its end. All FLOPs are those of computing every position; speed and text beside the
- * reference. */
+/**
+ * [[name, value], ...]: the results of a lane at its end.
+ * The share of all FLOPs is relative to computing every position. Speed and text are compared with the reference.
+ */
 export function results(trace, lane) {
   const now = trace.totals(lane, trace.count - 1);
   if (!now) return [];
@@ -29,6 +31,7 @@ export function results(trace, lane) {
   ];
 }
 
+/** [[name, value], ...]: model, prompt, settings and results of a lane. */
 export function everything(trace, lane) {
   const asked = [
     ["Model", trace.header.model.name],

@@ -1,15 +1,15 @@
-// Which times are compared. Only lanes that took turns in one race have times that can be compared.
-// Their ratio is shown where it is further from 1 than its spread over the steps.
+// Decides which times are compared. Only lanes that took turns in one race have times that can be compared.
+// The ratio of two times is shown if it is further from 1 than its spread over the steps.
 // surelock/trace/timing.py has the same rule.
 
-const BLOCKS = 16; // into which a lane's steps are cut, in their order; of fewer steps no ratio is shown
+const BLOCKS = 16; // the number of blocks of consecutive steps; lanes with fewer steps have no ratio
 const ERRORS = 3; // the spread, in standard errors
-const LEAST = 1.05; // and at least this ratio: a machine is no closer to itself
+const LEAST = 1.05; // the least ratio that is shown: two runs of the same work differ as much
 
 /** Whether two lanes took turns in the same race. */
 export const timedTogether = (a, b) => a === b || (a.timing !== null && a.timing === b.timing);
 
-/** The lanes that have a clock: the largest group that was timed together. A lane that is alone has one. */
+/** The lanes with a clock: the largest group of lanes that were timed together. A single lane has a clock, too. */
 export function clocked(lanes) {
   const groups = lanes.map((lane) => lanes.filter((other) => timedTogether(lane, other)));
   const most = groups.reduce((a, b) => (b.length > a.length ? b : a), []);
@@ -18,7 +18,7 @@ export function clocked(lanes) {
 
 const sum = (list) => list.reduce((total, x) => total + x, 0);
 
-/** For every block the seconds of all other blocks' steps. */
+/** For every block, the sum of the seconds of all steps outside the block. */
 function withoutEach(seconds) {
   const edge = (block) => Math.floor((seconds.length * block) / BLOCKS);
   const all = sum(seconds);
@@ -26,8 +26,8 @@ function withoutEach(seconds) {
 }
 
 /**
- * How many times as fast a lane is as another one, from the seconds of their steps; null where that is too close to tell.
- * The standard error of the ratio's logarithm is the jack-knife's: from the ratios with a block of both left out.
+ * How many times as fast a lane is as another lane, from the seconds of their steps; null if it is too close to tell.
+ * The standard error of the ratio's logarithm is the jack-knife's: it comes from the ratios without one block.
  */
 export function speedOf(laneSeconds, otherSeconds) {
   if (Math.min(laneSeconds.length, otherSeconds.length) < BLOCKS) return null;

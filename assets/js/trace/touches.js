@@ -1,5 +1,5 @@
-// What a person did to a lane, a list of events, and what that changed: of a trace that shows a lane as it was and, beside
-// it, the same lane with the touches.
+// Touches: what a person did to a lane, as a list of events, and what the touches changed. A touched trace shows two
+// lanes: the original lane, and the same lane with the touches.
 
 import { isMasked } from "./states.js";
 
@@ -7,7 +7,7 @@ export const MOST_TOUCHES = 8;
 
 const textsOf = ({ decoder: { events = [] } }) => events.map((event) => JSON.stringify(event));
 
-/** {original, touched, touches: events} of a trace of two such lanes; null of any other. */
+/** {original, touched, touches: events} of a touched trace; null for any other trace. */
 export function touchesOf({ lanes }) {
   const [original, touched] = lanes;
   if (lanes.length !== 2 || touched.decoder.parent !== original.id) return null;
@@ -16,7 +16,7 @@ export function touchesOf({ lanes }) {
   return touches.length ? { original, touched, touches } : null;
 }
 
-/** What a lane is called that was touched. */
+/** The name of a touched lane. */
 export function touchedName({ name }, events) {
   const words = events.every(({ kind }) => kind === "write");
   const touches = words ? "words" : "touches";
@@ -24,7 +24,7 @@ export function touchedName({ name }, events) {
   return `${name.slice(0, 56)}, with your ${events.length > 1 ? `${events.length} ${touches}` : one}`;
 }
 
-/** A lane's events up to a new one. Later events go, and so do those at the same position in the same step. */
+/** A lane's events with a new event. Later events, and events at the same position in the same step, are removed. */
 export const withEvent = (events, event) => [
   ...events.filter(({ step, position }) => step < event.step || (step === event.step && position !== event.position)),
   event,
@@ -33,16 +33,16 @@ export const withEvent = (events, event) => [
 /**
  * What can be done to a cell of a lane.
  * @typedef {object} Touchable
- * @property {boolean} given whether the cell is of the prompt
+ * @property {boolean} given whether the cell belongs to the prompt
  * @property {boolean} masked
  * @property {boolean} locked
- * @property {number | null} writes the step before which a word is written there, null where none can be
- * @property {number} seen the step whose shares the cell had
- * @property {number | null} next the step before which other events come, null at the end
- * @property {string} keeps a sentence why the policy takes no word, or ""
+ * @property {number | null} writes the step before which a word is written there, null if no word can be written
+ * @property {number} seen the step whose likely tokens the cell shows
+ * @property {number | null} next the step before which other events happen, null at the end
+ * @property {string} keeps the reason why the policy takes no word, a sentence, or ""
  */
 
-/** What can be done to a cell of a lane that has done its step t: a Touchable. */
+/** The Touchable of a cell after a lane's step t. */
 export function touchable(trace, lane, cell, t) {
   const state = lane.row(t)[cell];
   const masked = isMasked(state);
@@ -58,7 +58,11 @@ export function touchable(trace, lane, cell, t) {
   return { given, masked, locked: lane.isLocked(cell, t), writes, seen, next, keeps };
 }
 
-/** What the touches have changed by a step: {count, of: cells that were not touched, first: {cell, step} or null}. */
+/**
+ * What the touches have changed by a step: {count, of, first}.
+ * count: the number of cells with another token. of: the number of cells in which no word was chosen.
+ * first: {cell, step} of the first change, or null.
+ */
 export function changedBy({ given, n }, { original, touched, touches }, step) {
   const wordCells = new Set(touches.filter(({ kind }) => kind === "write").map(({ position }) => position));
   let count = 0;
@@ -76,13 +80,15 @@ export function changedBy({ given, n }, { original, touched, touches }, step) {
   return { count, of, first };
 }
 
-/** What a cell shows after a lane's step: its token, else the likeliest one as far as that is known, else -1. */
+/**
+ * The token that a cell shows after a lane's step: its token, or else its likeliest token, or -1 if that is unknown.
+ */
 export function showsAt(lane, cell, t) {
   const token = lane.token(cell, t);
   return token >= 0 || t < 0 ? token : lane.guesses[lane.clamp(t) * lane.n + cell];
 }
 
-/** Eight digits of a list of whole numbers, by FNV-1a over their four bytes. */
+/** Eight hexadecimal digits that identify a list of whole numbers: the hash FNV-1a of their four bytes. */
 export function digitsOf(numbers) {
   let hash = 0x811c9dc5;
   for (const number of numbers)
@@ -93,6 +99,6 @@ export function digitsOf(numbers) {
   return (hash >>> 0).toString(16).padStart(8, "0");
 }
 
-/** Those of the tokens of a trace's lanes, once they are all there; else "". */
+/** The digits of the last tokens of all lanes of a complete trace; "" for a trace that is not complete. */
 export const digitsOfTokens = (trace) =>
   trace.complete ? digitsOf(trace.lanes.flatMap((lane) => [...lane.tokens(lane.count - 1)])) : "";

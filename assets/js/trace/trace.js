@@ -1,4 +1,4 @@
-// The trace in the browser: the format of surelock/trace/schema.json, a prompt and its lanes.
+// The trace in the browser: a prompt and its lanes. surelock/trace/schema.json describes the format.
 
 import { damaged, TraceError } from "./damage.js";
 import { begun, Lane, opening } from "./lane.js";
@@ -10,7 +10,7 @@ export const FORMAT = "surelock-trace";
 export const VERSION = 4;
 const MAX_CELLS = 2 ** 22;
 
-/** For a header: which lanes were timed together, and on what machine, where any were. */
+/** The field `timed_together` of a header, {} if no lanes were timed together. It names the lanes and their machine. */
 function timings(lanes) {
   const races = [...new Set(lanes.map(({ timing }) => timing))].filter(Boolean);
   const groups = races.map((race) => ({
@@ -29,16 +29,18 @@ function freeNumber(colours) {
   return number;
 }
 
+/** A trace: its header, its lanes, and the texts of its tokens. */
 export class Trace {
-  /** From the opening of a stream: a header and pieces. */
+  /** Makes a trace without steps from the first message of a stream: a header and the texts of tokens (pieces). */
   constructor({ header, pieces }) {
     if (header.length * header.steps > MAX_CELLS) throw new TraceError("This trace is too large to be shown.");
     const { length: n, steps, ends = [header.eos_id] } = header;
     Object.assign(this, { header, n, steps, ends: new Set(ends) });
-    this.given = Uint8Array.from(opening(header), (token) => token >= 0); // the prompt, which may have masks in it
-    this.promptLength = this.given.indexOf(0) < 0 ? this.n : this.given.indexOf(0); // what stands before its first mask
-    this.fills = this.given.includes(1, this.promptLength); // whether words stand behind a blank
-    this.textFrom = this.fills ? 0 : this.promptLength; // a text with blanks is read whole, else what follows the prompt
+    this.given = Uint8Array.from(opening(header), (token) => token >= 0); // 1 at positions that the prompt fixes
+    this.promptLength = this.given.indexOf(0) < 0 ? this.n : this.given.indexOf(0); // positions before the first mask
+    this.fills = this.given.includes(1, this.promptLength); // whether the prompt has words after a blank
+    // The shown text begins here: with blanks it includes the prompt.
+    this.textFrom = this.fills ? 0 : this.promptLength;
     this.pieces = new Pieces(this.ends);
     this.pieces.add(pieces);
     this.lanes = header.lanes.map((decoder) => new Lane(header, decoder));
@@ -48,7 +50,7 @@ export class Trace {
     this.timed(header);
   }
 
-  /** A whole document, unpacked. One from elsewhere is checked first, see reading.js. Throws TraceError. */
+  /** Makes the trace of a whole document. reading.js checks documents from elsewhere first. Throws TraceError. */
   static parse(document) {
     const trace = new Trace(document);
     for (const record of document.records) trace.append(record);
@@ -59,7 +61,7 @@ export class Trace {
     return trace;
   }
 
-  /** The same trace with some of its lanes; they stay the same lanes, and grow in both. */
+  /** The same trace with some of its lanes. Both traces share the lanes, so that new steps appear in both. */
   withLanes(lanes, reference = lanes.includes(this.reference) ? this.reference : lanes[0]) {
     const header = { ...this.header, lanes: lanes.map(({ decoder }) => decoder) };
     const fields = { header, lanes: [...lanes], reference, key: null };
@@ -70,8 +72,9 @@ export class Trace {
   }
 
   /**
-   * Gives the lanes numbers of colours, from 0. A lane that has one keeps it, another takes the first that is free.
-   * before: the numbers by lane.
+   * Assigns colours to the lanes, numbers from 0. A lane that has a colour keeps it; any other takes the first free
+   * one.
+   * before: the present colours by lane.
    */
   coloured(before = new Map()) {
     this.colours = new Map(this.lanes.filter((lane) => before.has(lane)).map((lane) => [lane, before.get(lane)]));
@@ -82,14 +85,14 @@ export class Trace {
     return this.colours.get(lane);
   }
 
-  /** The lane that the trace was made to be shown beside, whichever was chosen since. */
+  /** The reference that the trace was made with. Visitors may choose another reference since. */
   get firstReference() {
     return this.lane(this.header.reference) ?? this.lanes[0];
   }
 
   /**
-   * Notes which lanes were timed together, as a header says.
-   * A lane with steps of two races compares with the lanes that took turns with it in both.
+   * Marks the lanes that a header lists as timed together.
+   * A lane may have steps of two races. Its times can be compared with lanes that took turns with it in both races.
    */
   timed({ timed_together: groups = [] }) {
     for (const { lanes: ids, ...where } of groups) {
@@ -102,12 +105,12 @@ export class Trace {
     }
   }
 
-  /** Notes which engine computes a lane that was added, where that is not the header's. */
+  /** Records the engine of an added lane if it differs from the header's engine. */
   computed(lane, engine) {
     lane.decoder.engine = engine === this.header.engine ? undefined : engine;
   }
 
-  /** The lanes beside the reference; of one that is alone, itself. */
+  /** All lanes except the reference. If there is only one lane, that lane. */
   get others() {
     return this.lanes.length > 1 ? this.lanes.filter((lane) => lane !== this.reference) : this.lanes;
   }
@@ -117,8 +120,12 @@ export class Trace {
     return this.others[0];
   }
 
-  /** Where a lane's text ends after step t: {position: of the token that ends it, n where none does; rest: what this token
-   * says before a text that ends an answer}. What is given ends nothing, nor does what stands before it. */
+  /**
+   * The end of a lane's text after step t: {position, rest}.
+   * position: the position of the token that ends the text, n if no token does. A token up to the last word of the
+   * prompt never ends the text.
+   * rest: the part of this token before the stop text (the header's `stop`), else "".
+   */
   endOf(lane, t) {
     const from = this.given.lastIndexOf(1) + 1;
     const tokens = Array.from({ length: this.n - from }, (_, i) => lane.token(from + i, t));
@@ -128,7 +135,7 @@ export class Trace {
     const at = stop ? this.pieces.text(kept).indexOf(stop) : -1;
     if (at < 0) return { position: from + kept.length, rest: "" };
     const before = (count) => this.pieces.text(kept.slice(0, count));
-    let last = 0; // of the tokens, the one in which the stop begins
+    let last = 0; // the index of the token in which the stop text begins
     while (before(last + 1).length <= at) last++;
     return { position: from + last, rest: before(last + 1).slice(before(last).length, at) };
   }
@@ -142,8 +149,8 @@ export class Trace {
   }
 
   /**
-   * Adds a lane that begins as a copy of the first steps of `of`, by default its parent.
-   * It holds likely tokens of all its steps or of none: copied ones would pass for those of later steps.
+   * Adds a lane that begins with a copy of the first steps of `of`, by default its parent.
+   * The likely tokens of these steps are not copied: they would be taken for likely tokens of later steps.
    */
   branch(decoder, steps, of = this.lane(decoder.parent)) {
     const lane = begun(this.header, decoder, of, steps);
@@ -153,7 +160,9 @@ export class Trace {
     return lane;
   }
 
-  /** The same trace with copies of some lanes' first steps in the lanes' places; they go on in that trace alone. */
+  /**
+   * The same trace, in which copies of their first steps replace some lanes. New steps of a copy appear there alone.
+   */
   cutAt(lanes, steps) {
     const copy = (lane) => (lanes.includes(lane) ? begun(this.header, { ...lane.decoder }, lane, steps) : lane);
     const copies = this.lanes.map(copy);
@@ -162,7 +171,12 @@ export class Trace {
     return cut;
   }
 
-  /** The trace as a document, with what was looked at. A lane's records are from `exact` (by lane id), or as they came. */
+  /**
+   * The trace as a document.
+   * @param {Map<string, object[]>} [exact] records by lane id that replace the records of the stream
+   * @param {object} [pieces] further texts of tokens
+   * @param {?object} [view] the step, pins and clock on show
+   */
   toDocument(exact = new Map(), pieces = {}, view = null) {
     const lists = this.lanes.map(({ id, records }) => ({ id, records: exact.get(id) ?? records }));
     const records = [];
@@ -173,7 +187,7 @@ export class Trace {
       }
     const lanes = this.lanes.map(({ decoder }) => ({
       ...decoder,
-      parent: this.lane(decoder.parent)?.id ?? null, // it may have made room for another lane
+      parent: this.lane(decoder.parent)?.id ?? null, // the parent may have been replaced by another lane
     }));
     const { timed_together: _, ...known } = this.header;
     const header = { ...known, lanes, reference: this.reference.id, ...timings(this.lanes) };
@@ -198,8 +212,8 @@ export class Trace {
 
   /**
    * How far the texts of two lanes agree at the cursor's step: {words, whole, open}.
-   * words: how many words they begin with alike. whole: whether nothing else follows in either text.
-   * open: whether what follows is still to be written.
+   * words: the number of equal words at the beginning. whole: whether both texts end after them.
+   * open: whether one of the texts continues with a masked position.
    */
   sameText(a, b, step) {
     const [mineAt, theirsAt] = [a, b].map((lane) => this.race.reached(lane, step));
@@ -218,19 +232,19 @@ export class Trace {
     const isAtEnd = this.textFrom < this.n && this.textFrom + tokens.length === end;
     const whole = isAtEnd && mineEnd.position === theirsEnd.position && mineEnd.rest === theirsEnd.rest;
     const next = [mine, theirs].filter((token) => !whole && token >= 0).map((token) => this.pieces.text([token]));
-    const cut = next.some((text) => /^[\p{L}\p{N}]/u.test(text)); // the last word goes on, in one of them at least
+    const cut = next.some((text) => /^[\p{L}\p{N}]/u.test(text)); // the last word continues in at least one text
     return { words: words.length - (cut && words.length ? 1 : 0), whole, open: !whole && (mine < 0 || theirs < 0) };
   }
 
   /**
-   * A lane's totals at the cursor's step, beside the reference's after as many steps; null before the lane's first step.
-   * For gauges, tables and the summary.
+   * A lane's totals at the cursor's step, compared with the reference after as many steps. For gauges, tables and the
+   * summary. Null before the lane's first step.
    */
   totals(lane, step) {
     const t = this.race.reached(lane, step);
     const now = lane.at(t);
     if (!now) return null;
-    const fair = lane.endsAt(t) ? Infinity : t; // by the clock the reference may have done fewer steps
+    const fair = lane.endsAt(t) ? Infinity : t; // by the clock, the reference may have fewer steps
     const until = this.race.byClock ? fair : step;
     const base = this.reference.at(until);
     const { reference } = this;
@@ -241,16 +255,16 @@ export class Trace {
       everyShare: now.totalFlops / now.totalBaseline,
       locked: now.lockedCount,
       takenBack: now.takenBack,
-      spared: now.spared, // steps that a text that was over left out, see `stop_at_end`
+      spared: now.spared, // steps that were left out because the text had ended, see the setting `stop_at_end`
       seconds: now.totalSeconds,
       against: base?.totalSeconds ?? NaN,
-      timed, // with the reference; else no time of it means anything beside the reference's
+      timed, // whether the lane was timed together with the reference, so that their times can be compared
       activeRatio: now.totalRows / (this.n * (lane.clamp(t) + 1 + now.spared)),
       steps: lane.clamp(t) + 1,
       damage: now.damage ?? null,
-      // Whoever needs these asks for them: they take long beside a frame.
+      // These two take long compared with a frame, so they are computed only if they are read.
       get speed() {
-        return timed ? speedOf(lane.secondsOf(t), reference.secondsOf(until)) : null; // or null: too close to tell
+        return timed ? speedOf(lane.secondsOf(t), reference.secondsOf(until)) : null; // null: too close to tell
       },
       get same() {
         return sameText();

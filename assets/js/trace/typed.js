@@ -1,17 +1,18 @@
-// Rules that visitors typed: their texts, among the choices of lanes.
+// Finds the texts (codes) of rules that visitors typed in the choices of lanes.
 
 import { rulesOf } from "./described.js";
 
-/** All typed rules that some lanes have, or come to have. */
+/** All typed rules of some lanes, those of their events included. */
 const rulesIn = (lanes) =>
   lanes
     .flatMap(({ compute, events = [] }) => [compute, ...events.map((event) => event.compute)])
     .flatMap((compute) => (compute ? rulesOf(compute) : []))
     .filter(({ kind }) => kind === "own");
 
+/** The texts of all typed rules of some lanes. */
 export const codesOf = (lanes) => rulesIn(lanes).map(({ code }) => code);
 
-/** Takes the texts out of the lanes, which are changed. */
+/** Removes the texts of typed rules from the lanes, and returns them. */
 export const takeCodes = (lanes) =>
   rulesIn(lanes).map((rule) => {
     const { code } = rule;
@@ -19,7 +20,7 @@ export const takeCodes = (lanes) =>
     return code;
   });
 
-/** Puts texts back in the same order, as far as there are some. */
+/** Puts texts back into the lanes' typed rules, in the same order. */
 export function putCodes(lanes, codes) {
   for (const [i, rule] of rulesIn(lanes).entries()) if (typeof codes[i] === "string") rule.code = codes[i];
 }

@@ -1,11 +1,11 @@
-// What cells can be coloured by besides their states: a number from 0 to 1 per position at a step, NaN where there is none.
+// The values by which cells can be coloured instead of their states: a number from 0 to 1 per position, or NaN.
 
 import { count } from "../dom.js";
 
 const KL_LOW = 1e-8;
 const perCell = (lane, f) => Float32Array.from({ length: lane.n }, (_, p) => f(p));
 
-/** Values of positions, from the last step in which a position was computed. */
+/** The values of positions in the last step that computed them. */
 function atLastSeen(lane, step, values, scale) {
   return perCell(lane, (p) => {
     const s = lane.lastComputed(p, step);
@@ -16,7 +16,10 @@ function atLastSeen(lane, step, values, scale) {
 const unit = (x) => Math.min(1, Math.max(0, x));
 const depth = (kl) => (Number.isFinite(kl) ? unit(1 - Math.log(Math.max(kl, KL_LOW)) / Math.log(KL_LOW)) : NaN);
 
-/** By name: label, of(trace, lane, step) -> values, and what the ends of the scale mean. */
+/**
+ * By name: the label, the function of(trace, lane, step) that returns the values, and the meaning of the scale's
+ * ends.
+ */
 export const VALUES = {
   confidence: {
     label: "Confidence",

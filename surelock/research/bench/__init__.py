@@ -1,1 +1,1 @@
-"""The benchmarks, and what they share."""
+"""Benchmarks behind the project's documents, and the recorded schedule that they share."""

@@ -1,11 +1,12 @@
-"""`bench gpu`: a step at LLaDA-8B's shape on a GPU, predicted and measured.
+"""`bench gpu` predicts and measures steps at LLaDA-8B's shape on a GPU.
 
-The weights are random and made on the device. Each part is a JSON line, printed as soon as it is measured, and with
---out also added to OUT/gpu.jsonl. Parts come in the order of their worth, so that little is lost when time is up:
+The weights are random and made on the device. The benchmark consists of parts. The result of a part is one JSON line,
+printed as soon as it is measured, and with --out also added to OUT/gpu.jsonl. The most important parts come first, so
+that little is lost when the time is over:
 
-- which kernels a step launches; nothing in a layer waits for the device;
-- a step with every row computed, and one with half of the rows locked, by size and way to launch it;
-- whole runs that commit and lock as recorded of the embedded model, stretched to the size.
+- the kernels that a step launches; no layer may wait for the device;
+- the time of a step that computes every row, and of a step with half of the rows locked, for all sizes and modes;
+- whole runs, which commit and lock as a recorded run of the embedded model, stretched to the size.
 """
 
 import argparse
@@ -44,12 +45,15 @@ from surelock.loading import find_device
 from surelock.model.language_model import LanguageModel
 from surelock.research.bench.schedule import stretch
 
-#: Ways to launch a step: the engine's `graphs` and `fused`. It launches "compiled" by itself.
+#: The modes in which a step is launched: the engine's attributes `graphs` and `fused`. "compiled" is its default.
 MODES = {"plain": (False, False), "graphs": (True, False), "compiled": (True, True)}
-RUN_SIZES = ((256, 1), *SIZES[1:])
+RUN_SIZES = ((256, 1), *SIZES[1:])  # (generated, batch) of the whole runs
+_EVERY = 8  # every eighth step of a whole run is predicted
+_WARM = 4  # the first steps of a whole run, which do not count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bench gpu`."""
     add = parser.add_argument
     add(
         "--shape",
@@ -89,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def size_of(text: str) -> tuple[int, int]:
-    """Read "256x4". Raises ValueError."""
+    """Return (generated, batch) from a text such as "256x4". Raises ValueError."""
     gen_length, batch = map(int, text.split("x"))
     if not (0 < gen_length <= 2**14 and 0 < batch <= 2**10):
         raise ValueError
@@ -97,7 +101,10 @@ def size_of(text: str) -> tuple[int, int]:
 
 
 def run(arguments: argparse.Namespace) -> Figures:
-    """Measure the parts, and return how many there were. Raises ValueError without a GPU, OSError."""
+    """Measure and print the parts. Return a JSON object with the setup and the number of parts.
+
+    Raises ValueError without a GPU, and OSError if the file in --out cannot be written.
+    """
     begun = time.monotonic()
     device = find_device(arguments.device)
     if device.type != "cuda" and arguments.shape != "tiny":
@@ -127,7 +134,7 @@ def run(arguments: argparse.Namespace) -> Figures:
         try:
             figures = part()
         except (RuntimeError, TypeError, ValueError) as error:
-            # written down, and the next part is measured
+            # a part that fails is recorded as failed, and the next part is measured
             figures = {"failed": f"{type(error).__name__}: {error}"[:2000]}
         line = {"part": name, **figures, **setup, "at": round(time.monotonic() - begun, 1)}
         if file is not None:
@@ -141,7 +148,7 @@ def run(arguments: argparse.Namespace) -> Figures:
 def parts(
     lm: LanguageModel, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, Callable[[], Figures]]]:
-    """Yield the names of the parts and what measures them, in the order of their worth."""
+    """Yield (name, function that measures the part) of all parts, the most important parts first."""
     engine = cast("TorchEngine", lm.engine)
     sizes = arguments.size or SIZES
     modes = arguments.mode or MODES
@@ -169,7 +176,7 @@ def parts(
 
 
 def usable(engine: TorchEngine, mode: str, plan: Plan) -> bool:
-    """Whether a mode changes anything for a plan on this device."""
+    """Return whether a mode is measured: whether it launches this plan on this device in another way than "plain"."""
     if mode == "plain":
         return True
     if mode == "graphs":
@@ -178,11 +185,12 @@ def usable(engine: TorchEngine, mode: str, plan: Plan) -> bool:
 
 
 def _has_varlen(engine: TorchEngine) -> bool:
+    """Return whether the engine uses attention for sequences of different lengths in one call."""
     return engine.device.type == "cuda" and has_varlen(engine.config, engine.dtype, engine.device)
 
 
 def _captures(engine: TorchEngine, plan: Plan, compiled: bool) -> bool:
-    """Whether a plan is launched as a graph. compiled: with compiled layers."""
+    """Return whether the engine launches a plan as a graph. compiled: whether the layers are compiled."""
     return _has_varlen(engine) and bucket_of(len(plan.slots), compiled) > 0
 
 
@@ -191,7 +199,7 @@ def _captures(engine: TorchEngine, plan: Plan, compiled: bool) -> bool:
 
 @contextmanager
 def no_waiting(engine: TorchEngine) -> Iterator[None]:
-    """A context in which a layer that waits for the device raises RuntimeError."""
+    """Return a context in which a layer that waits for the device raises RuntimeError."""
     blocks = list(engine.network.blocks)
     on_cuda = engine.device.type == "cuda"
 
@@ -206,7 +214,10 @@ def no_waiting(engine: TorchEngine) -> Iterator[None]:
 
 
 def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plain") -> Figures:
-    """The kernels of a step, as the device counts them beside ours; raises RuntimeError if attention is not flash."""
+    """Return the kernels of a step, counted by the device's profiler and by `count_step`.
+
+    Raises RuntimeError if a layer waits for the device, and if a layer does not use flash attention.
+    """
     layout, step = plan
     engine.graphs, engine.fused = MODES[mode]
     with lent(engine, layout) as memory:
@@ -235,11 +246,11 @@ def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plai
 
 
 def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: int) -> Figures:
-    """The median time of a step, computed again and again, beside the prediction."""
+    """Return the median time of a step that is repeated, and the predicted time."""
     layout, step = plan
     engine.graphs, engine.fused = MODES[mode]
     begun = time.perf_counter()
-    with lent(engine, layout) as memory:  # compiles, captures
+    with lent(engine, layout) as memory:  # the first steps compile layers and capture graphs
         warm = [engine.read(memory, step).seconds for _ in range(4)]
         first = time.perf_counter() - begun
         seconds = warm[3:] + [engine.read(memory, step).seconds for _ in range(repeats - 1)]
@@ -263,7 +274,10 @@ def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: 
 def run_of(
     lm: LanguageModel, engine: TorchEngine, gen_length: int, batch: int, steps: int
 ) -> Figures:
-    """Whole runs, in turn step by step; predicted from every eighth step. The first four do not count."""
+    """Return the times of whole runs, locked and unlocked, which take turns step by step; and the predicted times.
+
+    The prediction is made for one step in _EVERY. The first _WARM steps do not count in the speed-up.
+    """
     engine.graphs = engine.fused = True
     settings = DecodeSettings(gen_length=gen_length, steps=min(steps, gen_length))
     prompts = prompts_for(lm, batch, PROMPT)
@@ -303,21 +317,22 @@ def run_of(
     }
 
 
-_EVERY = 8  # steps
-_WARM = 4
-
-
 def best_mode(engine: TorchEngine, plan: Plan) -> str:
-    """How the engine launches a plan by itself, as far as it is predicted: without compiled elementwise functions."""
+    """Return the mode of `gpu_model.predicted` that is nearest to the engine's default for a plan."""
     compiles = can_fuse(engine.device)
     if _captures(engine, plan, compiles):
         return "graphs"
-    return "fused" if compiles and is_faster("compiled reading", len(plan.read)) else "plain"
+    if compiles and is_faster("compiled reading", len(plan.read)):
+        return "fused"
+    return "plain"
 
 
 @torch.inference_mode()
 def rounding(lm: LanguageModel) -> Figures:
-    """The KL, in nats, that rounding the logits to the network's dtype makes by itself."""
+    """Return the median and the greatest KL, in nats, between posteriors before and after rounding their logits.
+
+    The logits are rounded to the dtype of the network.
+    """
     network = lm.network
     tokens = torch.randint(network.config.vocab_size, (1, 64), device=lm.device)
     exact = F.linear(network.hidden(tokens)[0].float(), network.head_weight.float())

@@ -1,14 +1,13 @@
-"""`bench llada`: LLaDA's own loop on plain modelling code beside our sampler: unlocked, locked, with the fixed budget.
+"""`bench llada` times LLaDA's loop beside this package's sampler: unlocked, locked, and with a fixed budget of rows.
 
-They run in turn.
+All of them take turns. LLaDA's loop is written here after LLaDA's public generate.py. Every step runs the dense network
+on the whole canvas, computes the logits of all positions, and takes confidences from their float64 softmax. It uses
+low-confidence remasking, semi-autoregressive blocks and temperature 0, without guidance. The network is Llama of
+transformers; with `--engine torch` it shares the memory of the weights. The unlocked sampler must write the same tokens
+as LLaDA's loop. The benchmark reports whether it does.
 
-The loop is written anew after its public generate.py: every step runs the dense network on the whole canvas, makes the
-logits of all its positions, and takes confidences from a float64 softmax over all of them. Low-confidence remasking,
-semi-autoregressive blocks, temperature 0, no guidance. The network is transformers' Llama; with `--engine torch` the
-weights are the same memory. The unlocked tokens must be LLaDA's, and the benchmark says whether they were.
-
-With `--shape llada-8b` the weights are random, made on a GPU in bfloat16. The locked one of ours then commits and locks
-as recorded of the embedded model, stretched to every size: random weights say nothing of when a row converges.
+With `--shape llada-8b` the weights are random, and made on a GPU in bfloat16. Random weights do not show when a row
+converges. So the locked sampler commits and locks as in a recorded run of the embedded model, stretched to the size.
 """
 
 import argparse
@@ -45,7 +44,7 @@ from surelock.research.bench.gpu import size_of
 from surelock.research.bench.schedule import stretch
 from surelock.research.lab import weights_of
 
-LARGE = "llada-8b"  # the shape that takes a GPU
+LARGE = "llada-8b"  # the shape that needs a GPU
 SIZES = ((256, 1), (256, 4), (1024, 4))  # (generated, batch)
 STEPS = 256
 _GEN_LENGTH = 128
@@ -53,6 +52,7 @@ _BATCH = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bench llada`."""
     add_subject_flags(parser)
     add = parser.add_argument
     add(
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Figures:
-    """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
+    """Run the benchmark and return its JSON object. Raises ValueError for flags that cannot be followed."""
     if arguments.shape == LARGE:
         return run_on_gpu(arguments)
     if arguments.size:
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> Figures:
     settings = DecodeSettings(**sizes)
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
     shortest = min(map(len, prompts))  # LLaDA's loop takes prompts of one length
-    decode(lm, prompts, settings)  # refused before anything is measured
+    decode(lm, prompts, settings)  # raises ValueError before anything is measured
     rules = {
         "unlocked": Everything(),
         "locked": LockRule(epsilon=arguments.epsilon),
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> Figures:
 
 
 def run_on_gpu(arguments: argparse.Namespace) -> Figures:
-    """The object of a shape that takes a GPU: the figures by size. Raises ValueError without one."""
+    """Return the JSON object of the shape LARGE, with the figures of all sizes. Raises ValueError without a GPU."""
     device = find_device(arguments.device)
     if device.type != "cuda":
         raise ValueError(
@@ -116,9 +116,8 @@ def run_on_gpu(arguments: argparse.Namespace) -> Figures:
     lm = random_model(LARGE, device, read_dtype(arguments.dtype) or torch.bfloat16)
     sizes = []
     for gen_length, batch in arguments.size or SIZES:
-        sizes.append(
-            measure_size(lm, gen_length, batch, arguments.steps or STEPS, arguments.repeats)
-        )
+        steps = arguments.steps or STEPS
+        sizes.append(measure_size(lm, gen_length, batch, steps, arguments.repeats))
         print(json.dumps(sizes[-1]), file=sys.stderr, flush=True)
     return {"benchmark": "llada", "random_weights": True, **setup_of(lm), "sizes": sizes}
 
@@ -126,7 +125,7 @@ def run_on_gpu(arguments: argparse.Namespace) -> Figures:
 def measure_size(
     lm: LanguageModel, gen_length: int, batch: int, steps: int, repeats: int
 ) -> Figures:
-    """LLaDA's loop beside ours, unlocked and locked by the recorded schedule: figures of whole runs, and of a step."""
+    """Return the figures of a size, of LLaDA's loop and of this package's sampler, unlocked and locked as recorded."""
     settings = DecodeSettings(gen_length=gen_length, steps=min(steps, gen_length))
     prompts = prompts_for(lm, batch, PROMPT)
     everything = Decoder(settings=settings, compute=Everything())
@@ -147,9 +146,9 @@ def measure_size(
 
 
 class LladaBench:
-    """LLaDA's loop and ours, which take turns, each repeat beginning with the next of them.
+    """Times LLaDA's loop and the decoders of this package. They take turns in going first.
 
-    decoders: ours by name, "unlocked" and "locked" among them.
+    decoders: the decoders of this package by name, "unlocked" and "locked" among them.
     """
 
     def __init__(
@@ -166,7 +165,9 @@ class LladaBench:
             (last,) = deque(decode(lm, prompts, **decoder.keywords()), maxlen=1)
             return torch.from_numpy(last.tokens)
 
-        for decoder in decoders.values():  # what a first call costs is not throughput
+        for (
+            decoder
+        ) in decoders.values():  # the first call allocates and compiles, so it is not timed
             next(decode(lm, prompts, **decoder.keywords()))
         with torch.no_grad():
             network(canvas)
@@ -177,6 +178,7 @@ class LladaBench:
         self.tokens: dict[str, Tensor] = {}
 
     def repeat(self) -> None:
+        """Run LLaDA's loop and all decoders once, and record their seconds and tokens."""
         names = list(self._calls)
         done = len(self.seconds["llada"])
         first = done % len(names)
@@ -185,9 +187,11 @@ class LladaBench:
             self.seconds[name].append(seconds)
 
     def result(self) -> Figures:
-        """Of all repeats so far: how many times as fast ours are as LLaDA's, and the locked one as the unlocked one.
+        """Return the figures of all repeats so far.
 
-        tokens_equal: ours, unlocked, are LLaDA's.
+        NAME_over_llada: the seconds of LLaDA's loop divided by the seconds of the decoder NAME.
+        speedup: the seconds of the unlocked decoder divided by the seconds of the locked one.
+        tokens_equal: whether the unlocked decoder wrote the same tokens as LLaDA's loop.
         """
         ours = [name for name in self.seconds if name != "llada"]
         ratios = [*(f"{name}_over_llada" for name in ours), "speedup"]
@@ -213,7 +217,10 @@ class LladaBench:
 def llada_generate(
     network: Callable[[Tensor], Any], prompts: Tensor, settings: DecodeSettings, mask_id: int
 ) -> Tensor:
-    """prompts [B, L] int64 of one length -> [B, L + gen_length] int64. network: a model of transformers."""
+    """Return prompts with generated tokens, [B, L + gen_length] int64.
+
+    network: a model of transformers. prompts: [B, L] int64.
+    """
     batch, start = prompts.shape
     canvas = torch.full((batch, start + settings.gen_length), mask_id, device=prompts.device)
     canvas[:, :start] = prompts
@@ -239,7 +246,10 @@ def llada_generate(
 
 
 def transfers(masked: Tensor, steps: int) -> Tensor:
-    """How many positions the steps of a block commit, [B, steps]: even shares of masked [B], the rest first."""
+    """Return the number of positions that every step of a block commits, [B, steps].
+
+    masked: [B], the number of masked positions of the block. The shares are even; the first steps commit the remainder.
+    """
     share = masked // steps
     rest = masked % steps
     return share[:, None] + (torch.arange(steps, device=masked.device) < rest[:, None])
@@ -249,7 +259,10 @@ def transfers(masked: Tensor, steps: int) -> Tensor:
 
 
 def plain_llama(network: Network) -> LlamaForCausalLM:
-    """transformers' Llama with our weights in the same memory. Raises ValueError for another layout than LLaDA's."""
+    """Return Llama of transformers with the weights of a network, in the same memory.
+
+    Raises ValueError for a network with another layout than LLaDA's.
+    """
     config = network.config
     if config.qk_norm or config.shifted:
         raise ValueError(
@@ -272,7 +285,7 @@ def plain_llama(network: Network) -> LlamaForCausalLM:
         attention: Any = layer.self_attn
         attention.is_causal = False
         attention.o_proj.bias = None
-    # its names of tensors, with those of biases
+    # the names of Llama's tensors, biases included
     llama = family_of({"architectures": ["A2DQwen2LMHeadModel"]})
     weights = {"lm_head.weight": network.head_weight}
     for name, parameter in network.named_parameters():

@@ -1,6 +1,6 @@
-"""`bench pays`: whether `surelock pays` is right, beside `bench decode`, at three settings on one machine.
+"""`bench pays` checks the speed-ups of `surelock pays` against `bench decode`, at three settings on one machine.
 
-Run it on a quiet machine: both measure times, one after the other.
+Run it on a quiet machine: the two commands measure times one after the other.
 """
 
 import argparse
@@ -15,12 +15,13 @@ from surelock.engines.flags import add_model_flags
 #: (generated, batch) of the settings.
 SETTINGS = ((64, 1), (256, 1), (128, 4))
 RULES = {"surelock": "lock", "budget": "budget", "dual_cache": "block_cache"}
-#: What `pays` decodes by, in place of what the model recommends.
+#: The settings of `pays`, for `bench decode` in place of the settings that the model recommends.
 GREEDY = {"unmask": "low_confidence", "temperature": 0, "no_repeat_ngram_size": 0}
-WITHIN = 0.1  # by which a speed-up may be off
+WITHIN = 0.1  # the greatest relative difference of two speed-ups that counts as right
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bench pays`."""
     add_model_flags(parser)
     add = parser.add_argument
     add("--threads", type=int, help="CPU threads (default: torch's)")
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Figures:
-    """Measure the speed-ups of all settings in both ways, print a line per setting, and return how much they differ."""
+    """Measure the speed-ups of all settings by both commands, print a line per setting, and return the differences."""
     settings = []
     for gen_length, batch in SETTINGS:
         flags = _flags(arguments) | {"gen_length": gen_length, "batch": batch}
@@ -57,7 +58,10 @@ def run(arguments: argparse.Namespace) -> Figures:
 
 
 def _beside(said: Figures, bench_figures: Figures, name: str) -> Figures:
-    """The mean seconds of a step with every row and by the rule, and the speed-up, of both."""
+    """Return the speed-ups of both commands, their relative difference, and the mean seconds of steps.
+
+    The seconds are pairs: of a step that computes every row, and of a step by the rule.
+    """
     rule = said["rules"][name]
     by_pays = [said["every_row_step_seconds"], rule["step_seconds"]]
     tokens_a_step = bench_figures["tokens"] / bench_figures["steps"]
@@ -73,6 +77,7 @@ def _beside(said: Figures, bench_figures: Figures, name: str) -> Figures:
 
 
 def _line(setting: Figures) -> str:
+    """Return the line that is printed for a setting."""
     sides = []
     for side in ("pays", "bench"):
         every, rule = (f"{1e3 * seconds:.3g}" for seconds in setting[f"{side}_step_seconds"])
@@ -82,6 +87,7 @@ def _line(setting: Figures) -> str:
 
 
 def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the flags that both commands share, by name."""
     names = ("model", "tokenizer", "device", "dtype", "engine", "threads")
     return {name: getattr(arguments, name) for name in names}
 
@@ -89,7 +95,7 @@ def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
 def _parsed(
     add: Callable[[argparse.ArgumentParser], None], values: dict[str, Any]
 ) -> argparse.Namespace:
-    """The arguments of a command by name. Those that are None have their defaults."""
+    """Return the parsed arguments of a command. values: flags by name; None for a flag's default."""
     parser = argparse.ArgumentParser()
     add(parser)
     words = []

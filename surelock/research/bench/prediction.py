@@ -1,4 +1,4 @@
-"""The tables of docs/gpu.md: times that `surelock.bench.gpu_model` predicted, and those that `bench gpu` measured."""
+"""The tables of docs/gpu.md: times that `surelock.bench.gpu_model` predicts, and times that `bench gpu` measured."""
 
 import json
 from collections import defaultdict
@@ -21,29 +21,31 @@ _MEASURED_SIZES = ((256, 1), *SIZES)
 
 
 def _measured(figure: str) -> list[Figures]:
-    """The parts of `bench gpu` that hold a figure, none before it has run."""
+    """Return the recorded parts of `bench gpu` that contain a figure; [] if nothing is recorded."""
     file = ASSETS / "results" / "gpu" / "gpu.jsonl"
-    lines = (
-        [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
-    )
+    lines = []
+    if file.exists():
+        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     return [line for line in lines if figure in line]
 
 
 @cache
 def _counted(gen_length: int, batch: int, locked: bool) -> tuple[int, int, Counts]:
-    """The rows of a step, those that are read, and its counts."""
+    """Return the number of rows of a step, the number of rows whose logits are read, and the counts of the step."""
     engine = meta_engine()
     layout, plan = plan_of(engine, gen_length, batch, locked)
     return len(plan.slots), len(plan.read), count_step(engine, layout, plan)
 
 
 def times() -> list[Figures]:
-    """Return a row per size and way to launch: predicted, and measured by every `bench gpu` (else empty)."""
+    """Return a table row per size, lock state and mode, with the predicted time and all measured times.
+
+    "measured" is empty if nothing was measured.
+    """
     times_by_step: dict[tuple, list[str]] = defaultdict(list)
-    for m in _measured("measured_ms"):
-        times_by_step[m["gen"], m["batch"], m["locked"], m["mode"]].append(
-            f"{m['measured_ms']:.1f}"
-        )
+    for part in _measured("measured_ms"):
+        step = part["gen"], part["batch"], part["locked"], part["mode"]
+        times_by_step[step].append(f"{part['measured_ms']:.1f}")
     rows = []
     config = meta_engine().config
     for gen_length, batch in sorted(_MEASURED_SIZES, key=lambda size: size[0] * size[1]):
@@ -59,16 +61,19 @@ def times() -> list[Figures]:
                 row = {"generated, batch": f"{gen_length}, {batch}"}
                 row["rows"] = f"{count:,}{' (half locked)' if locked else ''}"
                 row["launched"] = _LAUNCHED[mode] + ", as a graph" * as_graph
-                row["predicted"] = (
-                    "" if mode == "compiled" else f"{1e3 * predicted(counts, mode, config):.1f} ms"
-                )
+                row["predicted"] = ""
+                if mode != "compiled":
+                    row["predicted"] = f"{1e3 * predicted(counts, mode, config):.1f} ms"
                 row["measured"] = f"{' and '.join(measured)} ms" if measured else ""
                 rows.append(row)
     return rows
 
 
 def runs() -> list[Figures]:
-    """Return a row per whole run that `bench gpu` measured, every time; empty places if there is none."""
+    """Return a table row per size, with the speed-ups of all whole runs that `bench gpu` measured.
+
+    The fields of a size without a measured run are empty.
+    """
     lines = _measured("predicted_speedup")
     rows = []
     for gen_length, batch in _MEASURED_SIZES:

@@ -1,7 +1,8 @@
-"""A recorded schedule of commits and locks, stretched to a size whose weights are not there.
+"""A recorded schedule of commits and locks, for benchmarks of networks with random weights.
 
-When the positions were unmasked and locked decides which rows lock when. All of the rule's arithmetic still runs.
-``python -m surelock.research.bench.schedule`` records it anew: a text of the embedded model.
+The schedule says in which step every position of a text of the embedded model was committed and locked. It is stretched
+to the size of a benchmark and decides which rows lock when. All of the lock rule's arithmetic still runs.
+`python -m surelock.research.bench.schedule` records the schedule again.
 """
 
 import json
@@ -22,16 +23,19 @@ from surelock.model.language_model import LanguageModel
 from surelock.places import ASSETS
 from surelock.values import Flags, Json, frozen
 
-#: Of the embedded model, one text of 256 tokens under SureLock.
+#: The schedule of one text of 256 tokens, which the embedded model wrote under SureLock.
 RECORDED = ASSETS / "results" / "locks_stories_256.json"
 OPENING = "Once upon a time, there was a little girl named Lily. She"
 
 
 def record(lm: LanguageModel) -> Json:
-    """Decode OPENING as the model recommends, and return in which steps the positions were committed and locked.
+    """Decode OPENING as the model recommends, and return the schedule.
 
-    Returns the number of steps, prompt_length, `unmask` [gen_length] and `lock` [prompt_length + gen_length]; a lock of
-    -1 never came.
+    model: the name of the model.
+    steps: the number of steps.
+    prompt_length: the number of tokens of the prompt.
+    unmask: [gen_length], the step in which a position was committed.
+    lock: [prompt_length + gen_length], the step in which a position was locked, -1 for a position that never was.
     """
     decoder = recommended(lm.generation, {"gen_length": 256, "steps": 256})
     prompt = lm.encode(OPENING)
@@ -54,7 +58,10 @@ def record(lm: LanguageModel) -> Json:
 
 @frozen(kw_only=True)
 class RecordedLocks(LockRule):
-    """The paper's rule with all of its arithmetic, but for its verdict: `at`, the step in which a position may lock."""
+    """The paper's lock rule with all of its arithmetic and a prescribed verdict.
+
+    at: by sequence, the step from which a position may lock, one number per position.
+    """
 
     at: tuple[tuple[int, ...], ...]
 
@@ -68,7 +75,12 @@ class RecordedLocks(LockRule):
 
 
 def stretch(decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int) -> Decoder:
-    """A decoder that replays the recorded schedule on prompts and a gen_length of any size. It locks by `LockRule`."""
+    """Return a decoder that replays the recorded schedule, stretched to other prompts and another gen_length.
+
+    decoder: a decoder whose compute rule is a LockRule.
+    prompts: the token ids of the prompts.
+    vocab_size: the size of the vocabulary, from which the replayed tokens are drawn.
+    """
     settings = decoder.settings
     rule = decoder.compute
     recorded = json.loads(RECORDED.read_text("utf-8"))
@@ -85,10 +97,10 @@ def stretch(decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int)
     lock_scaled = np.where(lock < 0, settings.total_steps, np.round(lock * scale)).astype(int)
     lock_generated = np.maximum(lock_scaled[prompt_length:][source], unmask_at)
     tokens = np.random.default_rng(0).integers(2, vocab_size, (len(prompts), settings.gen_length))
-    replay = [
-        list(zip(unmask_at.tolist(), generated.tolist(), row.tolist(), strict=True))
-        for row in tokens
-    ]
+    replay = []
+    for row in tokens:
+        commits = zip(unmask_at.tolist(), generated.tolist(), row.tolist(), strict=True)
+        replay.append(list(commits))
     schedule = []
     for prompt in prompts:
         lock_prompt = lock_scaled[np.arange(len(prompt)) * prompt_length // len(prompt)]
