@@ -14,14 +14,9 @@ from surelock.errors import nearest, shown
 from surelock.values import Json, frozen
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-<<<<<<< HEAD
-_ALONE = re.compile(r"(?<![\w\\])_(?!\w)")  # touched by no letter, digit, underscore or backslash
+# an underscore next to no letter, digit, underscore or backslash
+_ALONE = re.compile(r"(?<![\w\\])_(?!\w)")
 _ENCODING = ("chat", "blanks")
-=======
-_ALONE = re.compile(
-    r"(?<![\w\\])_(?!\w)"
-)  # an underscore next to no letter, digit, underscore or backslash
->>>>>>> p1
 _LONGEST_LABEL = 60  # characters of an id, in a sentence
 
 
@@ -32,15 +27,10 @@ class Prompt:
     # unique; from the file, or else the number of the line or of the argument, from 1
     id: int | str
     text: str
-<<<<<<< HEAD
-    settings: Json  # settings for this prompt alone, in their short spelling
-    where: str = ""  # file and line, as a sentence begins with them; empty for an argument
-    # arguments of `LanguageModel.encode` (`chat`, `blanks`) for this prompt alone
-    encoding: Json = field(default_factory=dict)
-=======
     settings: Json  # settings of only this prompt, a short spelling
     where: str = ""  # its file and line, for messages; empty for an argument
->>>>>>> p1
+    # arguments of `LanguageModel.encode` (`chat`, `blanks`) for only this prompt
+    encoding: Json = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -54,15 +44,9 @@ class Prompt:
 def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
     """Return the prompts of the arguments, or of a file.
 
-<<<<<<< HEAD
-    source: a file of texts, one a line (empty lines are left out), or a file of JSON objects (.jsonl). An object has a
-    `prompt`, and may have `id`, `chat`, `blanks` and settings by their short names. "-" is the standard input, in
-    either form.
-=======
     texts: the arguments.
     source: a file with a text per line, without empty lines; or a .jsonl file with a JSON object per line, which has
-    `prompt`, and optionally `id` and settings by their short names. "-" is the standard input, in either form.
->>>>>>> p1
+    `prompt`, and optionally `id`, `chat`, `blanks` and settings by their short names. "-" is the standard input, in either form.
 
     Raises ValueError, which names the line, for wrong content, and OSError for a file that cannot be read.
     """
@@ -97,17 +81,12 @@ def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
 
 
 def say_underscores(prompts: Sequence[Prompt]) -> None:
-<<<<<<< HEAD
-    """Say on standard error which prompt has one underscore alone, which looks like a blank and is text."""
+    """Print to standard error which prompt has a single underscore, which looks like a blank but is text."""
     named = [
         prompt.name
         for prompt in prompts
         if prompt.encoding.get("blanks", True) and _ALONE.search(prompt.text)
     ]
-=======
-    """Print to standard error which prompt has a single underscore, which looks like a blank but is text."""
-    named = [prompt.name for prompt in prompts if _ALONE.search(prompt.text)]
->>>>>>> p1
     if not named:
         return
     more = f" (and {len(named) - 1} more)" if len(named) > 1 else ""
