@@ -46,7 +46,8 @@ def read_prompts(texts: Sequence[str], source: str | None) -> list[Prompt]:
 
     texts: the arguments.
     source: a file with a text per line, without empty lines; or a .jsonl file with a JSON object per line, which has
-    `prompt`, and optionally `id`, `chat`, `blanks` and settings by their short names. "-" is the standard input, in either form.
+    `prompt`, and optionally `id`, `chat`, `blanks` and settings by their short names. "-" is the standard input, in
+    either form.
 
     Raises ValueError, which names the line, for wrong content, and OSError for a file that cannot be read.
     """
