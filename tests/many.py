@@ -125,7 +125,8 @@ class Disk:
     def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **kwargs: Any) -> Any:
             self.moment(name)
-            return function(*args, **kwargs)
+            # what is written stays where it is: no power fails here
+            return None if name == "fsync" else function(*args, **kwargs)
 
         return counted
 
