@@ -10,16 +10,9 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent, Tool
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
-from starlette.testclient import TestClient
 
 import surelock
 from surelock.ui import launch
-from surelock.ui.gate import Gate
 from surelock.ui.parameters import parameters
 from tests.browser.server import App, serve, wait_for_model
 from tests.loops import finished
@@ -176,39 +169,6 @@ def test_there_is_one_tool_and_it_says_what_each_parameter_is(asked: Any) -> Non
     assert list(told) == [each.name for each in parameters()]
     assert all(each["description"].endswith(".") for each in told.values())
     assert "flops_ratio" in tool.description
-
-
-def test_agents_come_through_the_gate_only_where_they_are_let_in() -> None:
-    async def echo(request: Request) -> JSONResponse:
-        return JSONResponse({})
-
-    routes = [Route("/{path:path}", echo, methods=["GET", "POST", "DELETE"])]
-
-    def client(**options: Any) -> TestClient:
-        gate = Middleware(Gate, **options)
-        return TestClient(Starlette(routes=routes, middleware=[gate]), base_url="http://localhost")
-
-    closed, opened = client(), client(agents=True)
-    for method, path, status in (
-        ("POST", TOOLS, 200),
-        ("POST", TOOLS.rstrip("/"), 200),
-        ("GET", f"{TOOLS}schema", 404),
-        ("GET", TOOLS, 405),
-        ("DELETE", TOOLS, 405),
-        ("GET", f"{TOOLS}sse", 404),
-        ("POST", f"{TOOLS}messages/", 404),
-    ):
-        assert opened.request(method, f"/{path}", json={}).status_code == status, path
-        assert closed.request(method, f"/{path}", json={}).status_code == 404, path
-    assert opened.post(f"/{TOOLS}", json={}, headers={"host": "evil.example"}).status_code == 421
-    assert (
-        opened.post(f"/{TOOLS}", json={}, headers={"origin": "https://evil.example"}).status_code
-        == 403
-    )
-    assert (
-        opened.post(f"/{TOOLS}", content=b"{}", headers={"content-type": "text/plain"}).status_code
-        == 415
-    )
 
 
 def test_without_the_package_it_is_refused_at_the_start(
