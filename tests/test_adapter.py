@@ -148,7 +148,7 @@ def test_a_rule_writes_what_decode_writes(
     stories: surelock.LanguageModel, rule: surelock.ComputeRule
 ) -> None:
     rows = 0
-    for seed in range(50):
+    for seed in range(25):
         prompt, settings = drawn(stories, seed)
         model = surelock.adapter(stories, rule, settings)
         assert llada_loop(model, prompt, settings, stories.mask_id) == decoded(
@@ -298,15 +298,16 @@ def test_settings_it_cannot_have_are_one_sentence(stories: surelock.LanguageMode
         model(canvas(stories, stories.encode(PROMPT)))
 
 
+def small_host() -> Qwen3ForCausalLM:
+    """A model of transformers whose weights have no part in what is written."""
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "head_dim": 8}
+    counts = {"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+    return Qwen3ForCausalLM(Qwen3Config(vocab_size=4096, **sizes, **counts))
+
+
 def test_custom_generate_in_transformers_own_generate(stories: surelock.LanguageModel) -> None:
     """Of a model with GenerationMixin, whose own weights have no part in it."""
-    shape = {
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 1,
-        "num_key_value_heads": 1,
-    }
-    host = Qwen3ForCausalLM(Qwen3Config(vocab_size=4096, intermediate_size=8, head_dim=8, **shape))
+    host = small_host()
     rule = surelock.LockRule(epsilon=0.05)
     prompt = stories.encode(PROMPT)
     made = surelock.custom_generate(stories, rule)
@@ -380,13 +381,7 @@ def test_what_a_host_names_is_taken_where_it_asks_for_nothing(
 def test_custom_generate_heeds_the_arguments_of_generate(
     stories, named: dict[str, int], length, rows: int
 ) -> None:
-    shape = {
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 1,
-        "num_key_value_heads": 1,
-    }
-    host = Qwen3ForCausalLM(Qwen3Config(vocab_size=4096, intermediate_size=8, head_dim=8, **shape))
+    host = small_host()
     prompt = stories.encode(PROMPT)
     made = surelock.custom_generate(stories, surelock.LockRule())
     length = length or 20 - len(prompt)

@@ -124,6 +124,21 @@ decode A --epsilom 3 -> unrecognized arguments: --epsilom 3: did you mean '--eps
 decode A --dtype bfloat61 -> did you mean 'bfloat16'?
 decod A -> did you mean 'decode'?
 page --model storys -> did you mean 'stories'?
+decode A --check --out a.jsonl -> --check writes no file: leave --out out, or --check
+decode A --check --table a.csv -> --check writes no file: leave --table out, or --check
+decode A --check --trace a -> --check writes no file: leave --trace out, or --check
+decode A --check --batch 1 -> --check compares batches of at least 2 prompts: --batch must be more than 1
+decode A --check --gen-length 6 --steps 99 -> steps (99) must be at most gen_length (6)
+decode A --beside everything -> --beside is drawn by --watch: give both
+decode A --watch --batch 2 -> --watch draws one prompt at a time: leave out --batch 2
+decode A --watch --check -> --watch draws one run and --check compares several
+decode A --watch --out - -> --watch draws where --out - writes: give --out a file
+decode A --watch --beside everythin -> --beside must be one of
+page --host nonsense.invalid -> --host must be
+page --host 203.0.113.7 -> --host must be
+page --port 0 -> --port must be
+page --decode-in browser --model x -> leave out --model
+page --decode-in browser --mcp -> --mcp needs them
 --prot 7891 -> surelock page: error: unrecognized arguments: --prot 7891: did you mean '--port'?
 """
 

@@ -151,17 +151,6 @@ def test_where_there_is_no_proxy_nothing_is_set() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--host", "nonsense.invalid"], ["--host", "203.0.113.7"], ["--port", "0"]]
-)
-def test_an_address_of_another_machine_is_refused(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        launch.main(words)
-    assert f"{words[0]} must be " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("name", "said"), [("nonsense.invalid", "of this machine"), ("::1", "give that by --host")]
 )
 def test_so_is_one_that_the_environment_names(

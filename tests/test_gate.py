@@ -589,14 +589,3 @@ def test_where_runs_are_computed_at_first(monkeypatch: pytest.MonkeyPatch) -> No
     ]
     monkeypatch.setenv("SPACE_HOST", "me-page.hf.space")
     assert first() == ["browser", "server"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"), [("--model x", "leave out --model"), ("--mcp", "--mcp needs them")]
-)
-def test_a_server_that_computes_nothing_takes_nothing_that_needs_it(
-    words: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        launch.main(["--decode-in", "browser", *words.split()])
-    assert said in capsys.readouterr().err

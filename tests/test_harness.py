@@ -33,6 +33,7 @@ from surelock.model.bound import conditional_bound
 
 ROOT = Path(__file__).resolve().parents[1]
 GREEDY = {"until": ["\n\n"], "do_sample": False, "temperature": 0.0}
+LONG = pytest.mark.long
 STORY = "Once upon a time, there was a little"
 
 
@@ -66,8 +67,10 @@ def blocks_model(tmp_path_factory: pytest.TempPathFactory) -> surelock.LanguageM
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("stories", {"no_repeat_ngram_size": 5}), ("chat_model", {}), ("blocks_model", {}), (write_mdlm_model, {}),
-        (partial(write_mdlm_model, block_size=4), {}), (write_lfm2_model, {"block_length": 16}),
+        ("stories", {"no_repeat_ngram_size": 5}), ("chat_model", {}), ("blocks_model", {}),
+        pytest.param(write_mdlm_model, {}, marks=LONG),
+        (partial(write_mdlm_model, block_size=4), {}),
+        pytest.param(write_lfm2_model, {"block_length": 16}, marks=LONG),
     ],
 )  # fmt: skip
 def test_ten_problems_are_answered_as_a_direct_call_answers_them(
@@ -202,19 +205,16 @@ def test_what_it_does_not_know_is_named_once(caplog: pytest.LogCaptureFixture) -
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"espilon": 0.1}, "espilon is no argument"),
-        ({"batch_size": "auto"}, "batch_size must be a whole number"),
-        ({"draws": 5}, "draws must be an even number"),
-        ({"mask_batch": 0}, "mask_batch must be a whole number"),
-        ({"dtype": "float8"}, "dtype must be one of"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_the_work(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        SureLockLM("stories", device="cpu", **arguments)
+def test_what_cannot_be_is_refused_before_the_work() -> None:
+    for name, value, said in (
+        ("espilon", 0.1, "espilon is no argument"),
+        ("batch_size", "auto", "batch_size must be a whole number"),
+        ("draws", 5, "draws must be an even number"),
+        ("mask_batch", 0, "mask_batch must be a whole number"),
+        ("dtype", "float8", "dtype must be one of"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            SureLockLM("stories", device="cpu", **{name: value})
 
 
 def test_it_goes_on_where_it_was_interrupted(
