@@ -292,7 +292,7 @@ def meaning_of_text(way: str, each: FlatSetting, value: Any) -> Any:
     return text if way == "a link" and offered and number > offered[1] else number
 
 
-@pytest.mark.filterwarnings("ignore:percentile")
+@pytest.mark.filterwarnings("ignore:percentile", "ignore:overflow")
 @pytest.mark.parametrize("way", ["an object", *SHORT, *OTHERS, *NESTED])
 def test_every_way_in_reads_the_ranges(way: str) -> None:
     for flat, each in FLAT.items():

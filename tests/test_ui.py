@@ -207,15 +207,27 @@ def test_the_blocks_offered_are_all_that_are_valid(length: int, steps: int) -> N
 
 #: Of (length, steps, wanted) the block length: at least half of the wanted one, else one block. As in
 #: tests/js/blanks.test.js.
-BLOCKS = [(128, 128, 32, 32), (127, 127, 32, 127), (254, 254, 32, 254), (61, 61, 32, 61), (100, 100, 32, 25),
-          (48, 48, 32, 24), (48, 6, 32, 24), (34, 34, 32, 17), (30, 30, 32, 30), (62, 62, 31, 31), (62, 62, 61, 31),
-          (62, 62, 30, 62), (64, 2, 16, 64), (9, 9, 1, 1)]  # fmt: skip
+BLOCKS = """
+128 128 32 32
+127 127 32 127
+254 254 32 254
+61 61 32 61
+100 100 32 25
+48 48 32 24
+48 6 32 24
+34 34 32 17
+30 30 32 30
+62 62 31 31
+62 62 61 31
+62 62 30 62
+64 2 16 64
+9 9 1 1
+"""
 
 
-@pytest.mark.parametrize(("length", "steps", "wanted", "block"), BLOCKS)
-def test_a_block_is_at_least_half_of_the_wanted_one(
-    length: int, steps: int, wanted: int, block: int
-) -> None:
+@pytest.mark.parametrize("case", BLOCKS.strip().splitlines())
+def test_a_block_is_at_least_half_of_the_wanted_one(case: str) -> None:
+    length, steps, wanted, block = map(int, case.split())
     found = over_recommended({"block_length": wanted}, {"gen_length": length, "steps": steps})
     assert surelock.DecodeSettings(**found).block_length == (
         block if block < length else found.get("block_length")
