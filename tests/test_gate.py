@@ -496,16 +496,11 @@ def test_what_is_kept_is_what_gradio_makes_under_each_name(path: str, root: str)
     page.launch(root_path=root, **how)
     made = page.app
     kept = KeptAnswers(made)
-    lines: list[dict[str, str]] = [
-        {},
-        {"host": "10.1.2.3:7860"},
-        {"host": "[::1]:7860"},
-        {"x-forwarded-host": "me.hf.space, other"},
-        {"x-forwarded-host": ", other"},
-        {"x-forwarded-proto": "https"},
-        {"x-forwarded-proto": "https, http", "x-forwarded-host": "me.hf.space:8443"},
-        {"x-forwarded-proto": "nonsense"},
-    ]
+    lines: list[dict[str, str]] = json.loads(
+        """[{}, {"host": "10.1.2.3:7860"}, {"host": "[::1]:7860"}, {"x-forwarded-host": "me.hf.space, other"},
+        {"x-forwarded-host": ", other"}, {"x-forwarded-proto": "https"}, {"x-forwarded-proto": "nonsense"},
+        {"x-forwarded-proto": "https, http", "x-forwarded-host": "me.hf.space:8443"}]"""
+    )
     for base, headers in itertools.product(
         ("http://localhost:7860", "https://page.example"), lines
     ):
