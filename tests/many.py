@@ -35,6 +35,7 @@ def load_once(monkeypatch: pytest.MonkeyPatch, lm: surelock.LanguageModel) -> li
         return iter(kept[key])
 
     monkeypatch.setattr(cli, "load_by", lambda _: lm)
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here
     monkeypatch.setattr(cli, "decode", decoded)
     return calls
 

@@ -4,11 +4,11 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -22,7 +22,7 @@ from surelock.trace.replay import replay_html
 from surelock.ui import endpoint as endpoint_module
 from surelock.ui import limits
 from surelock.ui.endpoint import Calls, admit
-from surelock.ui.gate import Gate
+from surelock.ui.gate import Gate, Refused
 from surelock.ui.layout import build
 from surelock.ui.limits import Limits
 from surelock.ui.models import Models
@@ -117,11 +117,6 @@ def test_the_endpoint_decodes_as_the_library(
     assert endpoint("Once", **shared, **nested)[-1]["texts"] == texts
     short = {"compute": "lock,epsilon=0.01,percentile=50,visible_steps=0", "unmask": "entropy"}
     assert endpoint("Once", **shared, **short)[-1]["texts"] == texts
-    with pytest.raises(ValueError, match="epsilon is a setting of lock"):
-        endpoint("Once", epsilon=0.01)
-    for bad in ({"prompt": ""}, {"prompt": "x", "steps": 99}, {"prompt": "x", "model": "/etc"}):
-        with pytest.raises(ValueError):
-            (endpoint(**{"gen_length": 8, **bad}))
 
 
 def test_the_endpoint_fills_blanks_unless_they_are_text(
@@ -195,38 +190,31 @@ def test_gradios_client_waits_in_the_queue_and_is_told_its_place(app: "App") -> 
         refused.result(HANGS)
 
 
-def test_calls_of_one_client_have_a_quarter_of_the_places_behind_visitors(app: "App") -> None:
-    """The ninth that waits is refused in a sentence, and a visitor who comes last is served first."""
-    call = {"prompt": "A fox", "gen_length": 32}
-    order = []
+def test_a_call_without_a_place_in_the_queue_is_refused_before_it_is_read(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """429 where its client has all of its places, 503 where nobody has one."""
+    monkeypatch.setattr(endpoint_module, "AGAIN_SECONDS", 0.0)
+    queue = Queue(4)
+    calls = Calls(models, make_runner(models), queue, Limits(), 512)
+    scope: dict[str, Any] = {"method": "POST", "path": "/gradio_api/call/v2/decode", "headers": []}
 
-    def decode() -> None:
-        with httpx.Client(base_url=f"{app.url}/gradio_api/call", timeout=HANGS) as http:
-            event = http.post("/v2/decode", json=call).json()["event_id"]
-            order.append(
-                "script" if '"done": true' in http.get(f"/decode/{event}").text else "refused"
-            )
+    def answer(client: str) -> int:
+        try:
+            with admit(Mock(), calls, scope | {"client": (client, 1)}, {"prompt": "A fox"}):
+                return 200
+        except Refused as refused:
+            assert "The queue is full" in str(refused)
+            return refused.status
 
-    with ThreadPoolExecutor(8) as pool, held(app.url) as leave:
-        waiting = [pool.submit(decode) for _ in range(8)]
-        until = time.monotonic() + HANGS
-        while (
-            answer := httpx.post(f"{app.url}/gradio_api/call/v2/decode", json=call)
-        ).status_code == 200:
-            assert time.monotonic() < until
-        assert (
-            answer.status_code == 429
-            and "The queue is full for you: 8 of your runs wait" in answer.json()["detail"]
-        )
-        visitor = Visitor(app.url)
-        run = visitor.open(prompt="Served before scripts", gen_length=8, steps=8, block_length=8)
-        events = visitor.read(run)
-        assert next(events)[1]["place"] == 1
-        leave()
-        assert next(data for kind, data, _ in events if kind == "end")["end"] == "finished"
-        assert order.count("script") <= 1
-        [each.result(HANGS) for each in waiting]
-    visitor.close()
+    with ExitStack() as places:
+        places.enter_context(queue.place("holder", "a", script=True))
+        assert answer("a") == 200
+        places.enter_context(queue.place("waits", "a", script=True))
+        assert (answer("a"), answer("b")) == (429, 200)
+        for client in "bcd":
+            places.enter_context(queue.place(client, client, script=True))
+        assert answer("e") == 503
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,7 @@ from surelock.decoding.spelling import flat_settings
 from surelock.harness.arguments import read_arguments
 from surelock.record import field_of
 from surelock.trace.lanes import Lane
-from tests.browser.server import ROOT, free_port
-from tests.waiting import HANGS
+from tests.browser.server import free_port
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -64,6 +63,7 @@ def test_every_flag_of_the_model_reaches_the_loader(capsys, monkeypatch, command
 
 
 FLOPS = [
+    "flops",
     "--d-model",
     "4096",
     "--layers",
@@ -78,7 +78,7 @@ FLOPS = [
 
 
 def test_flops_prints_the_papers_figure(capsys):
-    status, out, _ = run(capsys, "flops", *FLOPS, "--seq-len", "128", "--steps", "64", "--json")
+    status, out, _ = run(capsys, *FLOPS, *["--seq-len", "128", "--steps", "64", "--json"])
     result = last_json(out)
     assert status == 0
     assert set(result) == {"flops_per_run", "flops_per_position"}
@@ -86,35 +86,9 @@ def test_flops_prints_the_papers_figure(capsys):
     assert result["flops_per_run"] == pytest.approx(128 * result["flops_per_position"])
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--seq-len", "0", "--steps", "4"], "--seq-len"),
-        (["--seq-len", "8", "--steps", "-1"], "--steps"),
-        (
-            ["--seq-len", "8", "--steps", "4", "--heads", "0"],
-            "--heads (0) must divide --d-model (4096)",
-        ),
-    ],
-)
-def test_flops_refuses_impossible_sizes(capsys, flags, said):
-    status, out, err = run(capsys, "flops", *FLOPS, *flags)
-    assert (status, out) == (2, "")
-    assert said in err
-
-
 def test_decode_prints_text_and_totals(capsys):
-    argv = [
-        "decode",
-        "Tom had a red ball. He",
-        "--gen-length",
-        "12",
-        "--temperature",
-        "0",
-        "--device",
-        "cpu",
-        "--json",
-    ]
+    argv = ["decode", "Tom had a red ball. He"]
+    argv += ["--gen-length", "12", "--temperature", "0", "--device", "cpu", "--json"]
     status, out, _ = run(capsys, *argv)
     result = last_json(out)
     assert status == 0 and out.startswith("Tom had a red ball. He")
@@ -130,64 +104,56 @@ def test_decode_prints_text_and_totals(capsys):
     )
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (
-            ["--compute", "age", "--epsilon", "1"],
-            "epsilon is a setting of compute 'lock', which was not chosen",
-        ),
-        (["--chat"], "--chat: stories has no chat template, leave it out"),
-        (["--model", "no/such/model"], "no/such/model"),
-        (["--model", "storys"], "did you mean 'stories'?"),
-        (["--compute", "lok"], "did you mean 'lock'?"),
-        (["--compute", "age,stps=4"], "did you mean 'steps'?"),
-        (["--compute", "age,steps=x"], "steps must be a whole number of at least 0, not 'x'"),
-        (
-            ["--compute", "age,steps=4", "--age", "4"],
-            "age is given twice, as a flag and behind its kind",
-        ),
-        (
-            ["--compute", "no_module:Rule"],
-            "the module 'no_module' cannot be imported: No module named",
-        ),
-        (
-            ["--compute", "./mine.py:Rule"],
-            "mine.py is a file: name its module, mine, in the folder where it lies",
-        ),
-        (["--batch", "0"], "--batch must be at least 1, not 0"),
-        (["--out", "results.txt"], "--out must be a file that ends in .jsonl"),
-        (["--prompts", "-"], "give prompts as arguments, or a file of them by --prompts FILE"),
-    ],
-)
-def test_decode_says_what_is_wrong_in_one_sentence(capsys, flags, said):
-    status, out, err = run(capsys, "decode", "Once", "--device", "cpu", *flags)
-    assert (status, out) == (2, "")
-    assert said in err
-    assert err.count("\n") == 1
+#: Commands that cannot be, and a part of the one sentence that says why.
+WRONG = """
+flops --seq-len 0 --steps 4 -> --seq-len
+flops --seq-len 8 --steps -1 -> --steps
+flops --seq-len 8 --steps 4 --heads 0 -> --heads (0) must divide --d-model (4096)
+decode A --device cpu --chat -> --chat: stories has no chat template, leave it out
+decode A --model no/such/model -> no/such/model
+decode A --model storys -> did you mean 'stories'?
+decode A --compute lok -> did you mean 'lock'?
+decode A --compute age,stps=4 -> did you mean 'steps'?
+decode A --compute age,steps=4 --age 4 -> age is given twice, as a flag and behind its kind
+decode A --compute no_module:Rule -> the module 'no_module' cannot be imported: No module named
+decode A --compute ./mine.py:Rule -> mine.py is a file: name its module, mine, in the folder where it lies
+decode A --batch 0 -> --batch must be at least 1, not 0
+decode A --out results.txt -> --out must be a file that ends in .jsonl
+decode A --prompts - -> give prompts as arguments, or a file of them by --prompts FILE
+decode A --epsilom 3 -> unrecognized arguments: --epsilom 3: did you mean '--epsilon'?
+decode A --dtype bfloat61 -> did you mean 'bfloat16'?
+decod A -> did you mean 'decode'?
+page --model storys -> did you mean 'stories'?
+decode A --check --out a.jsonl -> --check writes no file: leave --out out, or --check
+decode A --check --table a.csv -> --check writes no file: leave --table out, or --check
+decode A --check --trace a -> --check writes no file: leave --trace out, or --check
+decode A --check --batch 1 -> --check compares batches of at least 2 prompts: --batch must be more than 1
+decode A --check --gen-length 6 --steps 99 -> steps (99) must be at most gen_length (6)
+decode A --beside everything -> --beside is drawn by --watch: give both
+decode A --watch --batch 2 -> --watch draws one prompt at a time: leave out --batch 2
+decode A --watch --check -> --watch draws one run and --check compares several
+decode A --watch --out - -> --watch draws where --out - writes: give --out a file
+decode A --watch --beside everythin -> --beside must be one of
+page --host nonsense.invalid -> --host must be
+page --host 203.0.113.7 -> --host must be
+page --port 0 -> --port must be
+page --decode-in browser --model x -> leave out --model
+page --decode-in browser --mcp -> --mcp needs them
+--prot 7891 -> surelock page: error: unrecognized arguments: --prot 7891: did you mean '--port'?
+"""
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["decode", "a", "--epsilom", "3"],
-            "unrecognized arguments: --epsilom 3: did you mean '--epsilon'?",
-        ),
-        (["decode", "a", "--dtype", "bfloat61"], "did you mean 'bfloat16'?"),
-        (["decod", "a"], "did you mean 'decode'?"),
-        (["page", "--model", "storys"], "did you mean 'stories'?"),
-        (
-            ["--prot", "7891"],
-            "surelock page: error: unrecognized arguments: --prot 7891: did you mean '--port'?",
-        ),
-    ],
-)
-def test_an_unknown_flag_command_or_value_suggests_the_nearest(capsys, words, said):
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    err = capsys.readouterr().err
-    assert ended.value.code == 2 and said in err and err.count("\n") == 1
+@pytest.mark.parametrize("case", WRONG.strip().splitlines())
+def test_what_is_wrong_is_said_in_one_sentence(capsys, case):
+    words, said = case.split(" -> ")
+    words = words.split()
+    words = [*FLOPS, *words[1:]] if words[0] == "flops" else words
+    try:
+        status = main(words)
+    except SystemExit as ended:
+        status = ended.code
+    out, err = capsys.readouterr()
+    assert (status, out, err.count("\n")) == (2, "", 1) and said in err
 
 
 def test_a_percentile_below_one_is_warned_of_and_a_dtype_has_to_be_known():
@@ -242,32 +208,22 @@ def odd_rules(tmp_path, monkeypatch):
     flat_settings.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("named", "said"),
-    [
-        (
-            "surelock:decode",
-            "decode is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy",
-        ),
-        ("odd_rules:Unlabelled", "Unlabelled needs a label: a text"),
-        ("odd_rules:Bare", "Bare cannot be made without arguments: each setting needs a default"),
-        ("odd_rules:Twice", """as another kind has: add flat="twice_steps" to its setting(...)"""),
-        ("odd_rules:Od", "the module odd_rules has no 'Od': did you mean 'Odd'?"),
-        (
-            "odd_rules:Odd,gab=2",
-            "'gab' is no setting of compute 'odd_rules:Odd' in the form key=value: it has gap",
-        ),
-    ],
-)
-def test_a_rule_from_outside_says_what_it_lacks(odd_rules, named, said):
-    with pytest.raises(ValueError, match=re.escape(said)):
-        given = given_settings(_parser().parse_args(["decode", "Once", "--compute", named]))
-        recommended({}, given)
-    assert [
-        kind
-        for kind in COMPUTE
-        if kind in ("odd_rules:Unlabelled", "odd_rules:Bare", "odd_rules:Twice")
-    ] == []
+LACKS = """
+surelock:decode -> decode is no rule: it must be a dataclass under surelock.ComputeRule or UnmaskPolicy
+odd_rules:Unlabelled -> Unlabelled needs a label: a text
+odd_rules:Bare -> Bare cannot be made without arguments: each setting needs a default
+odd_rules:Twice -> as another kind has: add flat="twice_steps" to its setting(...)
+odd_rules:Od -> the module odd_rules has no 'Od': did you mean 'Odd'?
+odd_rules:Odd,gab=2 -> 'gab' is no setting of compute 'odd_rules:Odd' in the form key=value: it has gap
+"""
+
+
+def test_a_rule_from_outside_says_what_it_lacks(odd_rules):
+    for case in LACKS.strip().splitlines():
+        named, said = case.split(" -> ")
+        with pytest.raises(ValueError, match=re.escape(said)):
+            given_settings(_parser().parse_args(["decode", "Once", "--compute", named]))
+    assert [kind for kind in COMPUTE if kind.startswith("odd")] == ["odd_rules:Odd"]
 
 
 def test_a_rule_from_outside_is_a_kind_once_it_is_imported(odd_rules, stories):
@@ -350,16 +306,15 @@ def test_a_trace_of_version_4_names_a_rule_from_outside_by_its_attribute(
     assert describe()["compute"]["odd_rules:Odd"]["was"] == "odd"
 
 
-def test_a_model_that_cannot_load_ends_the_page_with_the_missing_keys(llada):
+def test_a_model_that_cannot_load_ends_the_page_with_the_missing_keys(llada, capsys):
     config = json.loads((llada / "config.json").read_text())
-    kept = {
-        name: value for name, value in config.items() if name not in ("n_layers", "weight_tying")
-    }
-    (llada / "config.json").write_text(json.dumps(kept))
-    words = [sys.executable, "app.py", "--model", str(llada), "--port", str(free_port())]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=HANGS)
+    for name in ("n_layers", "weight_tying"):
+        del config[name]
+    (llada / "config.json").write_text(json.dumps(config))
+    with pytest.raises(SystemExit):
+        main(["page", "--model", str(llada), "--port", str(free_port())])
     why = "--model tiny cannot be loaded: config.json has no 'n_layers', 'weight_tying'"
-    assert done.returncode == 2 and done.stderr.endswith(f"app.py: error: {why}\n")
+    assert capsys.readouterr().err.endswith(f"error: {why}\n")
 
 
 PROMPTS = [
@@ -392,18 +347,8 @@ def test_a_file_of_prompts_is_decoded_in_batches_and_goes_on_after_a_kill(
     """A line is what the library decodes of its prompt alone; after a kill the rest is decoded, and nothing twice."""
     out = tmp_path / "out.jsonl"
     sheet = tmp_path / "table.csv"
-    words = [
-        *DECODE,
-        prompts,
-        "--batch",
-        "3",
-        "--out",
-        str(out),
-        "--table",
-        str(sheet),
-        "--trace",
-        str(tmp_path / "t"),
-    ]
+    words = [*DECODE, prompts, "--batch", "3", "--out", str(out)]
+    words += ["--table", str(sheet), "--trace", str(tmp_path / "t")]
     assert run(capsys, *words)[:2] == (0, "")
     whole = lines_of(out)
     rows = sorted(sheet.read_text().splitlines())
@@ -466,43 +411,40 @@ def test_an_interruption_keeps_what_is_done(capsys, tmp_path, prompts, monkeypat
     assert f"surelock: interrupted: 1 of 5 prompts are in {out}, the same command goes on" in err
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("p.txt", b"caf\xe9", "p.txt is no UTF-8 text (byte 0xe9 at 3): save it as UTF-8"),
-        ("p.txt", b"\n", "p.txt holds no prompt"),
-        ("p.jsonl", b"{", "p.jsonl, line 1 is not JSON"),
-        (
-            "p.jsonl",
-            b'{"promt": "a"}',
-            "must be an object with a text `prompt`: did you mean 'promt'?",
-        ),
-        ("p.jsonl", b'{"prompt": 3}', "must be an object with a text `prompt`\n"),
-        ("p.txt", None, "surelock: No such file or directory: 'p.txt'\n"),
-        (
-            "p.jsonl",
-            b'{"prompt": "a", "temprature": 1}',
-            "'temprature' is no setting: did you mean 'temperature'?",
-        ),
-        (
-            "p.jsonl",
-            b'{"prompt": "a", "steps": 99}',
-            "prompt 1: steps (99) must be at most gen_length (12)",
-        ),
-        (
-            "p.jsonl",
-            b'{"prompt": "a"}\n{"prompt": "a __", "gen_length": 0, "steps": 9}',
-            "prompt 2 has 2 masks",
-        ),
-        ("p.jsonl", b'{"prompt": "a", "id": 2}\n{"prompt": "b"}', "has two prompts of the id '2'"),
-        ("p.jsonl", b'{"prompt": "a", "compute": "os:path"}', "compute must be one of"),
-    ],
-)
-def test_a_file_of_prompts_says_what_is_wrong(capsys, tmp_path, monkeypatch, name, content, said):
+#: Files of prompts that cannot be, and a part of the sentence.
+FILES = r"""
+p.txt | caf\xe9 | p.txt is no UTF-8 text (byte 0xe9 at 3): save it as UTF-8
+p.txt | \n | p.txt holds no prompt
+p.jsonl | { | p.jsonl, line 1 is not JSON
+p.jsonl | {"promt": "a"} | must be an object with a text `prompt`: did you mean 'promt'?
+p.jsonl | {"prompt": 3} | must be an object with a text `prompt`
+q.txt | | surelock: No such file or directory: 'q.txt'
+p.jsonl | {"prompt": "a", "temprature": 1} | 'temprature' is no setting: did you mean 'temperature'?
+p.jsonl | {"prompt": "a", "steps": 99} | prompt 1: steps (99) must be at most gen_length (12)
+p.jsonl | {"prompt": "a"}\n{"prompt": "a __", "gen_length": 0, "steps": 9} | prompt 2 has 2 masks
+p.jsonl | {"prompt": "a", "id": 2}\n{"prompt": "b"} | has two prompts of the id '2'
+p.jsonl | {"prompt": "a", "compute": "os:path"} | compute must be one of
+p.jsonl | {"prompt": "a", "id": ""} | p.jsonl, line 1: id must be a text or a whole number, not ''
+p.jsonl | {"prompt": "a"}\n{"prompt": "a", "id": true} | line 2: id must be a text or a whole number, not True
+p.jsonl | {"prompt": "a", "id": 1e5} | line 1: id must be a text or a whole number, not 100000.0
+p.jsonl | {"prompt": "a", "id": "\ud800"} | line 1: id is no UTF-8 text
+p.jsonl | {"prompt": "a"}\n{"prompt": "\ud800"} | line 2: prompt 2: prompt is no UTF-8 text
+p.jsonl | {"prompt": "a", "id": "b"}\n\n{"prompt": "a", "id": "b"} | the id 'b': line 1 and line 3
+p.jsonl | {"prompt": "a", "id": "\\d", "steps": 99} | line 1: prompt \d: steps (99) must be at most
+p.jsonl | {"prompt": "", "id": "a\u000ab"} | line 1: prompt 'a\nb' is empty
+p.jsonl | {"prompt": "a", "id": "A"}\n{"prompt": "a", "id": "a"} | line 2: the ids 'A' and 'a' differ in case alone
+p.jsonl | {"prompt": "a", "id": "LONG"} | line 1: the id 'ééé
+"""
+
+
+@pytest.mark.parametrize("case", FILES.strip().splitlines())
+def test_a_file_of_prompts_says_what_is_wrong(capsys, tmp_path, monkeypatch, case):
     monkeypatch.chdir(tmp_path)
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    status, out, err = run(capsys, *DECODE, name)
+    name, content, said = (cell.strip() for cell in case.split(" |"))
+    content = content.replace("LONG", "é" * 41).encode()
+    content = content.replace(rb"\n", b"\n").replace(rb"\xe9", b"\xe9")
+    (tmp_path / "p").with_suffix(name[1:]).write_bytes(content)
+    status, out, err = run(capsys, *DECODE, name, "--trace", "t")
     assert (status, out) == (2, "") and said in err and err.count("\n") == 1
 
 

@@ -17,42 +17,46 @@ from tests.browser.server import ROOT
 
 #: What starts a process, by the first names of a call.
 STARTS = {
-    "subprocess",
-    "multiprocessing",
-    "popen",
-    "Popen",
-    "ProcessPoolExecutor",
-    "system",
-    "posix_spawn",
+    *[
+        "subprocess",
+        "multiprocessing",
+        "popen",
+        "Popen",
+        "ProcessPoolExecutor",
+        "system",
+        "posix_spawn",
+    ],
+    *["create_subprocess_exec", "create_subprocess_shell", "startfile", "fork", "forkpty"],
+    *(
+        f"{how}{end}"
+        for how in ("exec", "spawn")
+        for end in ["l", "le", "lp", "lpe", "v", "ve", "vp", "vpe"]
+    ),
 }
-STARTS |= {"create_subprocess_exec", "create_subprocess_shell", "startfile", "fork", "forkpty"}
-STARTS |= {
-    f"{how}{end}"
-    for how in ("exec", "spawn")
-    for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")
-}
-MODULES = (
-    "transformers",
-    "tokenizers",
-    "torch",
-    "numpy",
-    "lazy_loader",
-    "pandas",
-    "gguf",
-    "torchao",
-    "sentencepiece",
-)
-MODULES += (
-    "sitecustomize",
-    "usercustomize",
-    "argparse",
-    "json",
-    "re",
-    "subprocess",
-    "tempfile",
-    "resource",
-    "encodings",
-)
+MODULES = [
+    *[
+        "transformers",
+        "tokenizers",
+        "torch",
+        "numpy",
+        "lazy_loader",
+        "pandas",
+        "gguf",
+        "torchao",
+        "sentencepiece",
+    ],
+    *[
+        "sitecustomize",
+        "usercustomize",
+        "argparse",
+        "json",
+        "re",
+        "subprocess",
+        "tempfile",
+        "resource",
+        "encodings",
+    ],
+]
 
 
 @pytest.fixture
@@ -87,20 +91,14 @@ def test_only_the_trial_starts_a_process() -> None:
     assert found == {"trial.py"}
 
 
-@pytest.mark.parametrize("python_path", [None, "", ".", f"{os.pathsep}{ROOT}", "{}"])
+@pytest.mark.parametrize("python_path", [None, os.pathsep.join(["", ".", "{}", str(ROOT)])])
 def test_the_trial_runs_nothing_beside_a_checkpoint(
     hostile: Path, python_path: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(hostile)
     monkeypatch.setattr(sys, "path", [*sys.path, "", ".", str(hostile)])
-    for name in (
-        "PYTHONSTARTUP",
-        "PYTHONHOME",
-        "PYTHONUSERBASE",
-        "PYTHONBREAKPOINT",
-        "PYTHONWARNINGS",
-    ):
-        monkeypatch.setenv(name, str(hostile / "evil.py"))
+    for name in ["STARTUP", "HOME", "USERBASE", "BREAKPOINT", "WARNINGS"]:
+        monkeypatch.setenv(f"PYTHON{name}", str(hostile / "evil.py"))
     if python_path is not None:
         monkeypatch.setenv("PYTHONPATH", python_path.format(hostile))
     check_tokenizer(hostile, seconds=60)
@@ -116,19 +114,14 @@ def test_a_trial_gets_no_secret_and_a_folder_of_its_own(
         told.update(how, flags=command[1:4], empty=os.listdir(str(how["cwd"])) == [])
         return subprocess.CompletedProcess(command, 0, b"done", b"")
 
-    for name in ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "HTTP_PROXY", "PYTHONSTARTUP", "LD_PRELOAD"):
+    names = ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "HTTP_PROXY", "PYTHONSTARTUP", "LD_PRELOAD"]
+    for name in names:
         monkeypatch.setenv(name, "x")
     monkeypatch.setattr(trial.subprocess, "run", run)
     check_tokenizer(hostile)
     environment = told["env"]
     assert isinstance(environment, dict) and told["flags"] == ["-P", "-X", "utf8"] and told["empty"]
-    assert {
-        "HF_TOKEN",
-        "AWS_SECRET_ACCESS_KEY",
-        "HTTP_PROXY",
-        "PYTHONSTARTUP",
-        "LD_PRELOAD",
-    }.isdisjoint(environment)
+    assert environment.keys().isdisjoint(names)
     assert {"PATH", "PYTHONPATH"} <= environment.keys() and not Path(str(told["cwd"])).exists()
 
 
@@ -147,17 +140,8 @@ def test_a_command_runs_nothing_in_the_current_folder(hostile: Path, python_path
     if python_path != str(ROOT):  # what Python imports before this package
         for name in ("encodings", "argparse", "re", "json"):
             (hostile / f"{name}.py").unlink()
-    command = [
-        sys.executable,
-        "-m",
-        "surelock",
-        "decode",
-        "[1]",
-        "--model",
-        ".",
-        "--gen-length",
-        "4",
-    ]
+    words = ["-m", "surelock", "decode", "[1]", "--model", ".", "--gen-length", "4"]
+    command = [sys.executable, *words]
     environment = os.environ | {"PYTHONPATH": python_path}
     done = subprocess.run(command, cwd=hostile, env=environment, capture_output=True, text=True)
     assert was_run(hostile) == "", done.stderr

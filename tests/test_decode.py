@@ -1,6 +1,7 @@
 """The decode loop from outside: its errors, and what holds of every Step."""
 
 import copy
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -11,33 +12,23 @@ import torch
 
 import surelock
 from surelock import (
-    BlockCache,
     BudgetRule,
-    Correct,
     DecodeSettings,
-    DelayedCache,
-    EarlyFinish,
     Entropy,
-    EntropyBound,
-    EntropyCache,
     Event,
     Everything,
     Klass,
     LanguageModel,
-    LocalLeap,
-    LockByAge,
     LockRule,
     LowConfidence,
-    Margin,
     NonFiniteLogits,
-    Random,
-    Remask,
     Replay,
     SelectRule,
     Step,
-    Threshold,
     UnlockRule,
 )
+from surelock.decoding.decoder import read_decoder
+from surelock.decoding.spelling import unfolded
 from surelock.engines.torch import TorchEngine
 from surelock.research.bench.schedule import RecordedLocks
 
@@ -53,64 +44,58 @@ EVENTS = [
     Event(3, "lock", 0),
     Event(6, "unlock", 0),
 ]
+_RUNS = """
+baseline | {"compute": "everything"}
+locked | {"compute": "lock,epsilon=5e-2"}
+literal | {"compute": "lock,epsilon=1e-1,percentile=50,visible_steps=0", "temperature": 1.0}
+guided | {"compute": "lock,epsilon=5e-2", "unmask": "entropy", "cfg_scale": 1.5}
+selected | {"compute": "lock,epsilon=5e-2+select,fraction=0.4", "block_length": 6, "steps": 6}
+threshold | {"compute": "lock,epsilon=5e-2", "unmask": "threshold,p=0.5", "block_length": 4}
+unrepeated | {"compute": "lock,epsilon=5e-2", "no_repeat_ngram_size": 2, "temperature": 0.7, "block_length": 6}
+random | {"compute": "lock,epsilon=5e-2", "unmask": "random", "steps": 5}
+margin | {"compute": "everything", "unmask": "margin", "block_length": 3, "steps": 4}
+age | {"compute": "age,steps=3", "unmask": "entropy_bound,gamma=0.5", "block_length": 6}
+dual | {"compute": "block_cache", "block_length": 4}
+prefix | {"compute": "block_cache,dual=false", "unmask": "klass,confidence=0.05,kl=0.5,history=1", "block_length": 4}
+delayed | {"compute": "delayed_cache,refresh=4", "block_length": 6}
+budget | {"compute": "budget,share=0.3", "block_length": 6}
+doubted | {"compute": "entropy_cache,recent=3,threshold=2.5", "block_length": 6, "temperature": 0.7}
+taken back | {"compute": "lock,epsilon=5e-2", "unmask": "remask,taken_back=2,begins=.5", "block_length": 6,\
+ "temperature": 0.5}
+finished | {"compute": "age,steps=3+entropy_cache,recent=2,threshold=2", "unmask": "early_finish", "finish_first": 2,\
+ "finish_middle": 1.2, "finish_last": 0.8, "block_length": 4, "temperature": 0.5}
+near | {"compute": "lock,epsilon=5e-2", "unmask": "local_leap,p=0.3,near=0.1,radius=2", "block_length": 6,\
+ "temperature": 0.5}
+corrected | {"compute": "age,steps=4", "unmask": "correct,p=0.3,doubt=0.2", "block_length": 6}
+patient | {"compute": "lock,epsilon=5e-2,percentile=none,visible_steps=3"}
+"""
+
+
+def changes_of(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings, and the rule and the policy, of a short spelling."""
+    values = json.loads(text)
+    decoder = read_decoder(unfolded(values))
+    choices = {"compute": decoder.compute, "unmask": decoder.unmask}
+    shared = {field.name for field in fields(DecodeSettings)}
+    return {name: values[name] for name in values.keys() & shared}, choices
+
+
 RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "baseline": ({}, {"compute": Everything()}),
-    "locked": ({}, {"compute": LockRule(epsilon=5e-2)}),
-    "literal": (
-        {"temperature": 1.0},
-        {"compute": LockRule(epsilon=1e-1, percentile=50, visible_steps=0)},
-    ),
-    "unlocking": (
-        {"temperature": 0.7, "seed": [3, 1, 4]},
-        {"compute": LockRule(epsilon=0.5, percentile=60, unlock=UNLOCK)},
-    ),
-    "guided": ({"cfg_scale": 1.5}, {"compute": LockRule(epsilon=5e-2), "unmask": Entropy()}),
-    "selected": (
-        {"block_length": 6, "steps": 6},
-        {"compute": LockRule(epsilon=5e-2) & SelectRule(0.4)},
-    ),
-    "threshold": (
-        {"block_length": 4},
-        {"compute": LockRule(epsilon=5e-2), "unmask": Threshold(0.5)},
-    ),
-    "unrepeated": (
-        {"no_repeat_ngram_size": 2, "temperature": 0.7, "block_length": 6},
-        {"compute": LockRule(epsilon=5e-2)},
-    ),
-    "random": ({"steps": 5}, {"compute": LockRule(epsilon=5e-2), "unmask": Random()}),
-    "margin": ({"block_length": 3, "steps": 4}, {"compute": Everything(), "unmask": Margin()}),
-    "age": ({"block_length": 6}, {"compute": LockByAge(3), "unmask": EntropyBound(0.5)}),
-    "dual": ({"block_length": 4}, {"compute": BlockCache()}),
-    "prefix": (
-        {"block_length": 4},
-        {"compute": BlockCache(dual=False), "unmask": Klass(0.05, 0.5, 1)},
-    ),
-    "delayed": ({"block_length": 6}, {"compute": DelayedCache(4)}),
-    "budget": ({"block_length": 6}, {"compute": BudgetRule(0.3)}),
-    "doubted": ({"block_length": 6, "temperature": 0.7}, {"compute": EntropyCache(3, 2.5)}),
-    "taken back": (
-        {"block_length": 6, "temperature": 0.5},
-        {"compute": LockRule(epsilon=5e-2), "unmask": Remask(2, 0.5)},
-    ),
-    "finished": (
-        {"block_length": 4, "temperature": 0.5},
-        {"compute": LockByAge(3) & EntropyCache(2, 2.0), "unmask": EarlyFinish(2.0, 1.2, 0.8)},
-    ),
-    "near": (
-        {"block_length": 6, "temperature": 0.5},
-        {"compute": LockRule(epsilon=5e-2), "unmask": LocalLeap(0.3, 0.1, 2)},
-    ),
-    "corrected": ({"block_length": 6}, {"compute": LockByAge(4), "unmask": Correct(0.3, 0.2)}),
-    "patient": ({}, {"compute": LockRule(epsilon=5e-2, percentile=None, visible_steps=3)}),
-    "replayed": (
-        {"block_length": 4},
-        {
-            "compute": LockRule(epsilon=9.0, percentile=None),
-            "unmask": Replay([[(s, GEN - 1 - s, 5 + s) for s in range(GEN)]] * 3),
-        },
-    ),
-    "events": ({}, {"compute": Everything(), "events": EVENTS}),
+    name: changes_of(text)
+    for name, text in (line.split(" | ") for line in _RUNS.strip().splitlines())
 }
+RUNS["unlocking"] = (
+    {"temperature": 0.7, "seed": [3, 1, 4]},
+    {"compute": LockRule(epsilon=0.5, percentile=60, unlock=UNLOCK)},
+)
+RUNS["replayed"] = (
+    {"block_length": 4},
+    {
+        "compute": LockRule(epsilon=9.0, percentile=None),
+        "unmask": Replay([[(s, GEN - 1 - s, 5 + s) for s in range(GEN)]] * 3),
+    },
+)
+RUNS["events"] = ({}, {"compute": Everything(), "events": EVENTS})
 
 
 def run(
@@ -212,73 +197,62 @@ def test_what_a_rule_raises_is_said_with_its_name_and_step(
             )
 
 
-@pytest.mark.parametrize(
-    ("prompts", "words"),
-    [
-        ([[5], []], "prompt 2 is empty"), ([], "at least one"), ("a text", "no tokenizer"),
-        ([5, 6], "prompts must be a text, or a list"), (None, "prompts must be a text, or a list"),
-        ([[5], [41]], "prompt 2 .*0 to 40"),
-        ([[-1]], "prompt 1 .*0 to 40"),
-        ([[5] * 52, [5] * 53], "prompt 2 has 53 tokens.* 12 .*64"), (["text"], "no tokenizer"),
-        ([[5.5]], "prompt 1"), ([[5], ["6"]], "prompt 2"),
-    ],
-)  # fmt: skip
-def test_prompts_that_cannot_be_continued(lm: LanguageModel, prompts: Any, words: str) -> None:
+#: Prompts that cannot be continued, and a part of the sentence.
+PROMPTS_NOT = """
+[[5], []] | prompt 2 is empty
+[] | at least one
+"a text" | no tokenizer
+["text"] | no tokenizer
+[5, 6] | prompts must be a text, or a list
+null | prompts must be a text, or a list
+[[5], [41]] | prompt 2 .*0 to 40
+[[-1]] | prompt 1 .*0 to 40
+[[5.5]] | prompt 1
+[[5], ["6"]] | prompt 2
+"""
+REPLAY = [(t, t, 5) for t in range(GEN)]
+#: Steps of a replay that do not fit, where one of them is changed: of which sequence, which, to what.
+REPLAYS_NOT = """
+2 | 11 | [0, 11, 41] | replay of sequence 2 .*0 to 40
+2 | 11 | [0, 11, -1] | replay of sequence 2 .*0 to 40
+2 | 11 | [0, 11, 1] | replay of sequence 2 .*mask token
+2 | 11 | [0, 10, 5] | replay of sequence 2 must commit each of the 12 positions once
+1 | 11 | [12, 11, 5] | replay of sequence 1 must keep to steps 0 to 11
+0 | 0 | [-1, 0, 5] | replay of sequence 0 must keep to steps 0 to 11
+"""
+
+
+def refused(lm: LanguageModel, words: str, prompts: Any = PROMPTS, **more: Any) -> None:
+    """It is, before the first step."""
+    settings = DecodeSettings(gen_length=GEN)
     with pytest.raises(ValueError, match=words):
-        surelock.decode(lm, prompts, DecodeSettings(gen_length=GEN))
+        surelock.decode(lm, prompts, **{"settings": settings} | more)
+
+
+def test_what_cannot_be_decoded_is_refused_at_once(lm: LanguageModel) -> None:
+    for case in PROMPTS_NOT.strip().splitlines():
+        prompts, words = case.split(" | ")
+        refused(lm, words, json.loads(prompts))
+    refused(lm, "prompt 2 has 53 tokens.* 12 .*64", [[5] * 52, [5] * 53])
+    for case in REPLAYS_NOT.strip().splitlines():
+        sequence, number, step, words = case.split(" | ")
+        replay = [list(REPLAY) for _ in PROMPTS]
+        replay[int(sequence)][int(number)] = tuple(json.loads(step))
+        refused(lm, words, unmask=Replay(replay))
+    refused(lm, "replay of sequence 1 must commit each", unmask=Replay([REPLAY, [], REPLAY]))
+    refused(lm, "replay is given for 2 .* 3 prompts", unmask=Replay([REPLAY] * 2))
+    for count in (2, 4):
+        seeds = DecodeSettings(gen_length=GEN, seed=[*range(count)])
+        refused(lm, f"seed is given for {count} .* 3 prompts", settings=seeds)
+    for value in (-1, 42, 1.0, "3"):
+        refused(lm, r"^top_k must", top_k=value)
+    for choice in (True, 5e-4, "lock", UnlockRule(), LockRule, {"kind": "lock"}):
+        for name in ("compute", "unmask"):
+            refused(lm, rf"^{name} must be an? \w+", **{name: choice})
 
 
 def test_the_longest_prompt_that_fits(lm: LanguageModel) -> None:
     assert run(lm, prompts=[[5] * 52])[-1].tokens.shape == (1, 64)
-
-
-REPLAY = [(t, t, 5) for t in range(GEN)]
-
-
-@pytest.mark.parametrize("count", [2, 4])
-def test_seeds_are_one_for_each_prompt(lm: LanguageModel, count: int) -> None:
-    with pytest.raises(ValueError, match=f"seed is given for {count} .* 3 prompts"):
-        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, seed=[*range(count)]))
-
-
-@pytest.mark.parametrize(
-    ("replay", "words"),
-    [
-        ([REPLAY] * 2, "replay is given for 2 .* 3 prompts"),
-        ([REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, 41)]], "replay of sequence 2 .*0 to 40"),
-        ([REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, -1)]], "replay of sequence 2 .*0 to 40"),
-        ([REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, MASK)]], "replay of sequence 2 .*mask token"),
-        ([REPLAY, [], REPLAY], "replay of sequence 1 must commit each of the 12 positions once"),
-        (
-            [REPLAY, REPLAY, [*REPLAY[:-1], (0, 10, 5)]],
-            "replay of sequence 2 must commit each of the 12 positions",
-        ),
-        (
-            [REPLAY, [*REPLAY[:-1], (12, 11, 5)], REPLAY],
-            "replay of sequence 1 must keep to steps 0 to 11",
-        ),
-        (
-            [[(-1, 0, 5), *REPLAY[1:]], REPLAY, REPLAY],
-            "replay of sequence 0 must keep to steps 0 to 11",
-        ),
-    ],
-)
-def test_a_replay_must_fit_the_run(lm: LanguageModel, replay: list, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), unmask=Replay(replay))
-
-
-@pytest.mark.parametrize("value", [-1, 42, 1.0, "3"])
-def test_top_k_is_checked(lm: LanguageModel, value: Any) -> None:
-    with pytest.raises(ValueError, match=r"^top_k must"):
-        surelock.decode(lm, PROMPTS, top_k=value)
-
-
-@pytest.mark.parametrize("name", ["compute", "unmask"])
-@pytest.mark.parametrize("choice", [True, 5e-4, "lock", UnlockRule(), LockRule, {"kind": "lock"}])
-def test_a_choice_of_another_kind_is_refused(lm: LanguageModel, name: str, choice: Any) -> None:
-    with pytest.raises(ValueError, match=rf"^{name} must be an? \w+"):
-        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), **{name: choice})
 
 
 @pytest.mark.parametrize("name", ["unlocking", "threshold"])

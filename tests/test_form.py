@@ -1,6 +1,8 @@
 """The form without a browser: lengths that come back, refusals in the page's words, links, the wait."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import gradio as gr
 import pytest
@@ -101,40 +103,44 @@ def test_every_length_that_is_offered_can_run(
 ) -> None:
     # before the model is there, the prompt counts for more
     loading = form.longest("stories", prompt, True)
-    form.models._loaded["stories"] = stories
-    try:
+    wants = Wants(512).text
+    with loaded(form, stories):
         longest = form.longest("stories", prompt, True)
-        (length, *_) = form.refit_to_prompt(
-            "stories", prompt, True, Wants(512).text, 512, 512, 512
-        )[1:]
-        info = 0
-    finally:
-        form.models._loaded.clear()
+        _, length, *_ = form.refit_to_prompt("stories", prompt, True, wants, 512, 512, 512)
     tokens = len(stories.encode(prompt))
     assert loading <= longest <= 512 - tokens < longest + 8
-    assert (
-        length["maximum"] == length["value"] == longest
-        and "what fits beside the prompt" in length["info"]
-    ), info
+    assert length["maximum"] == length["value"] == longest
+    assert "what fits beside the prompt" in length["info"]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "foreign", "rare"),
-    [
-        ("Tom had a small red boat.", False, False), ("__ and ______", False, False), ("Жили-были", True, False),
-        ("🙂" * 3, True, False), ("for(i=0;i<n;i++){x[i]+=1;}", True, True),
-        ("quantum chromodynamics predicts asymptotic hadronization", False, True),
-    ],
-)  # fmt: skip
+#: Prompts, whether their letters are foreign to the model, and whether their words are rare.
+KNOWN = """
+Tom had a small red boat. | 0 0
+__ and ______ | 0 0
+Жили-были | 1 0
+🙂🙂🙂 | 1 0
+for(i=0;i<n;i++){x[i]+=1;} | 1 1
+quantum chromodynamics predicts asymptotic hadronization | 0 1
+"""
+
+
+@contextmanager
+def loaded(form: Form, lm: surelock.LanguageModel) -> Iterator[None]:
+    """The form's model is there until the block ends."""
+    form.models._loaded["stories"] = lm
+    yield
+    form.models._loaded.clear()
+
+
 def test_a_prompt_that_the_model_cannot_know_is_told_from_others(
-    form: Form, stories: surelock.LanguageModel, prompt: str, foreign: bool, rare: bool
+    form: Form, stories: surelock.LanguageModel
 ) -> None:
-    form.models._loaded["stories"] = stories
-    try:
-        *_, warned = form.refit_to_prompt("stories", prompt, True, Wants(64).text, 64, 64, 32)
-        assert json.loads(warned) == {"foreign": foreign, "rare": rare, "tooLong": ""}
-    finally:
-        form.models._loaded.clear()
+    with loaded(form, stories):
+        for case in KNOWN.strip().splitlines():
+            prompt, flags = case.split(" | ")
+            foreign, rare = (flag == "1" for flag in flags.split())
+            *_, warned = form.refit_to_prompt("stories", prompt, True, Wants(64).text, 64, 64, 32)
+            assert json.loads(warned) == {"foreign": foreign, "rare": rare, "tooLong": ""}, case
 
 
 def test_a_prompt_fits_while_the_shortest_answers_do(
@@ -148,72 +154,59 @@ def test_a_prompt_fits_while_the_shortest_answers_do(
         )
         return info["info"] or json.loads(warned)["tooLong"], length["maximum"]
 
-    form.models._loaded["stories"] = lm
-    try:
+    with loaded(form, lm):
         for tokens, longest in ((33, 24), (40, 24), (41, 16), (48, 16)):
             assert about("5 " * tokens) == (f"{tokens} tokens of the 64 that fit here.", longest)
-        assert about("5 " * 49) == (
-            "Too long: 49 tokens; at most 64 fit here, 16 of them for the answer.",
-            16,
-        )
-        assert about("x" * MOST_CHARACTERS)[0] == "" and about("x" * (MOST_CHARACTERS + 1))[
-            0
-        ].startswith("Too long")
-    finally:
-        form.models._loaded.clear()
+        said = "Too long: 49 tokens; at most 64 fit here, 16 of them for the answer."
+        assert about("5 " * 49) == (said, 16)
+        assert about("x" * MOST_CHARACTERS)[0] == ""
+        assert about("x" * (MOST_CHARACTERS + 1))[0].startswith("Too long")
 
 
-@pytest.mark.parametrize(
-    ("problem", "said"),
-    [
-        (
-            "block_length (7) must divide gen_length (64)",
-            "Block length (7) must divide Generated length (64)",
-        ),
-        (
-            "steps must be a whole number of at least 1, or None for one per position, not 0",
-            "Steps must be a whole number of at least 1, not 0",
-        ),
-        ("steps (3) must be a multiple of the number of blocks (2)", None),
-        ("prompt is empty: write a few words.", "Prompt is empty: write a few words."),
-        (
-            "cfg_scale must be a number from 0 to 1000, not -1",
-            "Guidance must be a number from 0 to 1000, not -1",
-        ),
-    ],
-)
-def test_refusals_use_the_labels_of_the_page(problem: str, said: str | None) -> None:
-    told = in_words(problem)
-    assert told == (said or problem.replace("steps (3)", "Steps (3)")) and "_" not in told
+#: Problems, and the same in the page's words.
+PROBLEMS = """
+block_length (7) must divide gen_length (64) -> Block length (7) must divide Generated length (64)
+steps must be whole, or None for one per position, not 0 -> Steps must be whole, not 0
+steps (3) must be a multiple of the number of blocks (2) -> Steps (3) must be a multiple of the number of blocks (2)
+prompt is empty: write a few words. -> Prompt is empty: write a few words.
+cfg_scale must be a number from 0 to 1000, not -1 -> Guidance must be a number from 0 to 1000, not -1
+"""
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ({}, ""),
-        ({"model": "stories", "seed": "3", "step": "7", "__theme": "dark"}, ""),
-        ({"model": "gpt-9"}, "the model “gpt-9” is not on this server (stories taken instead)"),
-        ({"temperature": "hot"}, "Temperature cannot be “hot” (0.5 taken instead)"),
-        ({"gen_length": "9" * 5000}, "Generated length cannot be “9999"),
-        ({"cfg_scale": "x"}, "Guidance cannot be “x” (0 taken instead)"),
-        ({"suppress_eos": "yes"}, "Never choose end of text cannot be “yes” (False taken instead)"),
-        ({"x" * 40: "1"}, f"“{'x' * 40}” is no setting (left out)"),
-        ({"x" * 41: "1"}, f"“{'x' * 40}…” is no setting (left out)"),
-        ({"nonsense": "1"}, "“nonsense” is no setting (left out)"),
-        ({"lanes": "[{"}, "its lanes cannot be read (the first pair taken instead)"),
-        ({"lanes": "[" * 100_000}, "its lanes cannot be read"),
-        ({"lanes": json.dumps(["klass"] * 5)}, "5 lanes are too many (the first 4 taken)"),
-        ({"prompt": "x" * 30_000}, "its prompt is too long"),
-        ({"epsilon": "0.005"}, "“epsilon” is no setting (left out)"),
-        ({f"a{i}": "1" for i in range(9)}, "and 5 more"),
-    ],
-)
-def test_what_is_wrong_with_a_link_is_one_sentence(
-    form: Form, query: dict[str, str], said: str
-) -> None:
-    told = read_link(query, ["stories"], form.suits).sentence
-    assert said in told and bool(told) == bool(said)
-    assert told.count(". ") == 0 and "\n" not in told and len(told) < 400
+def test_refusals_use_the_labels_of_the_page() -> None:
+    for case in PROBLEMS.strip().splitlines():
+        problem, said = case.split(" -> ")
+        assert in_words(problem) == said
+
+
+#: Links, as JSON, and a part of the sentence.
+LINKS = """
+{} |
+{"model": "stories", "seed": "3", "step": "7", "__theme": "dark"} |
+{"model": "gpt-9"} | the model “gpt-9” is not on this server (stories taken instead)
+{"temperature": "hot"} | Temperature cannot be “hot” (0.5 taken instead)
+{"gen_length": "99"} | Generated length cannot be “9999
+{"cfg_scale": "x"} | Guidance cannot be “x” (0 taken instead)
+{"suppress_eos": "yes"} | Never choose end of text cannot be “yes” (False taken instead)
+{"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx": "1"} | “xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx” is no setting (left out)
+{"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx": "1"} | “xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…” is no setting
+{"lanes": "[{"} | its lanes cannot be read (the first pair taken instead)
+{"lanes": "DEEP"} | its lanes cannot be read
+{"lanes": "[1, 2, 3, 4, 5]"} | 5 lanes are too many (the first 4 taken)
+{"prompt": "LONG"} | its prompt is too long
+{"epsilon": "0.005"} | “epsilon” is no setting (left out)
+{"a0": "", "a1": "", "a2": "", "a3": "", "a4": "", "a5": "", "a6": "", "a7": "", "a8": ""} | and 5 more
+"""
+
+
+def test_what_is_wrong_with_a_link_is_one_sentence(form: Form) -> None:
+    for case in LINKS.strip().splitlines():
+        text, said = case.split(" |")
+        long = text.replace("DEEP", "[" * 100_000).replace("LONG", "x" * 30_000)
+        query = json.loads(long.replace('"99"', f'"{"9" * 5000}"'))
+        told = read_link(query, ["stories"], form.suits).sentence
+        assert said.strip() in told and bool(told) == bool(said), case
+        assert told.count(". ") == 0 and "\n" not in told and len(told) < 400
 
 
 def test_a_link_may_ask_for_all_that_is_offered_and_no_more(form: Form) -> None:

@@ -33,6 +33,7 @@ from surelock.model.bound import conditional_bound
 
 ROOT = Path(__file__).resolve().parents[1]
 GREEDY = {"until": ["\n\n"], "do_sample": False, "temperature": 0.0}
+LONG = pytest.mark.long
 STORY = "Once upon a time, there was a little"
 
 
@@ -66,8 +67,10 @@ def blocks_model(tmp_path_factory: pytest.TempPathFactory) -> surelock.LanguageM
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("stories", {"no_repeat_ngram_size": 5}), ("chat_model", {}), ("blocks_model", {}), (write_mdlm_model, {}),
-        (partial(write_mdlm_model, block_size=4), {}), (write_lfm2_model, {"block_length": 16}),
+        ("stories", {"no_repeat_ngram_size": 5}), ("chat_model", {}), ("blocks_model", {}),
+        pytest.param(write_mdlm_model, {}, marks=LONG),
+        (partial(write_mdlm_model, block_size=4), {}),
+        pytest.param(write_lfm2_model, {"block_length": 16}, marks=LONG),
     ],
 )  # fmt: skip
 def test_ten_problems_are_answered_as_a_direct_call_answers_them(
@@ -146,7 +149,7 @@ def test_a_text_depends_on_its_own_request_only(stories: surelock.LanguageModel)
         (STORY, GREEDY),
         ("The old bear", GREEDY),
     ]
-    texts = sampled.generate_until(requests("generate_until", *asked), disable_tqdm=True)
+    texts = sampled.generate_until(requests("generate_until", *asked))
     settings = replace(sampled.decoder_for(GREEDY).settings, seed=(5, 5, 6, 5))
     decoder = replace(sampled.decoder_for(GREEDY), settings=settings)
     assert texts == [
@@ -155,9 +158,7 @@ def test_a_text_depends_on_its_own_request_only(stories: surelock.LanguageModel)
     ]
     assert texts[0] != texts[2]
     alone = SureLockLM(stories, gen_length=8, temperature=1.0, seed=5)
-    assert (
-        alone.generate_until(requests("generate_until", *asked[:2]), disable_tqdm=True) == texts[:2]
-    )
+    assert alone.generate_until(requests("generate_until", *asked[:2])) == texts[:2]
 
 
 def test_repeats_are_counted_within_their_settings(stories: surelock.LanguageModel) -> None:
@@ -166,7 +167,7 @@ def test_repeats_are_counted_within_their_settings(stories: surelock.LanguageMod
     short = GREEDY | {"max_gen_toks": 6}
     long = GREEDY | {"max_gen_toks": 8}
     asked = [(STORY, short), (STORY, long), (STORY, short), (STORY, long)]
-    texts = sampled.generate_until(requests("generate_until", *asked), disable_tqdm=True)
+    texts = sampled.generate_until(requests("generate_until", *asked))
     for text, (_, wanted), seed in zip(texts, asked, (5, 5, 6, 6), strict=True):
         decoder = sampled.decoder_for(wanted)
         decoder = replace(decoder, settings=replace(decoder.settings, seed=seed))
@@ -202,19 +203,16 @@ def test_what_it_does_not_know_is_named_once(caplog: pytest.LogCaptureFixture) -
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"espilon": 0.1}, "espilon is no argument"),
-        ({"batch_size": "auto"}, "batch_size must be a whole number"),
-        ({"draws": 5}, "draws must be an even number"),
-        ({"mask_batch": 0}, "mask_batch must be a whole number"),
-        ({"dtype": "float8"}, "dtype must be one of"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_the_work(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        SureLockLM("stories", device="cpu", **arguments)
+def test_what_cannot_be_is_refused_before_the_work() -> None:
+    for name, value, said in (
+        ("espilon", 0.1, "espilon is no argument"),
+        ("batch_size", "auto", "batch_size must be a whole number"),
+        ("draws", 5, "draws must be an even number"),
+        ("mask_batch", 0, "mask_batch must be a whole number"),
+        ("dtype", "float8", "dtype must be one of"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            SureLockLM("stories", device="cpu", **{name: value})
 
 
 def test_it_goes_on_where_it_was_interrupted(
@@ -253,7 +251,7 @@ def test_a_prompt_that_is_too_long_loses_its_beginning(
 ) -> None:
     model.lm = made_for(model.lm, 12)
     asked = requests("generate_until", ("One day, the old bear saw a little girl", GREEDY))
-    (text,) = model.generate_until(asked, disable_tqdm=True)
+    (text,) = model.generate_until(asked)
     last = model.tok_encode("One day, the old bear saw a little girl")[-4:]
     assert (
         text
@@ -264,7 +262,7 @@ def test_a_prompt_that_is_too_long_loses_its_beginning(
     assert "loses its first" in caplog.text
     model._overrides["gen_length"] = 12
     with pytest.raises(ValueError, match=r"gen_length \(12\) leaves no room"):
-        model.generate_until(asked, disable_tqdm=True)
+        model.generate_until(asked)
 
 
 def test_a_likelihood_is_the_librarys_bound(stories: surelock.LanguageModel) -> None:
@@ -275,7 +273,7 @@ def test_a_likelihood_is_the_librarys_bound(stories: surelock.LanguageModel) -> 
         (f"{STORY} ", "girl named Lily."),
         ("", "Tom had a ball."),
     ]
-    found = model.loglikelihood(requests("loglikelihood", *asked), disable_tqdm=True)
+    found = model.loglikelihood(requests("loglikelihood", *asked))
     for (context, continuation), (told, _) in zip(asked, found, strict=True):
         tokens = np.array(
             stories.encode(context.rstrip() + (" " * context.endswith(" ")) + continuation)
@@ -287,7 +285,7 @@ def test_a_likelihood_is_the_librarys_bound(stories: surelock.LanguageModel) -> 
         )
         assert told == pytest.approx(-bounds.mean(), rel=1e-5)
     assert found[0][0] == found[1][0] and found[2][1] is False
-    assert model.loglikelihood(requests("loglikelihood", asked[2]), disable_tqdm=True) == found[2:]
+    assert model.loglikelihood(requests("loglikelihood", asked[2])) == found[2:]
 
 
 @given(data=st.data())
@@ -306,9 +304,7 @@ def test_a_continuation_that_meets_its_context_in_a_token_has_that_token(
     context, continuation = model._encode_pair(text[:at], text[at:])
     tokens = stories.encode(text)
     assert [*context, *continuation] == tokens and continuation
-    ((score, _),) = model.loglikelihood(
-        requests("loglikelihood", (text[:at], text[at:])), disable_tqdm=True
-    )
+    ((score, _),) = model.loglikelihood(requests("loglikelihood", (text[:at], text[at:])))
     assert score == model._log_probability(context, continuation) < 0
     assert text.startswith(stories.decode(context))
 
@@ -339,21 +335,17 @@ def test_what_has_no_tokens_is_refused_before_the_work(
         ValueError,
         match=r"^the continuation '\\u200b\\u200b' of 'Tom saw' has no tokens of its own: ",
     ):
-        model.loglikelihood(pairs, disable_tqdm=True)
+        model.loglikelihood(pairs)
     texts = requests("loglikelihood_rolling", ("Tom ran",), ("\u200b",))
     with pytest.raises(ValueError, match=r"^the text '\\u200b' has no tokens: "):
-        model.loglikelihood_rolling(texts, disable_tqdm=True)
+        model.loglikelihood_rolling(texts)
     assert not scored
     empty = requests("loglikelihood", ("Tom", ""), ("", ""))
-    assert [score for score, _ in model.loglikelihood(empty, disable_tqdm=True)] == [0.0, 0.0]
-    assert model.loglikelihood_rolling(
-        requests("loglikelihood_rolling", ("",)), disable_tqdm=True
-    ) == [0.0]
+    assert [score for score, _ in model.loglikelihood(empty)] == [0.0, 0.0]
+    assert model.loglikelihood_rolling(requests("loglikelihood_rolling", ("",))) == [0.0]
     assert not scored
-    (alone,) = model.loglikelihood(requests("loglikelihood", ("", "Tom ran")), disable_tqdm=True)
-    (whole,) = model.loglikelihood_rolling(
-        requests("loglikelihood_rolling", ("Tom ran",)), disable_tqdm=True
-    )
+    (alone,) = model.loglikelihood(requests("loglikelihood", ("", "Tom ran")))
+    (whole,) = model.loglikelihood_rolling(requests("loglikelihood_rolling", ("Tom ran",)))
     assert alone[0] == whole == model._log_probability([0], stories.encode("Tom ran"))
 
 
@@ -366,7 +358,7 @@ def test_a_prompt_without_tokens_is_refused_before_the_first_text(
         ValueError,
         match=r"^the context '' has no tokens: a text is generated behind one token at least",
     ):
-        model.generate_until(asked, disable_tqdm=True)
+        model.generate_until(asked)
 
 
 def test_what_is_no_number_is_no_likelihood(
@@ -389,7 +381,7 @@ def test_what_is_no_number_is_no_likelihood(
                 NonFiniteLogits,
                 match=r"^the (continuation ' ran' of 'Tom'|text 'Tom ran') cannot be scored",
             ):
-                ask(requests(kind, arguments), disable_tqdm=True)
+                ask(requests(kind, arguments))
 
 
 def test_greedy_decoding_begins_a_text_without_a_context_as_well(
@@ -411,9 +403,9 @@ def test_it_says_whether_greedy_decoding_writes_it(stories: surelock.LanguageMod
     greedy: Any = {"compute": surelock.Everything(), "unmask": surelock.LowConfidence()}
     (own,) = surelock.generate(stories, [STORY], settings, **greedy)
     asked = requests("loglikelihood", (STORY, own), (STORY, " dog named Tim who"))
-    assert [greedy for _, greedy in model.loglikelihood(asked, disable_tqdm=True)] == [True, False]
+    assert [greedy for _, greedy in model.loglikelihood(asked)] == [True, False]
     model.check_greedy = False
-    assert not any(greedy for _, greedy in model.loglikelihood(asked, disable_tqdm=True))
+    assert not any(greedy for _, greedy in model.loglikelihood(asked))
 
 
 def test_a_long_text_is_taken_in_parts_that_see_what_is_before_them(
@@ -422,26 +414,20 @@ def test_a_long_text_is_taken_in_parts_that_see_what_is_before_them(
     model = SureLockLM(stories, draws=4)
     text = "One day, the old bear saw a little girl. She was very happy."
     ids = model.tok_encode(text)
-    (whole,) = model.loglikelihood_rolling(
-        requests("loglikelihood_rolling", (text,)), disable_tqdm=True
-    )
+    (whole,) = model.loglikelihood_rolling(requests("loglikelihood_rolling", (text,)))
     assert whole == model._log_probability([], ids)
     most = len(ids) - 3
     model.lm = made_for(stories, most)
-    (parts,) = model.loglikelihood_rolling(
-        requests("loglikelihood_rolling", (text,)), disable_tqdm=True
-    )
+    (parts,) = model.loglikelihood_rolling(requests("loglikelihood_rolling", (text,)))
     assert parts == model._log_probability([], ids[:most]) + model._log_probability(
         ids[3:most], ids[most:]
     )
-    (clipped,) = model.loglikelihood(
-        requests("loglikelihood", (text[:-11], text[-11:])), disable_tqdm=True
-    )
+    (clipped,) = model.loglikelihood(requests("loglikelihood", (text[:-11], text[-11:])))
     assert clipped[0] == model._log_probability(ids[3:-3], ids[-3:])
     with pytest.raises(
         ValueError, match=r"^the continuation 'One day.* of '' has 16 tokens: 13 fit$"
     ):
-        model.loglikelihood(requests("loglikelihood", ("", text)), disable_tqdm=True)
+        model.loglikelihood(requests("loglikelihood", ("", text)))
 
 
 def test_a_chat_template_is_the_tokenizers_and_its_special_tokens_are_read(

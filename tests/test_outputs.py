@@ -125,11 +125,8 @@ def read_whole_rows(file: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("table", TABLES)
-def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(
-    table: str, how: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(table: str, tmp_path: Path) -> None:
     """At twenty moments of its duration and once its first result is written: the same files, but for seconds."""
     command = [sys.executable, str(Path(__file__).with_name("many.py"))]
     where = str(Path(__file__).parents[1])
@@ -148,7 +145,7 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(
             child = int(forks.stdout.readline())  # type: ignore[union-attr]
             if wait is not None:
                 wait()
-                os.kill(child, how)
+                os.kill(child, signal.SIGKILL)
             print(file=forks.stdin, flush=True)
             return int(forks.stdout.readline())  # type: ignore[union-attr]
 
@@ -160,7 +157,9 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(
         killed = []
         for moment in range(20):
             folder = tmp_path / str(moment)
-            killed.append(decode(folder, partial(time.sleep, duration * moment / 20)) == -how)
+            killed.append(
+                decode(folder, partial(time.sleep, duration * moment / 20)) == -signal.SIGKILL
+            )
             # it was over before: the machine is faster than it was
             duration *= 1 if killed[-1] else 0.8
             assert decode(folder) == 0
@@ -294,29 +293,12 @@ def test_without_results_a_former_output_is_replaced_once_there_is_a_new_one(
     )
 
 
-IDS = [
-    *(
-        "007",
-        "1e5",
-        "-1",
-        "=1",
-        "'a",
-        "''",
-        "a,b",
-        'a"b',
-        '"',
-        "a\nb",
-        "a\rb",
-        " x ",
-        "NA",
-        "nan",
-        "True",
-        "a;b",
-        "\t",
-    ),
-    *("\u00e9", "\u2028", "\ufeff=", "a\0b", "%2F", "x" * 200, "gsm8k/1", "gsm8k_1", "gsm8k 1"),
-    *("CON", "com1.txt", ".", "..", ".hidden"),
-]
+IDS: list[str] = json.loads(
+    r"""["007", "1e5", "-1", "=1", "'a", "''", "a,b", "a\"b", "\"", "a\nb", "a\rb", " x ", "NA", "nan", "True", "a;b",
+    "\t", "\u00e9", "\u2028", "\ufeff=", "a\u0000b", "%2F", "gsm8k/1", "gsm8k_1", "gsm8k 1", "CON", "com1.txt", ".",
+    "..", ".hidden"]"""
+)
+IDS.append("x" * 200)
 
 
 def test_ids_are_exact_in_every_output(tmp_path, monkeypatch, stories) -> None:
@@ -415,149 +397,48 @@ def test_the_page_and_the_table_have_one_rule_for_apostrophes() -> None:
     assert cells == [quoted(harmless(text)) for text in texts]
 
 
-def refused(case: str, folder: Path) -> tuple[list[str], str]:
-    """The words of a command that cannot keep what it computes, and what it says."""
-    kept = folder / "kept"
-    files = {
-        "out is a folder": (
-            "--out",
-            kept / "x.jsonl",
-            "--out must be a file, and '{}' is a folder",
-        ),
-        "table is a folder": (
-            "--table",
-            kept / "x.csv",
-            "--table must be a file, and '{}' is a folder",
-        ),
-        "no place for results": ("--out", Path("/proc/x.jsonl"), "{} was not written"),
-        "no place for a table": ("--table", Path("/proc/x.csv"), "{} was not written"),
-        "no place for parts": ("--table", Path("/proc/x.parquet"), "{} was not written"),
-        "no place for traces": ("--trace", Path("/proc/x"), "/proc/x"),
-        "traces in a file": (
-            "--trace",
-            kept / "x.json",
-            "--trace must be a folder, and '{}' is a file",
-        ),
-        "another csv": (
-            "--table",
-            kept / "y.csv",
-            "--table: {} is no table of this command: choose another file",
-        ),
-        "another parquet": (
-            "--table",
-            kept / "y.parquet",
-            "--table: {} is no table of this command",
-        ),
-        "no parquet": ("--table", kept / "z.parquet", "--table: {} is damaged, or no Parquet file"),
-        "another trace": (
-            "--trace",
-            kept,
-            f"--trace: {kept / '2.json'} is no trace: choose another folder",
-        ),
-        "a link to the prompts": (
-            "--out",
-            kept / "link.jsonl",
-            "--prompts and --out must be two places, and '{}' is both",
-        ),
-        "results among parts": (
-            "--out",
-            kept / "t.parquet.parts" / "o.jsonl",
-            "--out must not lie in '",
-        ),
-        "traces among parts": ("--trace", kept / "t.parquet.parts", "must be two places"),
-        "strange parts": ("--table", kept / "s.parquet", "a.txt is no part of the table"),
-    }
+#: Places where a command cannot keep what it computes, and a part of the sentence. {} is the place.
+PLACES = """
+--out kept/x.jsonl | --out must be a file, and '{}' is a folder
+--table kept/x.csv | --table must be a file, and '{}' is a folder
+--out /proc/x.jsonl | {} was not written
+--table /proc/x.csv | {} was not written
+--table /proc/x.parquet | {} was not written
+--trace /proc/x | /proc/x
+--trace kept/x.json | --trace must be a folder, and '{}' is a file
+--table kept/y.csv | --table: {} is no table of this command: choose another file
+--table kept/y.parquet | --table: {} is no table of this command
+--table kept/z.parquet | --table: {} is damaged, or no Parquet file
+--trace kept | --trace: {}/2.json is no trace: choose another folder
+--out kept/link.jsonl | --prompts and --out must be two places, and '{}' is both
+--out kept/t.parquet.parts/o.jsonl | --out must not lie in '
+--trace kept/t.parquet.parts | must be two places
+--table kept/s.parquet | a.txt is no part of the table
+"""
+
+
+@pytest.mark.parametrize("case", PLACES.strip().splitlines())
+def test_what_cannot_be_kept_is_not_computed(case, tmp_path, monkeypatch, stories, capsys) -> None:
+    kept = tmp_path / "kept"
     for name in ("x.jsonl", "x.csv", "t.parquet.parts", "s.parquet.parts"):
         (kept / name).mkdir(parents=True)
     (kept / "s.parquet.parts" / "a.txt").touch()
     for name in ("x.json", "2.json", "y.csv", "z.parquet"):
         (kept / name).write_text("{}")
     pd.DataFrame({"a": [1]}).to_parquet(kept / "y.parquet")
-    (kept / "link.jsonl").symlink_to(folder / "prompts.jsonl")
-    flag, path, said = files[case]
-    words = words_of(folder, "t.parquet", prompts=[{"prompt": "Tom"}, {"prompt": "Lily"}])
-    return [*words, flag, str(path)], said.format(path)
-
-
-REFUSED = [
-    *(
-        "out is a folder",
-        "table is a folder",
-        "no place for results",
-        "no place for a table",
-        "no place for parts",
-    ),
-    *(
-        "no place for traces",
-        "traces in a file",
-        "another csv",
-        "another parquet",
-        "no parquet",
-        "another trace",
-    ),
-    *("a link to the prompts", "results among parts", "traces among parts", "strange parts"),
-]
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_kept_is_not_computed(case, tmp_path, monkeypatch, stories, capsys) -> None:
-    words, said = refused(case, tmp_path)
+    (kept / "link.jsonl").symlink_to(tmp_path / "prompts.jsonl")
+    asked, said = case.split(" | ")
+    flag, place = asked.split()
+    words = words_of(
+        tmp_path, "t.parquet", flag, str(tmp_path / place), prompts=[{"prompt": "Tom"}] * 2
+    )
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    status, calls = refusal(monkeypatch, stories, words)
+    calls = load_once(monkeypatch, stories)
+    status = run(*words)
     err = capsys.readouterr().err
-    assert status == 2 and not calls and said in err and err.count("\n") == 1, err
+    assert (status, calls, err.count("\n")) == (2, [], 1), err
+    assert said.format(tmp_path / place) in err
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
-def refusal(
-    monkeypatch: pytest.MonkeyPatch, lm: surelock.LanguageModel, words: list[str]
-) -> tuple[int, list[Any]]:
-    """The status of a command, and what it decodes."""
-    calls = load_once(monkeypatch, lm)
-    return run(*words), calls
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        (
-            ['{"prompt": "a", "id": ""}'],
-            "prompts.jsonl, line 1: id must be a text or a whole number, not ''",
-        ),
-        (
-            ['{"prompt": "a"}', '{"prompt": "a", "id": true}'],
-            "line 2: id must be a text or a whole number, not True",
-        ),
-        (
-            ['{"prompt": "a", "id": 1e5}'],
-            "line 1: id must be a text or a whole number, not 100000.0",
-        ),
-        (['{"prompt": "a", "id": "\\ud800"}'], "line 1: id is no UTF-8 text"),
-        (['{"prompt": "a"}', '{"prompt": "\\ud800"}'], "line 2: prompt 2: prompt is no UTF-8 text"),
-        (
-            ['{"prompt": "a", "id": "b"}', "", '{"prompt": "a", "id": "b"}'],
-            "the id 'b': line 1 and line 3",
-        ),
-        (
-            ['{"prompt": "a", "id": "\\\\d", "steps": 99}'],
-            "line 1: prompt \\d: steps (99) must be at most",
-        ),
-        (['{"prompt": "", "id": "a\\nb"}'], "line 1: prompt 'a\\nb' is empty"),
-        (
-            ['{"prompt": "a", "id": "A"}', '{"prompt": "a", "id": "a"}'],
-            "line 2: the ids 'A' and 'a' differ in case alone",
-        ),
-        (['{"prompt": "a", "id": "%s"}' % ("é" * 41)], "line 1: the id 'ééé"),
-    ],
-)
-def test_what_a_line_says_is_refused_with_its_number(
-    lines, said, tmp_path, monkeypatch, stories, capsys
-) -> None:
-    words = words_of(tmp_path, "")
-    (tmp_path / "prompts.jsonl").write_text("\n".join(lines), "utf-8")
-    status, calls = refusal(monkeypatch, stories, words)
-    err = capsys.readouterr().err
-    assert status == 2 and not calls and said in err and err.count("\n") == 1, err
 
 
 def test_a_file_of_objects_is_one_whatever_the_case_of_its_name(
@@ -584,32 +465,33 @@ def test_a_standard_output_of_another_encoding_gets_utf_8(flags, monkeypatch, st
 
 def test_results_of_version_4_go_on(tmp_path: Path) -> None:
     """Their lines hold settings by their short names; a difference is named as before."""
-    short = {
-        "compute": "lock+select",
-        "epsilon": 1e-3,
-        "percentile": None,
-        "select_fraction": 0.5,
-        "unlock": True,
-    }
-    short |= {
-        "unlock_period": 3,
-        "unmask": "threshold",
-        "threshold": 0.5,
-        "gen_length": 8,
-        "temperature": 0.5,
-    }
-    same = {"model": "m", "prompt": "p", "chat": False, "blanks": True}
-    file = tmp_path / "out.jsonl"
-    file.write_text(json.dumps({"id": "a", **same, "settings": short}) + "\n", "utf-8")
-    results = Results(file)
-    decoder = read_decoder(short)
-    head = {"id": "a", **same, "settings": decoder.to_plain()}
+    short = json.loads(
+        """{"compute": "lock+select", "epsilon": 0.001, "percentile": null, "select_fraction": 0.5, "unlock": true,
+        "unlock_period": 3, "unmask": "threshold", "threshold": 0.5, "gen_length": 8, "temperature": 0.5}"""
+    )
+    head = {"id": "a", "model": "m", "prompt": "p", "chat": False, "blanks": True}
+    results = results_of(tmp_path, head | {"settings": short})
+    head["settings"] = read_decoder(short).to_plain()
     results.check("prompt a", head)
     head["settings"]["settings"]["temperature"] = 0.25
     with pytest.raises(
         ValueError, match=r"has prompt a with temperature 0\.5, and now it is 0\.25: choose another"
     ):
         results.check("prompt a", head)
+
+
+def results_of(folder: Path, head: dict[str, Any]) -> Results:
+    """The results in a file of one line, which begins so."""
+    (folder / "out.jsonl").write_text(json.dumps(head) + "\n", "utf-8")
+    return Results(folder / "out.jsonl")
+
+
+def head_of(lm: surelock.LanguageModel, **rules: Any) -> dict[str, Any]:
+    """The beginning of the line of one prompt."""
+    from surelock.trace.tasks import task_of
+
+    (prompt,) = surelock.trace.prompts.read_prompts(["A dog"], None)
+    return task_of(lm, prompt, 0, rules, {"chat": False, "blanks": True}).head
 
 
 def fields_of(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -623,14 +505,8 @@ def fields_of(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
 
 def test_whatever_a_run_depends_on_is_refused_when_it_differs(tmp_path, stories) -> None:
     """Every field of a line's beginning, and every setting of its decoder, changed in turn."""
-    rules = {"compute": "lock+select", "unlock": True, "unmask": "threshold"}
-    from surelock.trace.tasks import task_of
-
-    (prompt,) = surelock.trace.prompts.read_prompts(["A dog"], None)
-    head = task_of(stories, prompt, 0, rules, {"chat": False, "blanks": True}).head
-    file = tmp_path / "out.jsonl"
-    file.write_text(json.dumps(head) + "\n", "utf-8")
-    results = Results(file)
+    head = head_of(stories, compute="lock+select", unlock=True, unmask="threshold")
+    results = results_of(tmp_path, head)
     results.check("prompt a", head)
     changed = [path for path in fields_of(head) if path != ("id",)]
     assert {"model", "prompt", "chat", "blanks", "settings"} <= {path[0] for path in changed}
@@ -645,14 +521,6 @@ def test_whatever_a_run_depends_on_is_refused_when_it_differs(tmp_path, stories)
 
 
 def test_another_rule_is_named_before_its_settings(tmp_path, stories) -> None:
-    from surelock.trace.tasks import task_of
-
-    (prompt,) = surelock.trace.prompts.read_prompts(["A dog"], None)
-    how = {"chat": False, "blanks": True}
-    lock, budget = (
-        task_of(stories, prompt, 0, {"compute": kind}, how).head for kind in ("lock", "budget")
-    )
-    file = tmp_path / "out.jsonl"
-    file.write_text(json.dumps(lock) + "\n", "utf-8")
+    results = results_of(tmp_path, head_of(stories, compute="lock"))
     with pytest.raises(ValueError, match="with kind of compute 'lock', and now it is 'budget'"):
-        Results(file).check("prompt 1", budget)
+        results.check("prompt 1", head_of(stories, compute="budget"))

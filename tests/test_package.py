@@ -40,17 +40,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages,) = (place / "venv" / "lib").glob("python*/site-packages")
     borrowed = [path for path in sys.path if Path(path).name == "site-packages"]
     (packages / "borrowed.pth").write_text("\n".join(borrowed), "utf-8")
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-index",
-    ]
+    install = [sys.executable, "-m", "pip", "--python", str(python)]
+    install += ["install", "-q", "--no-deps", "--no-index"]
     subprocess.run([*install, "--no-compile", str(wheel)], check=True, cwd=place)
     return python.parent
 

@@ -85,13 +85,8 @@ def test_a_position_that_is_locked_does_not_lock_again() -> None:
 
 def test_what_was_opened_again_is_forgotten() -> None:
     """By an event, in the plan of its own step; by the rule, in the plan of the next."""
-    events = (
-        Event(2, "lock", 0),
-        Event(4, "unlock", 0),
-        Event(5, "lock", 1),
-        Event(6, "lock", 0),
-        Event(6, "unlock", 1),
-    )
+    what = [(2, "lock", 0), (4, "unlock", 0), (5, "lock", 1), (6, "lock", 0), (6, "unlock", 1)]
+    events = tuple(Event(*each) for each in what)
     plans, _ = through(Decoder(settings=DecodeSettings(gen_length=12), events=events))
     assert {plan.step: plan.outdated.tolist() for plan in plans if len(plan.outdated)} == {
         4: [0],

@@ -63,18 +63,6 @@ def test_a_run_rests_after_so_many_steps(app: "App") -> None:
     ]
 
 
-def test_thirty_readers_of_one_prompt_share_its_computation(app: "App") -> None:
-    visits = [Visitor(app.url) for _ in range(30)]
-    form = visits[0].form(prompt="Thirty children read", **SHORT)
-    runs = [visit.open(form) for visit in visits]
-    with ThreadPoolExecutor(30) as pool:
-        read = list(
-            pool.map(lambda i: [data for _, data, _ in visits[i].read(runs[i])][1:], range(30))
-        )
-    assert all(each == read[0] for each in read), "seconds of steps too: they were computed once"
-    assert read[0][-1]["end"] == "finished"
-
-
 def test_who_waits_learns_the_place_and_may_leave(app: "App") -> None:
     with held(app.url) as leave:
         visit = Visitor(app.url)
@@ -93,22 +81,24 @@ def test_who_waits_learns_the_place_and_may_leave(app: "App") -> None:
         assert [data["place"] for kind, data, _ in events if kind == "place"][-1] == 0
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status", "sentence"),
-    [
-        ("GET", "/surelock/runs/none/events", 404, "This run is no longer kept on the server"),
-        ("GET", "/surelock/runs/none/trace", 404, "This run is no longer kept on the server"),
-        ("POST", "/surelock/runs/none/stop", 404, "This run is no longer kept on the server"),
-        ("GET", "/surelock/runs/{}/events?steps=0x", 422, "steps must be a whole number"),
-        ("GET", "/surelock/runs/{}/top?step=99&position=1", 422, "step and position must be"),
-    ],
-)
-def test_what_cannot_be_done_is_refused_in_a_sentence(
-    app: "App", method: str, path: str, status: int, sentence: str
-) -> None:
+#: Requests that cannot be followed: the method, the path below the runs, the status and the sentence.
+NOT_THERE = """
+GET none/events 404 This run is no longer kept on the server
+GET none/trace 404 This run is no longer kept on the server
+POST none/stop 404 This run is no longer kept on the server
+GET {}/events?steps=0x 422 steps must be a whole number
+GET {}/top?step=99&position=1 422 step and position must be
+"""
+
+
+def test_what_cannot_be_done_is_refused_in_a_sentence(app: "App") -> None:
     visit = Visitor(app.url)
-    answer = visit.http.request(method, path.format(visit.open(**SHORT)))
-    assert answer.status_code == status and answer.json()["detail"].startswith(sentence)
+    run = visit.open(**SHORT)
+    for case in NOT_THERE.strip().splitlines():
+        method, path, status, sentence = case.split(" ", 3)
+        answer = visit.http.request(method, f"/surelock/runs/{path.format(run)}")
+        assert answer.status_code == int(status), case
+        assert answer.json()["detail"].startswith(sentence)
 
 
 def test_a_job_is_refused_in_the_pages_words(app: "App") -> None:

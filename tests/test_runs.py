@@ -21,7 +21,6 @@ from surelock.trace.lanes import Lane
 from surelock.trace.recorder import make_header
 from surelock.ui import runs as module
 from surelock.ui.limits import Limits
-from surelock.ui.queue import Queue
 from surelock.ui.request import Job
 from surelock.ui.runs import Runs, VisitorRun
 from surelock.ui.shared_race import SharedRace, weigh
@@ -231,42 +230,6 @@ def test_thirty_with_one_job_share_a_race_and_another_job_does_not() -> None:
         assert opened(alone, "c", FakeDecoder()).race is first.race
 
     finished(visit())
-
-
-def test_thirty_readers_of_five_prompts_have_each_computed_once_whoever_leaves() -> None:
-    """One in the middle of the third prompt stops, one of the fourth closes the tab: the others have everything."""
-    decoders = list[FakeDecoder]()
-
-    async def visit(number: int, runs: Runs, queue: Queue) -> list[int]:
-        def begin() -> SharedRace:
-            recorder: Any = FakeRecorder()
-            decoders.append(FakeDecoder())
-            return SharedRace(job, recorder, decoders[-1](), runs.limits, ends=queue.finished)
-
-        job = replace(JOB, key=f"prompt {number % 5}")
-        seen = list[int]()
-        run = runs.open(f"{number}", f"{number}", job.key, begin)
-        with queue.place(run.race, run.client) as place:
-            assert [before async for before, _ in place.waits()][-1] == 0
-            async with aclosing(batches(run)) as stream:
-                async for batch in stream:
-                    seen += [number for number, _ in batch]
-                    if seen[-1] >= 1 and number == 7:
-                        run.stop()
-                    if seen[-1] >= 1 and number == 13:
-                        break
-        return seen
-
-    async def all_of_them() -> list[list[int]]:
-        runs = Runs()
-        queue = Queue(32)
-        return await asyncio.gather(*(visit(number, runs, queue) for number in range(30)))
-
-    seen = finished(all_of_them())
-    whole = [*range(LAST + 1)]
-    assert [number for number in range(30) if seen[number] != whole] == [7, 13]
-    assert seen[7] == [0, 1, 2] and seen[13] == [0, 1]
-    assert [each.computed for each in decoders] == [6] * 5
 
 
 def test_runs_have_an_end_and_those_that_rest_longest_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,20 +152,3 @@ def test_a_run_that_ends_before_the_other_prints_no_more_lines(
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("Lock what has converged: step ") for line in lines) == 2
     assert sum(line.startswith("Every token: step ") for line in lines) == 10
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--beside", "everything"], "--beside is drawn by --watch: give both"),
-        (["--watch", "--batch", "2"], "--watch draws one prompt at a time: leave out --batch 2"),
-        (["--watch", "--check"], "--watch draws one run and --check compares several"),
-        (["--watch", "--out", "-"], "--watch draws where --out - writes: give --out a file"),
-        (["--watch", "--beside", "everythin"], "--beside must be one of"),
-    ],
-)
-def test_flags_that_do_not_go_together_are_refused(
-    flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["decode", PROMPT, *flags]) == 2
-    assert said in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """A ZeroGPU Space, simulated: runs in a forked worker, what they ask for, and what is said when they get no time."""
 
-import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -68,27 +67,20 @@ def test_words_of_several_numbers_of_tokens_are_refused(
         shared_race.settled_job(models, replace(job(), tokens=several))
 
 
-def raced(models: Models, asked: Job, *tokens: str) -> list[dict[str, Any]]:
-    """All messages of a run on the page; with tokens those of runs that begin at once, one for each."""
+def raced(models: Models, asked: Job) -> list[dict[str, Any]]:
+    """All messages of a run on the page."""
     lm = models.get("stories")
     runner = shared_race.make_runner(models)
 
-    async def messages(token: str) -> list[dict[str, Any]]:
+    async def messages() -> list[dict[str, Any]]:
         recorder = Recorder(make_header(lm, asked.prompt, asked.tokens, asked.lanes), lm.tokenizer)
-        rounds = runner(asked, True, True, Headers({"x-ip-token": token}))
+        rounds = runner(asked, True, True, Headers())
         runs = Runs(shared=False)
-        run = runs.open(
-            token,
-            "a",
-            asked.key,
-            lambda: SharedRace(asked, recorder, rounds, runs.limits, pausable=False),
-        )
+        race = SharedRace(asked, recorder, rounds, runs.limits, pausable=False)
+        run = runs.open("a visitor", "a", asked.key, lambda: race)
         return [message async for batch in run.messages(-1) for _, message in read(batch)]
 
-    async def all_of_them() -> list[list[dict[str, Any]]]:
-        return await asyncio.gather(*map(messages, tokens or ("",)))
-
-    return [message for each in finished(all_of_them()) for message in each]
+    return finished(messages())
 
 
 def called(models: Models, **given: Any) -> list[dict[str, Any]]:
