@@ -104,6 +104,17 @@ def test_the_sizes_of_the_shadows_batches_change_nothing(
     np.testing.assert_allclose(errors(lm, compute=LOOSE).error, whole.error, rtol=0, atol=1e-12)
 
 
+def test_under_guidance_a_prompt_has_the_errors_that_it_has_alone(lm: LanguageModel) -> None:
+    """Prompts of several lengths: guidance masks the tokens of the prompt, which lie at other places in a batch."""
+    seeds = [5, 6, 7]
+    settings = dataclasses.replace(SETTINGS, cfg_scale=0.7, seed=seeds)
+    together = errors(lm, settings, compute=LOOSE)
+    for number, (prompt, seed) in enumerate(zip(PROMPTS, seeds, strict=True)):
+        alone = errors(lm, dataclasses.replace(settings, seed=seed), [prompt], compute=LOOSE)
+        of_prompt = together.error[together.sequence == number]
+        np.testing.assert_allclose(of_prompt, alone.error, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("cfg_scale", [0.0, 0.7])
 def test_on_a_gpu_free_memory_bounds_the_rows(
     lm: LanguageModel, monkeypatch: pytest.MonkeyPatch, cfg_scale: float

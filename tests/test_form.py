@@ -218,6 +218,8 @@ def test_a_link_may_ask_for_all_that_is_offered_and_no_more(form: Form) -> None:
         {name: f"{most + 1:g}" for name, most in MOST_OFFERED.items()}, ["stories"], form.suits
     )
     assert len(above.problems) == len(MOST_OFFERED) and not above.settings
+    chats = [read_link(query, ["stories"], form.suits).chat for query in ({}, {"chat": "false"})]
+    assert chats == [True, False]
     full = {"prompt": "x" * MOST_CHARACTERS, "lanes": json.dumps(["klass"] * 4)}
     link = read_link(full, ["stories"], form.suits)
     assert not link.problems and (link.prompt, len(link.lanes)) == (full["prompt"], 4)

@@ -492,6 +492,11 @@ def test_what_a_model_recommends() -> None:
         # below and above the default
         ({"unlock_period": 3}, LockRule(unlock=UnlockRule(period=3))),
         ({"unlock_period": 9}, LockRule(unlock=UnlockRule(period=9))),
+        # two of one group
+        (
+            {"unlock_period": 3, "unlock_budget": 2},
+            LockRule(unlock=UnlockRule(period=3, budget=2)),
+        ),
         ({"unlock": False, "unlock_period": 8}, LockRule()),
         ({"compute": ""}, LockRule()),
     ],

@@ -39,6 +39,8 @@ def test_a_text_says_its_lists(stories: surelock.LanguageModel) -> None:
     assert stories.encode("Tom had a __ ball.", blanks=[list(WORDS)]) == stories.encode(
         "Tom had a __{red|blue|light green} ball.", blanks=True
     )
+    spaced = TEXT.replace("red|blue", " red | blue ")
+    assert prompt_of(stories, spaced).lists == prompt.lists, "spaces beside a word are none of it"
     free = stories.encode("Tom had a __ ball.", blanks=[None])
     assert not isinstance(free, Listed) and free == stories.encode(
         "Tom had a __ ball.", blanks=True

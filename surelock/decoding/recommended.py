@@ -25,7 +25,7 @@ def over_recommended(generation: Fields, overrides: Fields) -> Json:
     """Return the settings of a model, changed by the overrides. Arguments and result are short spellings.
 
     An override of a setting in a group switches the group on. An override of gen_length or steps drops the model's
-    steps, and changes its block_length to `nearest_block`.
+    steps, and changes its block_length to `nearest_block`. Raises ValueError for such an override of a wrong kind.
     """
     values = {**unfolded(generation), **overrides}
     known = flat_settings()
@@ -37,7 +37,10 @@ def over_recommended(generation: Fields, overrides: Fields) -> Json:
         values.pop("steps", None)
     if "block_length" not in overrides and (most := values.pop("block_length", None)):
         length = values.get("gen_length", DecodeSettings().gen_length)
-        if block := nearest_block(length, values.get("steps") or length, most):
+        steps = values.get("steps")
+        known["gen_length"].setting.checked("gen_length", length)
+        known["steps"].setting.checked("steps", steps)
+        if block := nearest_block(length, steps or length, most):
             values["block_length"] = block
     return values
 

@@ -35,7 +35,7 @@ class Loading(NotReady):
     """The model is being loaded. said: the sentence that the page shows, with the seconds so far."""
 
     def __init__(self, said: str) -> None:
-        super().__init__(f"{said}; press Run again in a moment.")
+        super().__init__(f"{said}; try again in a moment.")
         self.said = f"{said} …"
 
 

@@ -135,13 +135,13 @@ test("a step that computes masked tokens says so, and one that leaves them out d
   assert.match(masks, /computes 2 of 4 tokens, the masked among them; 2 are left out/);
 });
 
-test("after the rule was changed by hand nothing is said to have come to rest", () => {
+test("after the rule was changed by hand nothing is said to have settled", () => {
   const steps = [{ unmasked: [[2, 12]] }, { locked: [2] }, {}];
   const rule = { step: 1, kind: "rule", compute: { kind: "everything" } };
-  assert.match(tale(steps)[1], /come to rest/);
-  assert.doesNotMatch(tale(steps, { events: [rule] })[1], /come to rest/);
+  assert.match(tale(steps)[1], /has settled/);
+  assert.doesNotMatch(tale(steps, { events: [rule] })[1], /has settled/);
   const lock = { kind: "lock", epsilon: 1 };
-  assert.match(tale(steps, { compute: { kind: "both", lock, select: { kind: "select" } } })[1], /come to rest/);
+  assert.match(tale(steps, { compute: { kind: "both", lock, select: { kind: "select" } } })[1], /has settled/);
 });
 
 test("the verdict of several lanes is the work of each beside the reference", () => {

@@ -58,7 +58,7 @@ const SENTENCES = [
     },
   ],
   [
-    /: (“.*”), (just written|written (\d+) steps? ago), (has come to rest: it )?locks/,
+    /: (“.*”), (just written|written (\d+) steps? ago), (has settled: it )?locks/,
     ({ trace, now, steps, t }, [, word, , ago = 0]) => {
       const found = now.record.locked.filter(
         (p) => trace.word(now.tokens.get(p)) === word && t - (now.since.get(p) ?? -1) === Number(ago),

@@ -91,7 +91,7 @@ export function happens(trace, lane, at, whose) {
 function locks(trace, lane, position, at) {
   const seen = at - lane.unmaskStep(position, at);
   const since = seen ? `written ${count(seen, "step")} ago` : "just written";
-  const why = byRest(lane.decoder, position) ? "has come to rest: it locks" : "locks";
+  const why = byRest(lane.decoder, position) ? "has settled: it locks" : "locks";
   return `${trace.word(lane.token(position, at))}, ${since}, ${why}`;
 }
 
