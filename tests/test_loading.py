@@ -424,6 +424,11 @@ def test_what_would_be_mistaken_is_refused_by_its_architecture(
     refuses(llada, *words)
 
 
+def test_sedd_is_known_though_it_names_no_architecture(llada: Path) -> None:
+    edit_json(llada / "config.json", architectures=None, model_type=None, graph={}, noise={})
+    refuses(llada, "SEDD cannot be decoded here")
+
+
 @pytest.mark.parametrize("architectures", [["Qwen3ForCausalLM"], None])
 def test_a_mask_in_its_config_says_that_a_qwen3_is_a_diffusion_model(
     tmp_path: Path, architectures: list[str] | None

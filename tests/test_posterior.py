@@ -19,6 +19,7 @@ from surelock.engines.read_plan import chunk_rows, even
 from surelock.engines.stopwatch import Stopwatch
 
 VOCAB = 4096
+FIELDS = [each.name for each in fields(Reading)]
 CPU = torch.device("cpu")
 
 
@@ -94,7 +95,7 @@ def drifted(logits: Tensor, target: float, dtype: torch.dtype = torch.float32) -
 
 
 @pytest.mark.parametrize("spread", [0.5, 2.0, 4.0, "peaked"])
-@pytest.mark.parametrize("target", [1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8])
+@pytest.mark.parametrize("target", [1e-3, 1e-5, 1e-8])
 def test_float32_kl_keeps_its_digits(target: float, spread: float | str) -> None:
     logits = torch.randn(8, VOCAB, generator=torch.Generator().manual_seed(0))
     logits *= 2.0 if spread == "peaked" else spread
@@ -112,22 +113,15 @@ def test_float32_kl_keeps_its_digits(target: float, spread: float | str) -> None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
-def test_equal_logits_have_a_kl_of_exactly_zero(dtype: torch.dtype) -> None:
-    logits = (torch.randn(8, VOCAB, dtype=torch.float64) * 5).to(dtype)
-    reads = Reads(8, dtype=dtype)
-    assert np.isposinf(reads.read(logits).kl).all()
-    assert (reads.read(logits).kl == 0).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_narrow_logits_are_kept_without_loss(dtype: torch.dtype) -> None:
+def test_logits_of_any_dtype_are_kept_without_loss(dtype: torch.dtype) -> None:
+    """Equal ones have a KL of exactly zero."""
     logits = torch.randn(8, VOCAB, generator=torch.Generator().manual_seed(2)).mul(4).to(dtype)
     moved = drifted(logits, 1e-4, dtype)
     reads = Reads(8, dtype=dtype)
-    reads.read(logits)
-    np.testing.assert_allclose(
-        reads.read(moved).kl, true_kl(moved, logits).numpy(), rtol=0, atol=1e-9
-    )
+    assert np.isposinf(reads.read(logits).kl).all()
+    assert (reads.read(logits).kl == 0).all()
+    expected = true_kl(moved, logits).numpy()
+    np.testing.assert_allclose(reads.read(moved).kl, expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("by_token", [{"cpu"}, set()], ids=["by token", "by span"])
@@ -140,20 +134,18 @@ def test_chunks_do_not_change_results(
     monkeypatch.setattr(posterior, "_BY_TOKEN", by_token)
     logits = torch.randn(3, 90, 50, generator=torch.Generator().manual_seed(4))
     some = [0, *range(5, 90, 2)]
-    readings: list[list[Reading]] = []
+    expected: list[Reading] = []
     for few in (6, 32, 40, 100):
         monkeypatch.setattr(posterior, "_CHUNK_BYTES", {"cpu": few * 50 * 4})
         reads = Reads(90, 50, **changes)
         assert (reads.reader._rows, reads.reader._few) == (max(55, few), few)
         first = reads.read(logits[0])
         second = reads.read(logits[1, some], some, probed=[9, 45])
-        readings.append([first, second, reads.read(logits[2])])
-    for others in readings[1:]:
-        for mine, theirs in zip(readings[0], others, strict=True):
-            for field in fields(Reading):  # all but the time
-                np.testing.assert_array_equal(
-                    getattr(mine, field.name), getattr(theirs, field.name), field.name
-                )
+        found = [first, second, reads.read(logits[2])]
+        expected = expected or found
+        for mine, theirs in zip(expected, found, strict=True):
+            for name in FIELDS:
+                np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name), name)
 
 
 def test_logits_are_made_of_many_rows_and_read_a_few_at_a_time() -> None:
@@ -209,11 +201,11 @@ def test_a_span_is_drawn_at_any_temperature(temperature: float) -> None:
     )
     found = posterior.choose_by_span(logits.clone(), [0], temperature, numbers)
     best = logits[:, 1:].argmax(dim=-1) + 1
-    assert (
-        len(set(found.tolist())) > 30 and 0 not in found
-        if temperature > 1
-        else bool((found == best).all())
-    )
+    assert 0 not in found
+    if temperature > 1:
+        assert len(set(found.tolist())) > 30
+    else:
+        assert torch.equal(found, best)
 
 
 def test_a_step_on_a_gpu_draws_its_noise_at_once() -> None:

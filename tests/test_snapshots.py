@@ -19,45 +19,30 @@ from surelock.trace.recorder import Recorder, make_header
 LENGTH = {"gen_length": 16, "seed": 3}
 # unlocks in every step
 NERVOUS = surelock.UnlockRule(period=1, epsilon_unlock=0.0, min_interval=0, cooldown=0)
+
+
+def decoder_of(compute: Any, unmask: Any = None, events: Any = (), **chosen: Any) -> Decoder:
+    settings = surelock.DecodeSettings(**LENGTH, **chosen)
+    unmask = unmask or surelock.LowConfidence()
+    return Decoder(settings=settings, compute=compute, unmask=unmask, events=events)
+
+
+# from the middle on
+ANOTHER = Event(4, "rule", compute=surelock.LockByAge(1))
 DECODERS = {
-    "every": Decoder(settings=surelock.DecodeSettings(**LENGTH)),
-    "lock": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH, temperature=0.8), compute=surelock.LockRule()
-    ),
-    "blocks": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH, block_length=8),
-        compute=surelock.BlockCache(),
-        unmask=surelock.Klass(),
-    ),
-    "budget": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH, no_repeat_ngram_size=2),
-        compute=surelock.BudgetRule(),
-    ),
-    "remask": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH),
-        compute=surelock.LockByAge(2),
-        unmask=surelock.Remask(),
-    ),
-    "correct": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH),
-        compute=surelock.LockByAge(2),
-        unmask=surelock.Correct(doubt=0.2),
-    ),
-    "unlock": Decoder(  # a snapshot lies between a step that unlocks and the next, which forgets
-        settings=surelock.DecodeSettings(**LENGTH),
-        compute=surelock.LockRule(epsilon=1.0, unlock=NERVOUS),
-    ),
-    "another rule": Decoder(  # from the middle on
-        settings=surelock.DecodeSettings(**LENGTH),
-        compute=surelock.Everything(),
-        events=(Event(4, "rule", compute=surelock.LockByAge(1)),),
-    ),
-    "guided": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH, cfg_scale=0.5, temperature=0.8),
-        compute=surelock.LockRule() & surelock.SelectRule(0.8),
+    "every": decoder_of(surelock.Everything()),
+    "lock": decoder_of(surelock.LockRule(), temperature=0.8),
+    "blocks": decoder_of(surelock.BlockCache(), surelock.Klass(), block_length=8),
+    "budget": decoder_of(surelock.BudgetRule(), no_repeat_ngram_size=2),
+    "remask": decoder_of(surelock.LockByAge(2), surelock.Remask()),
+    "correct": decoder_of(surelock.LockByAge(2), surelock.Correct(doubt=0.2)),
+    # a snapshot lies between a step that unlocks and the next, which forgets
+    "unlock": decoder_of(surelock.LockRule(epsilon=1.0, unlock=NERVOUS)),
+    "another rule": decoder_of(surelock.Everything(), events=(ANOTHER,)),
+    "guided": decoder_of(
+        surelock.LockRule() & surelock.SelectRule(0.8), cfg_scale=0.5, temperature=0.8
     ),
 }
-DECODERS["every"] = replace(DECODERS["every"], compute=surelock.Everything())
 
 
 def recorded(lm: Any, prompt: list[int], lane: Lane, **kept: Any) -> tuple[Recorder, list[Any]]:
