@@ -130,6 +130,7 @@ def test_of_a_trace(stories: LanguageModel) -> None:
     field = [
         Lane(id="every", name="All", decoder=Decoder(settings=settings, compute=Everything())),
         Lane(id="age", name="Age", decoder=Decoder(settings=settings, compute=LockByAge(1))),
+        Lane(id="random", name="", decoder=Decoder(settings=settings, unmask=surelock.Random())),
     ]
     document = json.loads(json.dumps(record_run(stories, "Once upon a time", field)))
     found = commit_error(stories, document)
@@ -145,6 +146,9 @@ def test_of_a_trace(stories: LanguageModel) -> None:
     assert changed == own.position[own.changed].tolist()
     trace = surelock.read_trace(document)
     assert trace.lanes.exact.all(), "unless asked for less"
+    regrets = trace.steps.query("lane == 'age'").regret.astype(float)
+    np.testing.assert_allclose(regrets, np.bincount(own.step, own.regret), rtol=1e-6)
+    assert trace.steps.query("lane == 'random'").regret.isna().all()
     column = trace.positions.query("lane == 'age' and not prompt").commit_error
     np.testing.assert_allclose(column.astype(float), own.error[np.argsort(own.position)], rtol=1e-6)
     last = document["records"][-1]
@@ -157,29 +161,3 @@ def test_of_a_trace(stories: LanguageModel) -> None:
         commit_error(stories, document)
     with pytest.raises(ValueError, match="reads version 4"):
         commit_error(stories, document | {"version": 2})
-
-
-def test_a_trace_tells_the_regret_of_each_step(stories: LanguageModel) -> None:
-    settings = DecodeSettings(gen_length=24, steps=12, seed=3)
-    rule = surelock.BudgetRule(0.1)
-    field = [
-        Lane(
-            id=unmask.kind,
-            name=unmask.kind,
-            decoder=Decoder(settings=settings, compute=rule, unmask=unmask),
-        )
-        for unmask in (surelock.Entropy(), surelock.Random())
-    ]
-    document = json.loads(json.dumps(record_run(stories, "Once upon a time", field)))
-    told = surelock.read_trace(document).steps
-    own = errors(
-        stories,
-        settings,
-        ["Once upon a time"],
-        compute=rule,
-        unmask=surelock.Entropy(),
-        observe=True,
-    )
-    sums = np.bincount(own.step, own.regret)
-    np.testing.assert_allclose(told[told.lane == "entropy"].regret.astype(float), sums, rtol=1e-6)
-    assert sums.max() > 0.01 and told[told.lane == "random"].regret.isna().all()
