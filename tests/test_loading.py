@@ -31,12 +31,10 @@ from transformers import PreTrainedTokenizerFast
 
 import surelock
 from surelock import CheckpointError
-from surelock.config import LLADA_8B
 from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
 from surelock.loading import find_device
-from surelock.model.families import FAMILIES, Family, family_of
-from surelock.model.generation import generation_of
+from surelock.model.families import family_of
 from surelock.model.tokenizer import load_tokenizer
 from surelock.ui.models import Models
 
@@ -603,6 +601,8 @@ def test_code_of_a_checkpoint_is_never_run(llada: Path) -> None:
     lm = load(llada)
     assert lm.decode(lm.encode("a b")) == "a b"
     assert not marker.exists()
+    with pytest.raises(ValueError, match="chat template"):
+        lm.encode("a", chat=True)
 
 
 @pytest.mark.parametrize(
@@ -614,6 +614,7 @@ def test_code_of_a_checkpoint_is_never_run(llada: Path) -> None:
         ("a2d-qwen3", '{"temperature": null, "top_p": null, "steps": null, "max_new_tokens": null}', "{}"),
         ("a2d-qwen3", '{"do_sample": null, "temperature": 0.5, "block_length": null}', '{"temperature": 0.5}'),
         ("a2d-qwen3", '{"do_sample": false, "temperature": 0.5}', "{}"),
+        ("a2d-qwen3", '{"steps": 64, "block_length": null}', '{"steps": 64}'),
         ("sdar", '{"do_sample": true, "temperature": 0.6, "top_k": 20}', '{"block_length": null}'),
     ],
 )  # fmt: skip
@@ -674,17 +675,6 @@ def write_tokenizer(directory: Path, **options: Any) -> None:
     ).save_pretrained(directory)  # fmt: skip
 
 
-def test_encode_decode_and_ids_from_the_tokenizer(llada: Path) -> None:
-    write_tokenizer(llada)
-    edit_json(llada / "config.json", mask_token_id=None, eos_token_id=None, pad_token_id=None)
-    lm = load(llada)
-    assert (lm.mask_id, lm.ends, lm.pad_id) == (1, (0, 3), 2)
-    assert lm.encode("a b a") == [4, 5, 4]
-    assert lm.decode(torch.tensor([4, 0, 5])) == "a b"
-    with pytest.raises(ValueError, match="chat template"):
-        lm.encode("a", chat=True)
-
-
 def test_a_tokenizer_of_vocabulary_and_merges_alone_is_qwens(tmp_path: Path) -> None:
     """As Dream publishes it: no tokenizer.json, and a class that lies in a file of code, which is not run."""
     write_dream(tmp_path, **DREAM | {"vocab": 300})
@@ -730,13 +720,3 @@ def test_the_traps_of_a_qwen3_chat_model(tmp_path: Path) -> None:
     assert lm.decode(lm.encode("Hello", chat=True)).endswith("assistant\n<think>\n\n</think>\n\n")
     for end in lm.ends:
         assert text_of(lm, [*lm.encode("Hello there"), end, 9, 9]) == "Hello there"
-
-
-@pytest.mark.parametrize("family", [each for each in FAMILIES if "gen_length" in each.generation])
-def test_steps_without_a_length_are_beside_the_familys(family: Family, tmp_path: Path) -> None:
-    length = family.generation["gen_length"]
-    family = replace(family, generation={"gen_length": length})
-    for steps, expected in ((length + 1, length + 1), (length // 2, length)):
-        plain = {"steps": steps, "block_length": None}
-        (tmp_path / "generation_config.json").write_text(json.dumps(plain))
-        assert generation_of(family, LLADA_8B, tmp_path)["gen_length"] == expected

@@ -380,36 +380,30 @@ def assert_step_equal(step: Any, b: int, expected: oracle.OracleStep, observed: 
     where = f"sequence {b}, step {expected.index}"
     n = len(expected.tokens)
     assert step.index == expected.index
-    filled = np.zeros_like(step.masked)
-    spared = 0
-    if step.ended is not None:
-        filled = step.ended.filled
-        spared = step.ended.steps[b].item()
-    np.testing.assert_array_equal(filled[b, -n:], expected.filled, f"filled, {where}")
-    assert spared == expected.spared, where
+    ended = step.ended
+    filled = np.zeros(n, dtype=bool) if ended is None else ended.filled[b, -n:]
+    assert (0 if ended is None else ended.steps[b].item()) == expected.spared, where
     shares = {each.position: each.shares.tolist() for each in step.shares if each.sequence == b}
-    assert shares.keys() == expected.shares.keys(), where
-    for start, found in shares.items():
-        assert found == pytest.approx(expected.shares[start], abs=TOLERANCE), where
-    for name in FLAGS:
-        flags = getattr(step, name)[b]
-        np.testing.assert_array_equal(flags[-n:], getattr(expected, name), f"{name}, {where}")
-        assert not flags[:-n].any(), f"{name} at pads, {where}"
-    np.testing.assert_array_equal(step.tokens[b, -n:], expected.tokens, f"tokens, {where}")
+    assert shares == {
+        position: pytest.approx(right, abs=TOLERANCE) for position, right in expected.shares.items()
+    }, where
+    exact = {name: getattr(step, name)[b] for name in FLAGS}
+    assert not any(flags[:-n].any() for flags in exact.values()), f"pads, {where}"
+    for name, found in {**exact, "tokens": step.tokens[b], "filled": filled}.items():
+        right = getattr(expected, name)
+        np.testing.assert_array_equal(found[-n:], right, f"{name}, {where}")
     for name in ("kl", "confidence"):
         values = getattr(step, name)[b]
         right = getattr(expected, name)
         if not observed:
             right = np.where(np.isfinite(values[-n:]), right, values[-n:])
         # equal_nan by default; an infinity equals only itself
-        np.testing.assert_allclose(
-            values[-n:], right, rtol=0, atol=TOLERANCE, err_msg=f"{name}, {where}"
-        )
+        how = {"rtol": 0, "atol": TOLERANCE, "err_msg": f"{name}, {where}"}
+        np.testing.assert_allclose(values[-n:], right, **how)
         assert np.isnan(values[:-n]).all(), f"{name} at pads, {where}"
     for name in ("flops", "baseline_flops"):
-        assert getattr(step, name)[b].item() == pytest.approx(getattr(expected, name), rel=1e-12), (
-            f"{name}, {where}"
-        )
+        right = pytest.approx(getattr(expected, name), rel=1e-12)
+        assert getattr(step, name)[b].item() == right, f"{name}, {where}"
 
 
 def compare(model: Model, case: Case, told: Told) -> list[Any]:
