@@ -192,8 +192,10 @@ def test_a_run_that_fails_or_is_left_gives_its_memory_back(
     full = RuntimeError("CUDA out of memory")
     with monkeypatch.context() as patched:
         patched.setattr(lm.engine, "read", Mock(side_effect=full))
+        failing = surelock.decode(lm, PROMPTS, CHOSEN)
         with pytest.raises(RuntimeError, match="out of memory"):
-            decoded(lm)
+            next(failing)
+        assert lender.nbytes == kept, "though somebody holds the run"
     assert all(map(same, plain, decoded(lm)))
     assert lender.nbytes == kept
 

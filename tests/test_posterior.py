@@ -14,7 +14,6 @@ from surelock.decoding.step import Choice, Plan, Reading
 from surelock.engines import posterior
 from surelock.engines.inputs import upload
 from surelock.engines.posterior import Reader
-from surelock.engines.read_plan import chunk_rows, even
 from surelock.engines.stopwatch import Stopwatch
 
 VOCAB = 4096
@@ -94,16 +93,6 @@ def test_logits_of_any_dtype_are_kept_without_loss(dtype: torch.dtype) -> None:
     assert np.isposinf(reads.kl(logits)).all()
     assert (reads.kl(logits) == 0).all()
     np.testing.assert_allclose(reads.kl(moved), true_kl(moved, logits).numpy(), rtol=0, atol=1e-9)
-
-
-def test_logits_are_made_of_many_rows_and_read_a_few_at_a_time() -> None:
-    """At 150,000 tokens: making logits of a few rows would read the whole head each time, and a posterior of many rows
-    takes ten tables of them.
-    """
-    rows, few = chunk_rows(2**21, 4 * 150_000)
-    assert rows >= 16 and rows * 150_000 * 4 <= 2**25
-    assert few * 150_000 * 4 <= 2**22 and chunk_rows(2**21, 4 * 4000) == (131, 131)
-    assert [part.stop - part.start for part in even(33, 16)] == [11, 11, 11] and even(0, 4) == []
 
 
 def draws(
