@@ -28,14 +28,14 @@ Draw = Callable[..., Tensor]
 class Shape:
     """Sizes of a checkpoint, and what else its config.json tells."""
 
-    layers: int
-    d_model: int
-    heads: int
-    kv_heads: int
-    d_ff: int
-    vocab: int
-    tied: bool
-    seed: int
+    layers: int = 2
+    d_model: int = 32
+    heads: int = 4
+    kv_heads: int = 2
+    d_ff: int = 48
+    vocab: int = 41
+    tied: bool = False
+    seed: int = 7
     head_dim: int = 0
     shards: int = 1
     qkv_bias: bool = False
@@ -167,9 +167,8 @@ def write_mdlm(path: Path | str, adaln: bool = True, **sizes: Any) -> dict[str, 
 
     adaln: whether its layers have a time condition. The gates of a trained one are no zeros.
     """
-    shape = Shape(
-        **{"kv_heads": sizes["heads"], "d_ff": 4 * sizes["d_model"], "tied": False} | sizes
-    )
+    sizes = {"d_model": 32} | sizes
+    shape = Shape(**sizes, kv_heads=sizes["heads"], d_ff=4 * sizes["d_model"])
     cond = 12
     draw = weights(shape.seed, shape.dtype)
     d = shape.d_model
@@ -290,26 +289,14 @@ def write_mdlm_model(path: Path, **sizes: Any) -> dict[str, str]:
     """A small mdlm-owt, with a block_size a bd3lm-owt; returns how it is loaded with a tokenizer of GPT-2's kind, which
     lies beside it.
     """
-    write_mdlm(
-        path,
-        **{"layers": 2, "d_model": 32, "heads": 2, "vocab": 258, "seed": 21, "max_length": 1024}
-        | sizes,
-    )
+    write_mdlm(path, heads=2, vocab=258, seed=21, max_length=1024, **sizes)
     write_words(path.with_name("gpt2"))
     return {"tokenizer": str(path.with_name("gpt2"))}
 
 
 def write_lfm2_model(path: Path, **sizes: Any) -> dict[str, str]:
     """A small LFM2.5-Encoder-350M-Diffusion with its tokenizer; returns how it is loaded."""
-    shape = {
-        "layers": 3,
-        "d_model": 32,
-        "heads": 2,
-        "kv_heads": 1,
-        "vocab": 273,
-        "seed": 22,
-        "max_length": 1024,
-    }
+    shape = {"layers": 3, "heads": 2, "kv_heads": 1, "vocab": 273, "seed": 22, "max_length": 1024}
     write_lfm2(path, mask_id=16, eos_id=7, **shape | sizes)
     write_words(path, **LFM2_TOKENS)
     return {}

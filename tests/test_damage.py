@@ -93,17 +93,7 @@ def spoil(file: Path, rng: random.Random) -> None:
 
 
 def checkpoint_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
-    sizes = {
-        "layers": 1,
-        "d_model": 16,
-        "heads": 2,
-        "kv_heads": 1,
-        "d_ff": 24,
-        "vocab": 30,
-        "tied": False,
-        "seed": 1,
-    }
-    write_llada(folder, **sizes)
+    write_llada(folder, layers=1, d_model=16, heads=2, kv_heads=1, d_ff=24, vocab=30)
     (folder / "generation_config.json").write_text('{"gen_length": 8, "steps": 8}')
     spoil(
         folder / rng.choice(["config.json"] * 4 + ["generation_config.json", "model.safetensors"]),

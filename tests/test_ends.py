@@ -12,6 +12,7 @@ from test_calls import endpoint_of
 from test_javascript import needs_node, node
 
 import surelock
+from surelock.decoding.decoder import plain_event
 from surelock.decoding.ends import written
 from surelock.harness import model as module
 from surelock.harness.model import SureLockLM
@@ -55,18 +56,14 @@ def test_all_surfaces_cut_a_text_alike(
     model = SureLockLM(lm, gen_length=LENGTH, compute="everything")
     documents = []
     expected = []
-    for prompt, tokens in rows(lm, 24):
+    for prompt, tokens in rows(lm, 12):
         ids = lm.encode(prompt, blanks=True)
-        places = [
-            at for at, token in enumerate([*ids, *[lm.mask_id] * LENGTH]) if token == lm.mask_id
-        ][:-1]
-        events = [
-            surelock.Event(0, "write", at, token) for at, token in zip(places, tokens, strict=False)
-        ]
+        canvas = np.array([*ids, *[lm.mask_id] * LENGTH])
+        places = np.flatnonzero(canvas == lm.mask_id)[:-1].tolist()
+        written_there = list(zip(places, tokens, strict=False))
+        events = tuple(surelock.Event(0, "write", at, token) for at, token in written_there)
         settings = surelock.DecodeSettings(gen_length=LENGTH)
-        decoder = surelock.Decoder(
-            settings=settings, compute=surelock.Everything(), events=tuple(events)
-        )
+        decoder = surelock.Decoder(settings=settings, compute=surelock.Everything(), events=events)
         steps = list(surelock.decode(lm, [ids], **decoder.keywords(), observe=True))
         row = steps[-1].tokens[0].tolist()
         text = written(lm, ids, row)
@@ -77,12 +74,10 @@ def test_all_surfaces_cut_a_text_alike(
         assert text.endswith(after)
 
         assert surelock.generate(lm, [ids], **decoder.keywords()) == [text]
-        plain = [
-            {"step": 0, "kind": "write", "position": each.position, "token": each.token}
-            for each in events
-        ]
+        plain = [plain_event(event) for event in events]
         answer = call(prompt, gen_length=LENGTH, compute="everything", events=plain)[-1]
-        assert answer["tokens"] == row and answer["texts"] == [text]
+        assert answer["tokens"] == row
+        assert answer["texts"] == [text]
         if lm.mask_id not in ids:
             monkeypatch.setattr(module, "decode", lambda *_, steps=steps, **__: iter(steps))
             asked = [Instance("generate_until", {}, (prompt, {"until": []}), 0)]
@@ -96,9 +91,8 @@ def test_all_surfaces_cut_a_text_alike(
         for run in (recorder.document(), steps):
             drawn = surelock.figure(run, lm).layout.annotations[-1].text
             words = " ".join(unescape(drawn.replace("<br>", " ")).split())
-            assert " ".join(text.split()).endswith(words) and words.endswith(
-                " ".join(after.split())
-            )
+            assert " ".join(text.split()).endswith(words)
+            assert words.endswith(" ".join(after.split()))
         expected.append((text, after, ids))
     pages = json.loads(node("tests/js/read.js", given=json.dumps(documents)))
     for (text, after, ids), page in zip(expected, pages, strict=True):

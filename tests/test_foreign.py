@@ -9,8 +9,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = [ROOT / "app.py", *sorted((ROOT / "surelock" / "ui").glob("*.py"))]
 DOCUMENTED = ("os._exit",)  # underscored, and yet public
-#: What cannot be done without, at most three: (file, name) -> the reason, with a link to where upstream knows of it.
-EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 
 def private(name: str) -> bool:
@@ -37,13 +35,10 @@ def breaches(source: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             module = getattr(node, "module", None) or ""
-            names = [
-                *module.split("."),
-                *(part for each in node.names for part in each.name.split(".")),
-            ]
-            yield from (
-                name for name in names if private(name) and not module.startswith("surelock")
-            )
+            names = [module, *(each.name for each in node.names)]
+            parts = ".".join(names).split(".")
+            if not module.startswith("surelock"):
+                yield from filter(private, parts)
             imported |= {(each.asname or each.name).split(".")[0] for each in node.names}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
@@ -52,45 +47,24 @@ def breaches(source: str) -> Iterator[str]:
             root = node.value
             while isinstance(root, ast.Attribute):
                 root = root.value
-            if (
-                not isinstance(node.ctx, ast.Load)
-                and isinstance(root, ast.Name)
-                and root.id in imported
-            ):
+            named = isinstance(root, ast.Name) and root.id in imported
+            if named and not isinstance(node.ctx, ast.Load):
                 yield f"{ast.unparse(node)} is assigned"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
-            "setattr",
-            "delattr",
-            "getattr",
-            "vars",
-        ):
+        elif isinstance(node, ast.Call):
+            function = ast.unparse(node.func)
+            if function not in ("setattr", "delattr", "getattr", "vars"):
+                continue
             first, *rest = node.args
-            if (
-                isinstance(first, ast.Name)
-                and first.id in imported
-                and ast.unparse(node.func) != "getattr"
-            ):
+            named = isinstance(first, ast.Name) and first.id in imported
+            if named and function != "getattr":
                 yield f"{ast.unparse(node)} assigns"
-            yield from (
-                each.value
-                for each in rest
-                if isinstance(each, ast.Constant) and private(str(each.value))
-            )
+            values = [str(each.value) for each in rest if isinstance(each, ast.Constant)]
+            yield from filter(private, values)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_no_private_name_of_a_library_is_used_and_none_is_changed(path: Path) -> None:
-    found = {
-        name for name in breaches(path.read_text("utf-8")) if (path.name, name) not in EXCEPTIONS
-    }
-    assert found == set()
-
-
-def test_the_exceptions_are_few_and_each_is_needed_and_has_its_reason() -> None:
-    assert len(EXCEPTIONS) <= 3 and all("https://" in reason for reason in EXCEPTIONS.values())
-    for (file, name), _ in EXCEPTIONS.items():
-        (path,) = (each for each in SOURCES if each.name == file)
-        assert name in breaches(path.read_text("utf-8"))
+    assert set(breaches(path.read_text("utf-8"))) == set()
 
 
 @pytest.mark.parametrize(

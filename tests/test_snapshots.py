@@ -19,45 +19,30 @@ from surelock.trace.recorder import Recorder, make_header
 LENGTH = {"gen_length": 16, "seed": 3}
 # unlocks in every step
 NERVOUS = surelock.UnlockRule(period=1, epsilon_unlock=0.0, min_interval=0, cooldown=0)
+
+
+def decoder_of(compute: Any, unmask: Any = None, events: Any = (), **chosen: Any) -> Decoder:
+    settings = surelock.DecodeSettings(**LENGTH, **chosen)
+    unmask = unmask or surelock.LowConfidence()
+    return Decoder(settings=settings, compute=compute, unmask=unmask, events=events)
+
+
+# from the middle on
+ANOTHER = Event(4, "rule", compute=surelock.LockByAge(1))
 DECODERS = {
-    "every": Decoder(settings=surelock.DecodeSettings(**LENGTH)),
-    "lock": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH, temperature=0.8), compute=surelock.LockRule()
-    ),
-    "blocks": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH, block_length=8),
-        compute=surelock.BlockCache(),
-        unmask=surelock.Klass(),
-    ),
-    "budget": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH, no_repeat_ngram_size=2),
-        compute=surelock.BudgetRule(),
-    ),
-    "remask": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH),
-        compute=surelock.LockByAge(2),
-        unmask=surelock.Remask(),
-    ),
-    "correct": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH),
-        compute=surelock.LockByAge(2),
-        unmask=surelock.Correct(doubt=0.2),
-    ),
-    "unlock": Decoder(  # a snapshot lies between a step that unlocks and the next, which forgets
-        settings=surelock.DecodeSettings(**LENGTH),
-        compute=surelock.LockRule(epsilon=1.0, unlock=NERVOUS),
-    ),
-    "another rule": Decoder(  # from the middle on
-        settings=surelock.DecodeSettings(**LENGTH),
-        compute=surelock.Everything(),
-        events=(Event(4, "rule", compute=surelock.LockByAge(1)),),
-    ),
-    "guided": Decoder(
-        settings=surelock.DecodeSettings(**LENGTH, cfg_scale=0.5, temperature=0.8),
-        compute=surelock.LockRule() & surelock.SelectRule(0.8),
+    "every": decoder_of(surelock.Everything()),
+    "lock": decoder_of(surelock.LockRule(), temperature=0.8),
+    "blocks": decoder_of(surelock.BlockCache(), surelock.Klass(), block_length=8),
+    "budget": decoder_of(surelock.BudgetRule(), no_repeat_ngram_size=2),
+    "remask": decoder_of(surelock.LockByAge(2), surelock.Remask()),
+    "correct": decoder_of(surelock.LockByAge(2), surelock.Correct(doubt=0.2)),
+    # a snapshot lies between a step that unlocks and the next, which forgets
+    "unlock": decoder_of(surelock.LockRule(epsilon=1.0, unlock=NERVOUS)),
+    "another rule": decoder_of(surelock.Everything(), events=(ANOTHER,)),
+    "guided": decoder_of(
+        surelock.LockRule() & surelock.SelectRule(0.8), cfg_scale=0.5, temperature=0.8
     ),
 }
-DECODERS["every"] = replace(DECODERS["every"], compute=surelock.Everything())
 
 
 def recorded(lm: Any, prompt: list[int], lane: Lane, **kept: Any) -> tuple[Recorder, list[Any]]:
@@ -77,14 +62,15 @@ def untimed(document: dict[str, Any]) -> list[dict[str, Any]]:
 def touches(rounds: list[Any]) -> list[Event]:
     """Events early and late: another token in place of a committed one, and one in a locked cell."""
     steps = [items[0].step for items in rounds if items and hasattr(items[0], "step")]
-    found = []
+    places = {}
     for at in (len(steps) // 2, len(steps) - 2):
         written = np.flatnonzero(steps[at].newly_unmasked[0])
-        found += [Event(at, "write", int(position), token=700) for position in written[:1]]
+        places |= dict.fromkeys(written[:1].tolist(), at)
     locked = np.flatnonzero(steps[-3].locked[0] & ~steps[0].given[0])
-    return found + [
-        Event(len(steps) - 2, "write", int(position), token=701) for position in locked[:1]
-    ]
+    places |= {
+        position: len(steps) - 2 for position in locked[:1].tolist() if position not in places
+    }
+    return [Event(at, "write", position, token=700) for position, at in places.items()]
 
 
 @pytest.mark.parametrize(
@@ -95,46 +81,28 @@ def test_a_run_begins_anywhere(stories: Any, stories_in_torch: Any, engine: str,
     prompt = lm.encode("Tom found a __ in the garden. He", blanks=True)
     lane = Lane(id="own", name="Own", decoder=DECODERS[name])
     kept = Snapshots(lane.decoder, lm.engine, Allowance())
-    first, rounds = recorded(lm, prompt, lane, snapshots={"own": kept})
+    parent, rounds = recorded(lm, prompt, lane, snapshots={"own": kept})
     for items in filter(None, rounds):
-        first.take(items)
+        parent.take(items)
     events = touches(rounds)
     assert events
-    for event in events:
-        child = replace(
-            lane, id="child", decoder=replace(lane.decoder, events=(*lane.decoder.events, event))
-        )
+    for number, event in enumerate(events, start=1):  # of a branch there is another branch
+        own = (*lane.decoder.events, *events[:number])
+        child = replace(lane, id=f"{number}", decoder=replace(lane.decoder, events=own))
         whole, all_rounds = recorded(lm, prompt, child)
         for items in filter(None, all_rounds):
             whole.take(items)
         step = kept.before(child.decoder, 10**6)
         assert event.step - EVERY < step <= event.step
-        later, few = recorded(lm, prompt, child, begins={"child": Beginning(kept, step)})
-        later.adopt("child", first, "own", step)
+        begins = {child.id: Beginning(kept, step)}
+        kept = kept.until(step, child.decoder, Allowance())
+        later, few = recorded(lm, prompt, child, begins=begins, snapshots={child.id: kept})
+        later.adopt(child.id, parent, "own" if number == 1 else f"{number - 1}", step)
         assert few[0][0].step.index == step
         for items in filter(None, few):
             later.take(items)
         assert untimed(later.document()) == untimed(whole.document())
-
-
-def test_a_run_goes_on_from_a_branch_of_a_branch(stories: Any) -> None:
-    prompt = stories.encode("Lily had a red")
-    lane = Lane(id="own", name="Own", decoder=DECODERS["lock"])
-    kept = Snapshots(lane.decoder, stories.engine, Allowance())
-    found = None
-    _, rounds = recorded(stories, prompt, lane, snapshots={"own": kept})
-    events = [each for each in touches(rounds) if each.token == 700]
-    for number in (1, 2):
-        decoder = replace(lane.decoder, events=tuple(events[:number]))
-        step = kept.before(decoder, 10**6)
-        begins = {"own": Beginning(kept, step)}
-        allowance = Allowance()
-        kept = kept.until(step, decoder, allowance)
-        found = recorded(
-            stories, prompt, replace(lane, decoder=decoder), begins=begins, snapshots={"own": kept}
-        )[1]
-        whole = recorded(stories, prompt, replace(lane, decoder=decoder))[1]
-        assert (found[-2 - 1][0].step.tokens == whole[-2 - 1][0].step.tokens).all()
+        parent = later
 
 
 def test_where_snapshots_do_not_fit_a_run_begins_earlier(stories: Any) -> None:

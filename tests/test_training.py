@@ -45,7 +45,11 @@ STORIES = [
     "stories. The old lamp was so happy that it shone very bright.",
 ]
 HELD_OUT = [story.partition(". ")[2] for story in STORIES]
-SMALL = "--pieces 400 --d-model 32 --layers 2 --heads 2 --ffn 64 --batch-tokens 512 --window 48 --evaluate-every 9"
+SMALL = (
+    "--data {0}/stories.txt --valid {0}/held_out.txt --pieces 400 --d-model 32 --layers 2 --heads 2 --ffn 64 "
+    "--batch-tokens 512 --window 48 --evaluate-every 9 --evaluate-draws 2 --warm-up 0.1 --device cpu --prompted .5 "
+    "--steps 20 --out {0}/{1}"
+)
 CPU = torch.device("cpu")
 
 
@@ -68,16 +72,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def flags(folder: Path, out: str, *more: str) -> list[str]:
-    files = [
-        "--data",
-        str(folder / "stories.txt"),
-        "--valid",
-        str(folder / "held_out.txt"),
-        "--out",
-        str(folder / out),
-    ]
-    run = "--evaluate-draws 2 --warm-up 0.1 --device cpu --prompted .5 --steps 20"
-    return [*files, *SMALL.split(), *run.split(), *more]
+    return [*SMALL.format(folder, out).split(), *more]
 
 
 def options(folder: Path, out: str, *more: str) -> Namespace:
@@ -203,50 +198,44 @@ def test_the_best_model_is_whole_wherever_a_run_ends(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--batch-tokens", "1000000000000"], "--batch-tokens must be from 1"),
-        (["--heads", "3"], "--heads must divide --d-model (32)"),
-        (["--out", "{}"], "is not empty (--resume"),
-        (["--resume", "--out", "{}/empty"], "model"),
-        (["--evaluate-draws", "3"], "--evaluate-draws must be an even number, not 3"),
-        (["--seconds", "nan"], "--seconds must be from 0 to 10,000,000, not nan"),
-        (["--share", "1"], "--share must be from 0 to 0.99, not 1.0"),
-        (["--seed", "-1"], "--seed must be from 0"),
-        (["--tokenizer", "{}/foreign"], "must have <|endoftext|> as 0 and <|mask|> as 1"),
-        (
-            ["--also", "{}/held_out.txt"],
-            "held_out.txt holds no story of 80 characters in ASCII that is not held out",
-        ),
-        (["--also", "{}/damaged.xz"], "damaged.xz cannot be read as text"),
+        ("--batch-tokens 1000000000000", "--batch-tokens must be from 1"),
+        ("--heads 3", "--heads must divide --d-model (32)"),
+        ("--out {}", "is not empty (--resume"),
+        ("--resume --out {}/empty", "model"),
+        ("--evaluate-draws 3", "--evaluate-draws must be an even number, not 3"),
+        ("--seconds nan", "--seconds must be from 0 to 10,000,000, not nan"),
+        ("--share 1", "--share must be from 0 to 0.99, not 1.0"),
+        ("--seed -1", "--seed must be from 0"),
+        ("--tokenizer {}/foreign", "must have <|endoftext|> as 0 and <|mask|> as 1"),
+        ("--also {}/held_out.txt", "no story of 80 characters in ASCII that is not held out"),
+        ("--also {}/damaged.xz", "damaged.xz cannot be read as text"),
     ],
 )
 def test_what_cannot_be_trained_is_told_in_a_sentence(
-    more: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    more: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "empty").mkdir()
     (folder / "foreign").mkdir()
-    other = (
-        (ASSETS / "stories" / "tokenizer.json").read_text("utf-8").replace("<|mask|>", "<|blank|>")
-    )
+    words = (ASSETS / "stories" / "tokenizer.json").read_text("utf-8")
+    other = words.replace("<|mask|>", "<|blank|>")
     (folder / "foreign" / "tokenizer.json").write_text(other, "utf-8")
     (folder / "damaged.xz").write_bytes((folder / "also.txt.xz").read_bytes()[:-20])
-    more = [each.format(folder) for each in more]
-    assert main(["train", *flags(folder, "out", *more)]) == 2
+    assert main(["train", *flags(folder, "out", *more.format(folder).split())]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("surelock: ") and said in error
+    assert error.startswith("surelock: ")
+    assert said in error
 
 
 def test_a_state_of_another_run_is_refused(folder: Path) -> None:
     Trainer(options(folder, "out", "--steps", "2")).run()
     state = folder / "out" / "state.pt"
     whole = state.read_bytes()
-    torch.save({"step": 2}, other := folder / "other.pt")
-    for content in (whole[:500], b"", other.read_bytes()):
+    also = ["--also", str(folder / "also.txt.xz")]
+    torch.save({"step": 2}, state)
+    for content, more in ((whole[:500], []), (b"", []), (state.read_bytes(), []), (whole, also)):
         state.write_bytes(content)
         with pytest.raises(ValueError, match="is no state of this run"):
-            Trainer(options(folder, "out", "--resume"))
-    state.write_bytes(whole)
-    with pytest.raises(ValueError, match="is no state of this run"):
-        Trainer(options(folder, "out", "--resume", "--also", str(folder / "also.txt.xz")))
+            Trainer(options(folder, "out", "--resume", *more))
 
 
 def test_objective_equals_the_formula(lm: surelock.LanguageModel) -> None:
@@ -270,41 +259,21 @@ def test_masks_have_the_distribution_of_those_of_evaluate() -> None:
     rng = np.random.default_rng(3)
     generator = generator_of(CPU, 3)
     prompts = np.arange(rows) % 3
-    order = rng.permutation(rows)
-    expected = bound.stratified_counts(rng, order, rows, length - prompts)
+    expected = bound.stratified_counts(rng, rng.permutation(rows), rows, length - prompts)
     counts = device.stratified_counts(generator, torch.from_numpy(length - prompts))
     whole = np.bincount(device.stratified_counts(generator, torch.full((rows,), length)).numpy())
     assert whole.tolist() == [0, *[rows // length] * length]  # stratified: no error of sampling
-
-    sets = []
-    for masks in (
-        bound.draw_masks(rng, expected, length, prompts),
-        device.draw_masks(generator, counts, length, torch.from_numpy(prompts)).numpy(),
-    ):
-        sets.append(
-            np.bincount(
-                prompts * 2**length + masks @ 2 ** np.arange(length), minlength=3 * 2**length
-            )
-        )
-    assert np.array_equal(sets[0] == 0, sets[1] == 0)  # none is empty, none reaches into a prompt
-    assert (abs(sets[0] - sets[1]) <= 5 * np.sqrt(2 * sets[0])).all()
+    theirs = bound.draw_masks(rng, expected, length, prompts)
+    ours = device.draw_masks(generator, counts, length, torch.from_numpy(prompts)).numpy()
+    bits = prompts * 2**length
+    powers = 2 ** np.arange(length)
+    a, b = (np.bincount(bits + masks @ powers, minlength=48) for masks in (theirs, ours))
+    assert np.array_equal(a == 0, b == 0)  # none is empty, none reaches into a prompt
+    assert (abs(a - b) <= 5 * np.sqrt(2 * a)).all()
 
 
-def test_every_masked_token_has_a_place_in_a_batch_and_prompts_have_their_share() -> None:
-    generator = generator_of(CPU, 4)
-    for rows, length in ((1, 1), (1, 7), (2, 48), (10, 48), (3, 5)):
-        for share in (0.0, 0.5, 1.0):
-            prompts = device.prompt_lengths(generator, rows, length, share)
-            counts = device.stratified_counts(generator, length - prompts)
-            masks = device.draw_masks(generator, counts, length, prompts)
-            windows = torch.randint(2, 99, (rows, length))
-            noisy, index, target, weight = make_batch(windows, masks)
-            assert torch.equal(noisy == 1, masks) and torch.equal(target, windows.flatten()[index])
-            assert int((weight > 0).sum()) == int(masks.sum()) and bool(
-                masks.flatten()[index[weight > 0]].all()
-            )
-            assert float(weight.sum()) == pytest.approx(1)
-    prompts = device.prompt_lengths(generator, 60_000, 4, 0.4)
+def test_prompts_have_their_share() -> None:
+    prompts = device.prompt_lengths(generator_of(CPU, 4), 60_000, 4, 0.4)
     shares = np.bincount(prompts.numpy()) / 60_000
     assert shares == pytest.approx([0.6 + 0.1, 0.1, 0.1, 0.1], abs=0.01)
 
@@ -320,16 +289,12 @@ def test_an_epoch_has_every_story_and_every_token_once_in_batches_of_any_size() 
     assert parts.drawn == corpus.drawn == len(whole)
     assert torch.equal(drawn.sort(dim=0).values, whole.sort(dim=0).values)
 
-    tiles = whole[:epoch, 0]  # windows of one token
-    begun = whole[epoch:, 0]
-    tokens = tiles[: len(corpus.tokens)]
+    tokens = whole[: len(corpus.tokens), 0].tolist()  # windows of one token, in tiles
+    begun = whole[epoch:, 0].tolist()
     first = begun[: len(stories)]
-    assert (
-        sorted(tokens.tolist()) == sorted(corpus.tokens.tolist())
-        and tokens.tolist() != corpus.tokens.tolist()
-    )
-    assert sorted(first.tolist()) == sorted(story[0] for story in stories)
-    assert first.tolist() != begun[len(stories) : 2 * len(stories)].tolist()  # another order
+    assert sorted(tokens) == sorted(corpus.tokens.tolist()) != tokens
+    assert sorted(first) == sorted(story[0] for story in stories)
+    assert first != begun[len(stories) : 2 * len(stories)]  # another order
 
     longer = Corpus(stories, 0, 12, CPU)
     # behind a story comes another one
@@ -343,8 +308,10 @@ def test_muon_for_all_matrices_of_a_shape_is_that_of_torch() -> None:
     generator = torch.Generator().manual_seed(6)
     heights = [[16, 16, 16], [16, 8, 8], [8], [24], [16]]
     widths = [16, 16, 24, 8, 16]
-    shapes = [(sum(rows), width) for rows, width in zip(heights, widths, strict=True)]
-    ours = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
+    ours = [
+        torch.randn(sum(rows), width, generator=generator).requires_grad_()
+        for rows, width in zip(heights, widths, strict=True)
+    ]
     stacks = list(zip(ours, heights, strict=True))
     theirs = [
         [part.clone().requires_grad_() for part in own.detach().split(rows)] for own, rows in stacks

@@ -12,7 +12,7 @@ from surelock.decoding.rules import COMPUTE, UNMASK
 
 @needs_node
 @pytest.mark.parametrize(
-    ("count", "most"), [(300, 0.3), pytest.param(5000, 0.3, marks=pytest.mark.long)]
+    ("count", "most"), [(180, 0.3), pytest.param(5000, 0.3, marks=pytest.mark.long)]
 )
 def test_node_repeats_random_runs(count: int, most: float) -> None:
     told = vectors(count)
