@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -53,15 +52,6 @@ def test_every_setting_of_a_cell_reaches_the_decoder() -> None:
     assert decoder_of(EVERY_SETTING | {"epsilon": None, "select_fraction": 1.0}, 3) == replace(
         locked, compute=Everything()
     )
-
-
-def test_a_batch_begins_with_its_first_prompts_seed(lm: surelock.LanguageModel) -> None:
-    cell = grid(batch=2, gen_length=4, seed=5, temperature=0.5)[0]
-    batches = list(IdsLab(lm, ids=[[5, 6], [7], [8, 9]]).batches(cell))
-    assert [(ids, decoder.settings.seed) for ids, decoder in batches] == [
-        ([[5, 6], [7]], 5),
-        ([[8, 9]], 7),
-    ]
 
 
 def row_cost(length: int) -> int:
@@ -210,17 +200,6 @@ def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None
             assert run.tail[:, i].tolist() == [s >= unmasked.get(i, 0) + 3 for s in range(6)]
 
 
-def test_the_tails_constant_by_hand() -> None:
-    """rho .49: roots of .7, so 1 + .7 + .49 for three steps and 1 / .3 for all."""
-    assert theory.tail_constant(0.49, 2.0) == pytest.approx(math.sqrt(2) * 2 / 0.3)
-    sums = theory.tail_constant(0.49, 2.0, np.array([0, 1, 3]))
-    assert sums == pytest.approx(math.sqrt(2) * 2 * np.array([0, 1, 1 + 0.7 + 0.49]))
-    assert theory.tail_constant(1.0, 3.0) == math.inf
-    left = np.array([0, 1, 2])
-    assert theory.tail_constant(4.0, 1.0, left) == pytest.approx(math.sqrt(2) * np.array([0, 1, 3]))
-    assert theory.tail_constant(1.0, 1.0, left) == pytest.approx(math.sqrt(2) * left)
-
-
 def drift_of_three() -> Drift:
     """Twelve steps, tails from the third: one falls by half until it is below the floor, one by a fifth, one rises."""
     s = np.arange(12.0)
@@ -244,32 +223,6 @@ def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     # fits need eight points: the first has five
     assert told["rho"] == pytest.approx(0.95)
     assert told["rho_above_1"] == 0.5
-
-
-def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    run = drift_of_three()
-    run = replace(
-        run, jump=np.sqrt(np.concatenate((np.ones((1, 3)), run.kl[:-1]))) * [3.0, 2.0, 5.0]
-    )
-
-    def drifts(own: Lab, cell: Cell, *, jumps: bool) -> Any:
-        asked.append((cell["prompts"], cell["skip"], jumps))
-        return iter([run])
-
-    monkeypatch.setattr(theory, "drifts", drifts)
-    monkeypatch.setattr(Lab, "prompts", lambda *_: [1, 2])
-    monkeypatch.setattr(
-        theory,
-        "locked_positions",
-        lambda own, cell, number, prompt: {"kl": np.array([prompt, 0.5])},
-    )
-    told = theory.BOUND.measure(Lab.__new__(Lab), DEFAULTS | {"prompts": 16, "fit_prompts": 4})
-    assert asked == [(4, 16, True)]
-    assert told["rho"] == pytest.approx(0.95) and told["rho_above_1"] == 0.5
-    # |z_s - z_{s-1}| / sqrt(D_{s-1}): 3 six times, 2 and 5 nine times each
-    assert told["smooth_max"] == pytest.approx(5)
-    assert told["kl"] == [1, 0.5, 2, 0.5]
 
 
 def errors_of(lm: surelock.LanguageModel, rule: LockRule) -> dict[str, list[float]]:

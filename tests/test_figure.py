@@ -3,7 +3,6 @@
 import json
 import re
 from collections import Counter
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ import pytest
 
 import surelock
 from surelock.__main__ import main
-from surelock.decoding.decoder import read_decoder
-from surelock.decoding.rules import COMPUTE, UNMASK
 from surelock.places import ASSETS
 from surelock.record import record_run
 from surelock.trace.format import TraceError
-from surelock.trace.lanes import Lane, alone
+from surelock.trace.lanes import Lane
 from surelock.trace.table import STATES
 from surelock.trace.timing import paces, speed_of
 
@@ -75,30 +72,6 @@ def test_a_trace_is_drawn_as_the_steps_of_its_run(stories: surelock.LanguageMode
             )
         seen |= set(np.unique(lane["states"]))
     assert seen == set(range(len(STATES)))
-
-
-def test_each_sequence_of_a_batch_is_a_lane_without_its_pads(
-    stories: surelock.LanguageModel,
-) -> None:
-    prompts = [PROMPT, "Once"]
-    settings = surelock.DecodeSettings(gen_length=8, seed=[3, 5])
-    drawn = shown(
-        surelock.figure(surelock.decode(stories, prompts, settings, observe=True), stories)
-    )
-    for prompt, seed, lane in zip(prompts, (3, 5), drawn, strict=True):
-        own = surelock.decode(
-            stories, [prompt], surelock.DecodeSettings(gen_length=8, seed=seed), observe=True
-        )
-        (alike,) = shown(surelock.figure(list(own), stories))
-        assert np.array_equal(alike["states"], lane["states"]) and alike["text"] == lane["text"]
-    assert unescape(drawn[0]["text"].replace("<br>", " ")) == " ".join(
-        surelock.generate(stories, [PROMPT], surelock.DecodeSettings(gen_length=8, seed=3))[
-            0
-        ].split()
-    )
-    alone = surelock.decode(stories, [[5, 6]], surelock.DecodeSettings(gen_length=8))
-    (ids,) = shown(surelock.figure(alone))  # without the model's words, and nothing observed
-    assert re.fullmatch("(#[0-9]+)+", ids["text"]) and ids["median"][0] is None
 
 
 def test_nothing_in_a_trace_is_markup() -> None:
@@ -171,23 +144,10 @@ def test_a_header_times_each_lane_once_and_knows_it() -> None:
             surelock.figure(document)
 
 
-def test_a_run_by_itself_is_named_after_its_choices() -> None:
-    for compute in (*COMPUTE, "lock+block_cache"):
-        for unmask in UNMASK:
-            own = alone(read_decoder({"compute": compute, "unmask": unmask}))
-            assert Lane.from_plain(own.to_plain()) == own
-    assert (
-        alone(surelock.Decoder(compute=surelock.Everything())).name
-        == "Every token; most confident first"
-    )
-
-
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (["--out", "none/run.json"], "--out must lie in a folder that exists"),
-        (["--out", "run.txt"], "--out must be a file that ends in .json or .html"),
-        (["--out", "run.json", "--lane", "best"], "--lane must be one of"),
         (["--out", "run.json", "--gen-length", "8", "--block-length", "3"], "block_length"),
     ],
 )
@@ -197,8 +157,3 @@ def test_a_recording_that_cannot_be_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     assert main(["record", "--prompt", "Once", "--device", "cpu", *flags]) == 2
     assert said in capsys.readouterr().err.splitlines()[-1] and not list(tmp_path.iterdir())
-
-
-def test_half_a_character_is_refused_by_every_caller(stories: surelock.LanguageModel) -> None:
-    with pytest.raises(ValueError, match="prompt is no UTF-8 text"):
-        surelock.generate(stories, ["a \ud800"])

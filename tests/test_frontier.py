@@ -1,17 +1,14 @@
 """The frontier: what a cell measures beside the library's own measures, and its tables from made-up cells."""
 
 import math
-from itertools import count
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import surelock
-from surelock.decoding.loop import decode
 from surelock.research import frontier, judged
 from surelock.research.faults import ordinary_words, repeated, strangers
-from surelock.research.frontier import EVERY, FRONTIER, RULES, SURELOCK, LockByChance
+from surelock.research.frontier import EVERY, FRONTIER, RULES, SURELOCK
 from surelock.research.lab import Lab
 from surelock.research.runner import Record
 from surelock.research.taking_back import TAKING_BACK
@@ -103,7 +100,7 @@ def test_a_judge_compares_what_it_has_read_of_every_rule() -> None:
     assert frame["bits"].to_numpy() == pytest.approx(9 / 8 / math.log(2))
 
 
-@pytest.mark.parametrize("rule", ["by age", "by chance", "dual cache"])
+@pytest.mark.parametrize("rule", ["by chance", "dual cache"])
 def test_rows_and_errors_are_those_of_each_run_alone(
     rule: str, stories: surelock.LanguageModel
 ) -> None:
@@ -128,39 +125,6 @@ def test_rows_and_errors_are_those_of_each_run_alone(
             errors.regret[looked_at].mean(), rel=1e-3, abs=1e-6
         )
         assert result["tokens"][number] == steps[-1].tokens[0, -24:].tolist()
-
-
-def test_rules_take_turns_in_going_first(
-    stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each turn takes as many seconds as runs came before it; the first run, which warms up, is not counted."""
-    runs = []
-    clock = count()
-
-    def decoded(lm: object, prompts: object, compute: object, **_: object) -> list[object]:
-        runs.append(compute)
-        return [SimpleNamespace(index=0)]
-
-    monkeypatch.setattr(frontier, "decode", decoded)
-    monkeypatch.setattr(frontier.time, "process_time", lambda: next(clock) ** 2)
-    cells = [cell for cell in FRONTIER.grids["quick"] if "timed" in cell]
-    assert {name for cell in cells for name in cell["timed"]} == set(RULES)
-    for cell, skip in ((cells[0], 0), (cells[0], 3), (cells[1], 2)):
-        runs.clear()
-        names = list(cell["timed"])
-        told = FRONTIER.measure(Lab(stories), cell | {"skip": skip})["seconds"]
-        order = names[skip:] + names[:skip]
-        kinds = [RULES[name]["kind"] for name in [order[-1], *order]]
-        assert [compute.kind for compute in runs] == kinds and sorted(told, key=told.get) == order
-
-
-def test_chance_locks_what_it_says(lm: surelock.LanguageModel) -> None:
-    settings = surelock.DecodeSettings(gen_length=32)
-    counts = dict.fromkeys((0.0, 0.3, 1.0), 0)
-    for p in counts:
-        *_, last = decode(lm, [[5, 9, 3]] * 8, settings, compute=LockByChance(p))
-        counts[p] = int(last.locked.sum())
-    assert counts[0.0] == 0 < counts[0.3] < counts[1.0]
 
 
 def test_taking_back_is_compared_in_as_many_steps_and_in_as_many_rows() -> None:

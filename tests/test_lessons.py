@@ -44,17 +44,14 @@ def damaged(lesson: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
     [
         ("title", 7, "title"),
         ("pages/2/question/answer/is", "guess", "pages/2/question/answer/is"),
-        ("pages/0/question", {}, "pages/0/question"),
         ("pages/0/kind", "gap", "pages/0"),
         ("x" * 10**5 + "\n", 1, "its top"),
-        ("pages/2/question/answer/lane", "nowhere", "run/needs"),
         (
             "pages/2/question/answer",
             {"is": "error_ratio", "lane": "subject"},
             "pages/2/question/answer",
         ),
         ("pages/0/shows", ["lane:subject"], "pages/0/shows"),
-        ("pages/0/shows", ["grids", "lane:nowhere"], "run/needs"),
         ("pages/0/pins", {"is": "flops_saved", "lane": "subject"}, "pages/0/pins/is"),
         ("claim/answer/lane", "nowhere", "run/needs"),
     ],

@@ -38,15 +38,6 @@ def test_the_chances_are_those_of_all_pairs_of_draws(bound: float, seed: int) ->
     assert names.chances(bound) == pytest.approx(drawn_one_by_one(names, bound), abs=1e-12)
 
 
-def test_together_the_chance_is_the_sum_of_squares_and_one_by_one_what_the_second_makes_of_the_first() -> (
-    None
-):
-    p = np.array([0.5, 0.3, 0.2])
-    names = Names(p, p, np.ones(3), np.ones(3))
-    assert names.chances(BOUNDS["1 step"]) == pytest.approx((1, 0.38))
-    assert names.chances(BOUNDS["2 steps"]) == pytest.approx((0, 1))
-
-
 def test_the_network_is_asked_about_every_token(lm: surelock.LanguageModel) -> None:
     canvas = [5, 9, lm.mask_id, 7, lm.mask_id, 3]
     names = names_of(lm, canvas)

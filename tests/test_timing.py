@@ -141,31 +141,6 @@ def benched(lm: surelock.LanguageModel) -> bench.Lockstep:
     return made
 
 
-def test_bench_times_each_call_under_its_own_name(
-    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order = []
-
-    def slow(lm: surelock.LanguageModel, prompts: Any, **decoder: Any) -> Iterator[Any]:
-        name = "baseline" if decoder["compute"] == Everything() else "locked"
-        for step in decode(lm, prompts, **decoder):
-            order.append(name)
-            clock.now += {"baseline": 4.0, "locked": 1.0}[name] + step.index
-            yield step
-
-    monkeypatch.setattr(bench, "decode", slow)
-    rule = LockRule(epsilon=5.0, percentile=None)
-    made = bench.Lockstep(
-        lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=3), compute=rule)
-    )
-    made.repeat()
-    assert made.seconds == {"baseline": [[4, 5, 6]], "locked": [[1, 2, 3]]}
-    assert order == ["locked", "baseline", "baseline", "locked", "locked", "baseline"]
-    assert made.decoders["baseline"] == Decoder(
-        settings=DecodeSettings(gen_length=3), compute=Everything()
-    )
-
-
 @pytest.mark.parametrize(
     ("policy", "steps"), [(surelock.Remask(), 8), (surelock.Threshold(0.0), 1)]
 )

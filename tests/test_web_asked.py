@@ -67,7 +67,6 @@ ODD_LANES: list[dict[str, Any]] = [
         }
     },
     {"compute": {"kind": "lock", "percentile": "inf"}},
-    {"compute": {"kind": "lock", "epsilon": "much"}},
     {"compute": {"kind": "lock", "unlock": {"period": 0}}},
     {"compute": {"kind": "age", "steps": "inf"}},
     {"compute": {"kind": "__proto__"}},
@@ -75,10 +74,8 @@ ODD_LANES: list[dict[str, Any]] = [
     {"unmask": None},
     {"unmask": {"kind": "replay"}},
     {"unmask": {"kind": "threshold", "threshold": 7}},
-    {"unmask": {"kind": "threshold", "p": 0.7}},
     {"settings": {"gen_length": 16}},
     {"settings": {"gen_length": 16, "steps": 10**9}},
-    {"settings": {"gen_length": 16, "block_length": 0}},
     {"settings": {"gen_length": 16, "block_length": 5}},
     {"settings": {"gen_length": 16, "temperature": "inf"}},
     {"settings": {"gen_length": 16, "nonsense": 1}},

@@ -55,11 +55,16 @@ def random_texts(count: int) -> list[str]:
     ]
 
 
+def in_node(texts: Any, folder: Path = ASSETS / "stories", size: int = 0) -> dict[str, list[Any]]:
+    """What the page's tokenizer of a folder makes of texts, and the pieces of so many tokens."""
+    given = {"texts": texts, "size": size, "classes": shipped()}
+    return json.loads(node("tests/js/tokens.js", folder, given=json.dumps(given)))
+
+
 def test_texts_and_pieces_are_those_of_python(stories: Any) -> None:
     texts = [*TEXTS, *random_texts(400)]
     size = stories.config.vocab_size + 2
-    given = json.dumps({"texts": texts, "size": size, "classes": shipped()})
-    found = json.loads(node("tests/js/tokens.js", ASSETS / "stories", given=given))
+    found = in_node(texts, size=size)
     for text, ids in zip(texts, found["ids"], strict=True):
         assert ids == stories.encode(text), text
     for text, ids, lists in zip(texts, found["blanks"], found["lists"], strict=True):
@@ -117,13 +122,7 @@ def test_tokenizers_that_put_spaces_before_texts_are_those_of_python(
     (end, mask) = (each for _, each in special)
     size = len(tokenizer)
     lm = replace(stories, tokenizer=tokenizer, mask_id=mask, pad_id=end, ends=(end,))
-    found = json.loads(
-        node(
-            "tests/js/tokens.js",
-            tmp_path,
-            given=json.dumps({"texts": SPACED, "size": size, "classes": shipped()}),
-        )
-    )
+    found = in_node(SPACED, tmp_path, size)
     for text, ids in zip(SPACED, found["blanks"], strict=True):
         assert ids == lm.encode(text, blanks=True), text
     expected = Pieces(tokenizer).look_up(range(size))
@@ -233,13 +232,7 @@ def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(
         (tmp_path / f"{name}.json").write_text(json.dumps(content), "utf-8")
     lines = (f"{edge}{other}{edge} {other}{edge}a" for edge in edges for other in STRADDLING)
     texts = in_lines(without_lists(lines))
-    found = json.loads(
-        node(
-            "tests/js/tokens.js",
-            tmp_path,
-            given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}),
-        )
-    )
+    found = in_node(texts, tmp_path)
     expected = [read.ids for read in Tokenizer.from_str(json.dumps(told)).encode_batch(texts)]
     assert [
         text
@@ -252,13 +245,7 @@ def test_letters_and_numbers_touch_a_blank_as_in_python(stories: Any) -> None:
     """Python's edition of Unicode, which `re` knows, is another one again."""
     lines = (f"{edge}__ . __{edge} __ {edge}" for edge in edges_of(shipped()))
     texts = in_lines(without_lists(lines))
-    found = json.loads(
-        node(
-            "tests/js/tokens.js",
-            ASSETS / "stories",
-            given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}),
-        )
-    )
+    found = in_node(texts)
     expected = [stories.encode(text, blanks=True) for text in texts]
     assert [
         text
@@ -278,13 +265,7 @@ def test_a_word_is_one_token_where_it_is_in_python(stories: Any) -> None:
         "<|mask|>",
         "é",
     ]
-    found = json.loads(
-        node(
-            "tests/js/tokens.js",
-            ASSETS / "stories",
-            given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}),
-        )
-    )
+    found = in_node(texts)
 
     def single(text: str) -> int | None:
         try:
