@@ -37,15 +37,11 @@ SPANS = (
         (2.0, [2.0, 2.0, 2.0, 2.0, 99.0], None),  # one disturbed repeat of five
     ],
 )
-def test_a_ratio_is_refused_when_its_spread_is_wider_than_its_effect(
-    ratio: float, repeats: list[float], why: str | None
-) -> None:
+def test_a_ratio_is_refused_when_its_spread_is_wider_than_its_effect(ratio, repeats, why):
     assert refusal(ratio, repeats) == why
 
 
-def test_a_shape_without_its_weights_is_loaded_by_either_engine(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shape_without_its_weights_is_loaded_by_either_engine(capsys, monkeypatch):
     """Of every kind; and in parts, with a head that is not packed, as a large network is."""
     width = {
         "vocab_size": 512,
@@ -87,9 +83,7 @@ def test_a_shape_without_its_weights_is_loaded_by_either_engine(
     assert min(found) > 0
 
 
-def test_bench_decode_names_the_decoder_that_decode_uses(
-    capsys: pytest.CaptureFixture[str], stories: surelock.LanguageModel
-) -> None:
+def test_bench_decode_names_the_decoder_that_decode_uses(capsys, stories):
     """The model's recommended settings, under the flags, and no setting of another rule."""
     for flags, given in (
         ([], {}),
@@ -153,9 +147,7 @@ PROMPTS = [[5, 6, 7, 8, 9], [10, 4, 3, 2, 11]]
 @pytest.mark.parametrize(
     "changed", [{}, {"kv_heads": 4, "tied": True, "qkv_bias": True, "seed": 4}], ids=["gqa", "tied"]
 )
-def test_llada_writes_the_tokens_that_ours_does_unlocked(
-    tmp_path: Path, asked: dict[str, int], changed: dict[str, Any]
-) -> None:
+def test_llada_writes_the_tokens_that_ours_does_unlocked(tmp_path, asked, changed):
     lm = random_model(tmp_path, **changed)
     settings = DecodeSettings(gen_length=24, **asked)
     *_, last = decode(lm, PROMPTS, settings, compute=Everything())
@@ -165,7 +157,7 @@ def test_llada_writes_the_tokens_that_ours_does_unlocked(
     assert not (theirs == lm.mask_id).any()
 
 
-def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
+def test_the_plain_network_is_ours_in_the_same_memory(tmp_path):
     lm = random_model(tmp_path, qkv_bias=True)
     plain = plain_llama(lm.network)
     tokens = torch.tensor(PROMPTS)
@@ -178,9 +170,7 @@ def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
     assert key.untyped_storage().data_ptr() == packed.untyped_storage().data_ptr()
 
 
-def test_all_take_turns_and_their_figures_by_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_take_turns_and_their_figures_by_hand(tmp_path, monkeypatch):
     lm = random_model(tmp_path)
     chosen = DecodeSettings(gen_length=4)
     rules = {
@@ -228,7 +218,7 @@ def test_all_take_turns_and_their_figures_by_hand(
     assert bench.result()["tokens_equal"] is False
 
 
-def test_sizes_are_measured_by_the_recorded_schedule(tmp_path: Path) -> None:
+def test_sizes_are_measured_by_the_recorded_schedule(tmp_path):
     """What a GPU measures at LLaDA-8B's shape, here with tiny weights: whole runs, and a step of them."""
     figures = llada.measure_size(random_model(tmp_path, max_length=128), 24, 2, steps=8, repeats=1)
     assert (figures["gen_length"], figures["batch"], figures["steps"]) == (24, 2, 8)

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -26,10 +25,8 @@ from surelock.decoding.spelling import flat_settings
 from surelock.decoding.step import Reading
 from surelock.decoding.unmasking import Replay
 from surelock.harness.model import SureLockLM
-from surelock.model.language_model import LanguageModel
 from surelock.research.cli import EXPERIMENTS, with_data
 from surelock.ui.launch import parser
-from tests.browser.server import App
 from tests.soak.__main__ import parser as soak_parser
 from tests.waiting import HANGS
 
@@ -67,7 +64,7 @@ SURELOCK = [command[3:] for command in starting("python", "-m", "surelock")]
 SURELOCK += [command[1:] for command in starting("surelock")]
 
 
-def test_every_command_is_known_to_these_tests() -> None:
+def test_every_command_is_known_to_these_tests():
     known = "pip install,surelock,python tests/run.py,python -m surelock,accelerate launch,curl -s,docker build"
     known = (*PARSED, *known.split(","), "docker run", "hf upload", "INSTRUCT=", "BASE=")
     lines = [" ".join(command) for command in commands()]
@@ -82,7 +79,7 @@ def test_every_command_is_known_to_these_tests() -> None:
             made().parse_args(command[len(words.split()) :])
 
 
-def test_each_experiment_has_its_command_for_llada() -> None:
+def test_each_experiment_has_its_command_for_llada():
     """In its section of the results, with the variables that stand there."""
     variables = dict(
         shlex.split(line)[0].split("=", 1)
@@ -103,7 +100,7 @@ def test_each_experiment_has_its_command_for_llada() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path, monkeypatch):
     """A folder with the guide's rule as a module, and a file of prompts; the tables are then as before."""
     (tmp_path / "my_rules.py").write_text(RULE, "utf-8")
     (tmp_path / "prompts.txt").write_text("Tom found a key. He\nOnce upon a time\n", "utf-8")
@@ -115,7 +112,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     flat_settings.cache_clear()
 
 
-def test_surelock_commands(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_surelock_commands(capsys, folder):
     """All are parsed; those of the guide's rule run. What the others do has tests of its own."""
     for command in SURELOCK:
         assert _parser().parse_args(command or ["page"]).run
@@ -128,7 +125,7 @@ def test_surelock_commands(capsys: pytest.CaptureFixture[str], folder: Path) -> 
 @pytest.mark.parametrize(
     "command", starting("python", "-m", "surelock.harness"), ids=lambda command: command[-1]
 )
-def test_harness_commands(command: list[str], stories: LanguageModel, folder: Path) -> None:
+def test_harness_commands(command, stories, folder):
     given = HarnessCLI()._parser.parse_args(command[3:])
     named = dict(given.model_args)
     assert given.model == "surelock" and named.pop("pretrained", "stories")
@@ -137,9 +134,7 @@ def test_harness_commands(command: list[str], stories: LanguageModel, folder: Pa
     assert decoder.compute.kind == ("stable_argmax" if "my_rules" in str(named) else "lock")
 
 
-def test_programs_run_as_they_stand(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, app: App
-) -> None:
+def test_programs_run_as_they_stand(capsys, monkeypatch, app):
     """And the commands of curl."""
     monkeypatch.chdir(ROOT)
     for block in blocks("python", README) + blocks("python", TEXTS["api.md"]):
@@ -154,9 +149,7 @@ def test_programs_run_as_they_stand(
     assert not event or (told[-1][0]["done"] and told[-1][0]["steps"] == 16)
 
 
-def test_the_guides_rule_locks_what_it_says(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_guides_rule_locks_what_it_says(folder, capsys):
     """By the likeliest tokens that an observed run reports; nothing is locked otherwise where nothing is observed."""
     (folder / "guide.py").write_text(GUIDE, "utf-8")
     made = runpy.run_path(str(folder / "guide.py"))
@@ -184,7 +177,7 @@ def test_the_guides_rule_locks_what_it_says(
     assert rows == int(printed[1]) and observed[-1].locked.sum() > 20
 
 
-def test_the_api_page_lists_every_field_that_a_rule_sees(lm: LanguageModel) -> None:
+def test_the_api_page_lists_every_field_that_a_rule_sees(lm):
     section = TEXTS["api.md"].split("## What a rule sees")[1].split("\n## ")[0]
     named = set(re.findall(r"`(\w+)[`(]", section))
     run = surelock.decode(lm, [[5, 6]], surelock.DecodeSettings(gen_length=8)).run
@@ -198,7 +191,7 @@ def test_the_api_page_lists_every_field_that_a_rule_sees(lm: LanguageModel) -> N
     )
 
 
-def test_the_table_of_choices_names_rules_and_policies_with_their_settings() -> None:
+def test_the_table_of_choices_names_rules_and_policies_with_their_settings():
     rows = [line for line in README.splitlines() if re.match(r"\| `[A-Z]\w+\(", line)]
     named = dict(re.findall(r"`(\w+)\((.*?)\)`", "".join(rows)))
     classes = {each.__name__: each for each in (*COMPUTE.values(), *UNMASK.values(), Replay)}
@@ -219,7 +212,7 @@ def anchors(path: Path) -> set[str]:
 @pytest.mark.parametrize(
     "path", [*DOCUMENTS, *(ROOT / "assets").rglob("README.md")], ids=lambda path: path.parent.name
 )
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_lead_somewhere(path):
     text = path.read_text("utf-8")
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
         if not re.match(r"https?:", link):
@@ -231,7 +224,7 @@ def test_links_lead_somewhere(path: Path) -> None:
     assert [file for file in named if not (ROOT / file).exists()] == []
 
 
-def test_the_space_runs_what_is_required() -> None:
+def test_the_space_runs_what_is_required():
     space = metadata_load(ROOT / "README.md") or {}
     lines = (ROOT / "requirements.txt").read_text("utf-8").splitlines()
     gradio = next(Requirement(line) for line in lines if line.startswith("gradio"))

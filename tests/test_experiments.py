@@ -25,7 +25,7 @@ FIGURES = ("figure.html", "figure.svg")
 
 
 @pytest.fixture(scope="module")
-def flops(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def flops(tmp_path_factory):
     """A finished experiment, not to be changed."""
     out = tmp_path_factory.mktemp("finished")
     assert quick("flops", out) == 0
@@ -33,7 +33,7 @@ def flops(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def broken(flops: Path, tmp_path: Path) -> Path:
+def broken(flops, tmp_path):
     """A copy of it as an interruption leaves it: two cells, and the beginning of a third."""
     shutil.copytree(flops, tmp_path / "flops")
     lines = (flops / "cells.jsonl").read_bytes().splitlines(keepends=True)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-import surelock
 from surelock.model.bound import conditional_bound
 from surelock.research.cli import EXPERIMENTS
 from surelock.research.lab import Lab
@@ -72,7 +71,7 @@ def test_the_bound_of_one_token_is_exact_and_of_a_story_is_the_trainers(stories)
 
 
 @pytest.fixture(scope="module")
-def chatty(stories: surelock.LanguageModel) -> surelock.LanguageModel:
+def chatty(stories):
     """The embedded model, as if it had learnt to answer."""
     tokenizer = copy.copy(stories.tokenizer)
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}\n"
@@ -80,7 +79,7 @@ def chatty(stories: surelock.LanguageModel) -> surelock.LanguageModel:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def data(tmp_path_factory):
     """Files in the formats of the paper's three."""
     path = tmp_path_factory.mktemp("data")
     lines = {

@@ -38,7 +38,7 @@ EVERY_SETTING: Cell = DEFAULTS | {
 }
 
 
-def test_every_setting_of_a_cell_reaches_the_decoder() -> None:
+def test_every_setting_of_a_cell_reaches_the_decoder():
     settings = DecodeSettings(
         gen_length=24, steps=12, block_length=8, temperature=0.7, no_repeat_ngram_size=3, seed=14
     )
@@ -59,7 +59,7 @@ def row_cost(length: int) -> int:
     return 2 * (4 * length * 32 + 2 * 32 * 32 + 2 * 32 * 32 + 4 * 32 * 2 * 8 + 6 * 32 * 48)
 
 
-def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) -> None:
+def test_a_cells_figures_are_counted_from_its_steps(lm):
     """Three prompts in batches of two, beside runs of each prompt alone, counted position by position."""
     prompts = [[5, 6, 7, 8], [9, 3], [4, 4, 4]]
     cell = grid(
@@ -116,7 +116,7 @@ def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) 
     assert decoded.curve == pytest.approx(expected)
 
 
-def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> None:
+def test_text_figures_end_at_the_first_eos(stories):
     lm = stories
     own = Lab(stories)
     prompts = [Prompt(text, lm.encode(text)) for text in ("Tom had", "Mia saw", "A dog")]
@@ -146,7 +146,7 @@ def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> N
     assert text_figures(own, prompts, other) == told
 
 
-def test_estimates_beside_the_jackknife() -> None:
+def test_estimates_beside_the_jackknife():
     """The error of a mean with gaps, by hand; of a ratio, from leaving out each prompt in turn."""
     assert estimates.mean([1.0, None, 3.0]).error == pytest.approx(1)  # as of the two alone
     for p, freedom, expected in (
@@ -172,7 +172,7 @@ def test_estimates_beside_the_jackknife() -> None:
     assert estimates.difference(found, other).value == pytest.approx(-4000 / under.sum())
 
 
-def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None:
+def test_a_drift_is_the_unlocked_runs_own_kl(lm):
     """Against the dense network on the canvas of every step; the cell's lock rule plays no part."""
     prompts = [[5, 6, 7], [8, 9]]
     cell = grid(prompts=2, gen_length=6, temperature=1.0, seed=4, epsilon=10.0)[0]
@@ -207,7 +207,7 @@ def drift_of_three() -> Drift:
     return Drift(kl, np.broadcast_to(s[:, None] >= 3, kl.shape).copy(), np.full_like(kl, np.nan))
 
 
-def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contraction_by_hand(monkeypatch):
     run = drift_of_three()
     monkeypatch.setattr(theory, "drifts", lambda *_: iter([run]))
     told = theory.CONTRACTION.measure(Lab.__new__(Lab), DEFAULTS)
@@ -256,7 +256,7 @@ def errors_of(lm: surelock.LanguageModel, rule: LockRule) -> dict[str, list[floa
     return out
 
 
-def test_locked_positions_beside_two_whole_runs(lm: surelock.LanguageModel) -> None:
+def test_locked_positions_beside_two_whole_runs(lm):
     cell = grid(prompts=1, gen_length=12, epsilon=0.3, percentile=50.0)[0]
     found = theory.locked_positions(Lab(lm), cell, 0, Prompt("", [5, 6, 7, 8]))
     expected = errors_of(lm, LockRule(epsilon=0.3, percentile=50.0))

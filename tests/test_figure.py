@@ -49,7 +49,7 @@ def shown(figure: Any) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_trace_is_drawn_as_the_steps_of_its_run(stories: surelock.LanguageModel) -> None:
+def test_a_trace_is_drawn_as_the_steps_of_its_run(stories):
     """Four lanes that differ in everything: what is read from records equals what the steps hold."""
     settings = surelock.DecodeSettings(gen_length=16, block_length=8, temperature=0.7, seed=3)
     decoders = {
@@ -74,7 +74,7 @@ def test_a_trace_is_drawn_as_the_steps_of_its_run(stories: surelock.LanguageMode
     assert seen == set(range(len(STATES)))
 
 
-def test_nothing_in_a_trace_is_markup() -> None:
+def test_nothing_in_a_trace_is_markup():
     document = saved("rules")
     for lane, name in zip(document["header"]["lanes"], HOSTILE, strict=True):
         lane["name"] = name
@@ -88,7 +88,7 @@ def test_nothing_in_a_trace_is_markup() -> None:
     assert f"<b>{'W' * 80}</b>" in drawn.layout.annotations[3].text
 
 
-def test_a_lane_that_ends_early_is_drawn_as_far_as_it_came() -> None:
+def test_a_lane_that_ends_early_is_drawn_as_far_as_it_came():
     document = saved("stories")
     document["records"] = [each for each in document["records"] if each["lane"] == "everything"][
         :100
@@ -100,7 +100,7 @@ def test_a_lane_that_ends_early_is_drawn_as_far_as_it_came() -> None:
             surelock.figure(empty)
 
 
-def test_only_what_was_timed_together_has_a_ratio_and_it_is_told_beyond_its_spread() -> None:
+def test_only_what_was_timed_together_has_a_ratio_and_it_is_told_beyond_its_spread():
     def told(seconds: Any = None, **header: Any) -> str:
         document = saved("stories")
         document["header"] |= header
@@ -128,12 +128,12 @@ def test_only_what_was_timed_together_has_a_ratio_and_it_is_told_beyond_its_spre
     json.loads(Path(__file__).with_name("traces").joinpath("speeds.json").read_text("utf-8")),
     ids=lambda case: case["name"],
 )
-def test_a_ratio_of_times_is_further_from_1_than_its_spread(case: dict[str, Any]) -> None:
+def test_a_ratio_of_times_is_further_from_1_than_its_spread(case):
     """The same table holds the page's rule: see tests/js/timing.test.js."""
     assert speed_of(case["own"], case["other"]) == (case["speed"] and pytest.approx(case["speed"]))
 
 
-def test_a_header_times_each_lane_once_and_knows_it() -> None:
+def test_a_header_times_each_lane_once_and_knows_it():
     for groups, problem in (
         ([["nobody"]], "'nobody' that is not there"),
         ([["surelock"], ["surelock"]], "two of its timing groups"),
@@ -151,9 +151,7 @@ def test_a_header_times_each_lane_once_and_knows_it() -> None:
         (["--out", "run.json", "--gen-length", "8", "--block-length", "3"], "block_length"),
     ],
 )
-def test_a_recording_that_cannot_be_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, flags: list[str], said: str
-) -> None:
+def test_a_recording_that_cannot_be_is_one_sentence(tmp_path, monkeypatch, capsys, flags, said):
     monkeypatch.chdir(tmp_path)
     assert main(["record", "--prompt", "Once", "--device", "cpu", *flags]) == 2
     assert said in capsys.readouterr().err.splitlines()[-1] and not list(tmp_path.iterdir())

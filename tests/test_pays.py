@@ -30,7 +30,7 @@ from tests.browser.server import ROOT
 SIZE = Size(gen_length=8, batch=2, prompt=4, block=4)
 
 
-def test_a_step_computes_the_rows_next_to_the_open_block_and_reads_what_a_decoder_would() -> None:
+def test_a_step_computes_the_rows_next_to_the_open_block_and_reads_what_a_decoder_would():
     layout, plan = step_plan(SIZE, 0.5, False, mask_id=1)
     assert layout == Layout((12, 12), 1)
     assert plan.counts == [6, 6] and plan.slots.tolist() == [
@@ -60,7 +60,7 @@ def test_a_step_computes_the_rows_next_to_the_open_block_and_reads_what_a_decode
     )
 
 
-def test_shares_blocks_and_bytes_by_hand() -> None:
+def test_shares_blocks_and_bytes_by_hand():
     assert shares_of_dual_cache(SIZE).tolist() == pytest.approx(
         [1, 1 / 3, 1 / 3, 1 / 3, 1, 1 / 3, 1 / 3, 1 / 3]
     )
@@ -81,7 +81,7 @@ def linear(fixed: float, row: float, size: Size) -> Curve:
     return Curve(fixed + row * rows, fixed + 2 * row * rows)
 
 
-def test_from_which_length_and_batch_on_it_pays() -> None:
+def test_from_which_length_and_batch_on_it_pays():
     """A step takes 100 and one a row. At half of the rows, twice as dear, nothing is gained by SureLock."""
     asked = Size(64, 1, 0, 32)
     sizes = [
@@ -132,7 +132,7 @@ def measured_steps() -> list[tuple[str, int, int, bool, float]]:
     return found
 
 
-def test_the_prediction_is_as_near_to_the_measured_steps_as_it_says() -> None:
+def test_the_prediction_is_as_near_to_the_measured_steps_as_it_says():
     steps = measured_steps()
     assert [card for card, *_ in steps].count("h100") == 8 and len(steps) == 17
     off = []
@@ -145,7 +145,7 @@ def test_the_prediction_is_as_near_to_the_measured_steps_as_it_says() -> None:
     assert f"the model is within {ERROR * 100:.0f} % of all {len(steps)} steps" in text
 
 
-def test_the_recorded_shares_are_those_of_the_recorded_run() -> None:
+def test_the_recorded_shares_are_those_of_the_recorded_run():
     run = json.loads((ASSETS / "results" / "locks_stories_256.json").read_text("utf-8"))
     lock = np.array(run["lock"])
     shares = [float(((lock < 0) | (lock >= step)).mean()) for step in range(run["steps"])]
@@ -159,8 +159,8 @@ def last_json(text: str) -> dict[str, Any]:
 
 
 def test_it_measures_the_embedded_model_and_ends_in_json(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     words = "pays --gen-length 16 --batch 2 --threads 1 --device cpu --seconds 4"
     assert main(words.split()) == 0
     out = capsys.readouterr().out
@@ -186,7 +186,7 @@ def test_it_measures_the_embedded_model_and_ends_in_json(
     )
 
 
-def test_a_prediction_names_its_card_and_its_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prediction_names_its_card_and_its_error(capsys):
     words = "pays --shape llada-8b --gen-length 256 --batch 4 --predict h100 --seconds 1e-3"
     assert main(words.split()) == 0
     out = capsys.readouterr().out
@@ -212,17 +212,13 @@ def test_a_prediction_names_its_card_and_its_error(capsys: pytest.CaptureFixture
         ),
     ],
 )
-def test_what_cannot_be_answered_is_refused_in_a_sentence(
-    capsys: pytest.CaptureFixture[str], flags: list[str], said: str
-) -> None:
+def test_what_cannot_be_answered_is_refused_in_a_sentence(capsys, flags, said):
     assert main(["pays", "--device", "cpu", *flags]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1) and said in err
 
 
-def test_it_is_compared_with_bench_decode_at_equal_settings(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_compared_with_bench_decode_at_equal_settings(capsys, monkeypatch):
     monkeypatch.setattr(beside, "SETTINGS", ((8, 1),))
     words = "bench pays --device cpu --threads 1 --repeats 1 --seconds 2"
     assert main(words.split()) == 0

@@ -77,7 +77,7 @@ class Words:
 
 
 @pytest.fixture(scope="module")
-def lm(lm: LanguageModel) -> LanguageModel:
+def lm(lm):
     return replace(lm, tokenizer=Words(), mask_id=0, pad_id=1, ends=(1,))  # type: ignore[arg-type]
 
 
@@ -90,16 +90,16 @@ def recorded(lm: LanguageModel, field: list[Lane]) -> Recorder:
 
 
 @pytest.fixture(scope="module")
-def recorder(lm: LanguageModel) -> Recorder:
+def recorder(lm):
     return recorded(lm, FIELD)
 
 
 @pytest.fixture
-def document(recorder: Recorder) -> dict[str, Any]:
+def document(recorder):
     return json.loads(json.dumps(recorder.document()))
 
 
-def test_what_is_written_in_parts_is_the_document(recorder: Recorder) -> None:
+def test_what_is_written_in_parts_is_the_document(recorder):
     for steps in (None, 0, 3):
         document = recorder.document(steps=steps)
         parts = list(recorder.written(steps))
@@ -107,7 +107,7 @@ def test_what_is_written_in_parts_is_the_document(recorder: Recorder) -> None:
         assert len(parts) == 2 + len(document["records"])
 
 
-def test_what_is_written_while_errors_are_added_has_all_of_them_or_none(lm: LanguageModel) -> None:
+def test_what_is_written_while_errors_are_added_has_all_of_them_or_none(lm):
     """Another thread adds them to one record after the other."""
     recorder = recorded(lm, FIELD[:2])
     parts = recorder.written()
@@ -121,7 +121,7 @@ def test_what_is_written_while_errors_are_added_has_all_of_them_or_none(lm: Lang
     assert "regret" not in recorder.document()["records"][-1]
 
 
-def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[str, Any]) -> None:
+def test_what_is_read_back_equals_the_steps(lm, document):
     trace = read_trace(document)
     assert trace.lanes.lane.tolist() == ["all", "locks", "block", "hand"]
     assert trace.lanes.name.tolist() == ["Every position", "Locks", "Dual", "By hand"]
@@ -172,9 +172,7 @@ def plain(column: Any) -> list[int | None]:
     return column.astype(object).where(column.notna(), None).tolist()
 
 
-def test_a_trace_with_a_rule_that_is_not_imported_is_read(
-    document: dict[str, Any], stories: LanguageModel
-) -> None:
+def test_a_trace_with_a_rule_that_is_not_imported_is_read(document, stories):
     """As in a process that has not imported the rule: tables, figures and replays need none, its decoder does."""
     plain = read_trace(document)
     kinds = ["everything", "lock+odd", "odd", "lock"]
@@ -206,14 +204,12 @@ def test_a_trace_with_a_rule_that_is_not_imported_is_read(
         ([FIELD[0], Lane(id="b", name="B", decoder=Decoder())], "gen_length must be the same"),
     ],
 )
-def test_fields_that_cannot_race(lm: LanguageModel, field: list[Lane], said: str) -> None:
+def test_fields_that_cannot_race(lm, field, said):
     with pytest.raises(ValueError, match=f"^{said}"):
         make_header(lm, None, PROMPT, field)
 
 
-def test_lanes_take_turns_in_going_first(
-    lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lanes_take_turns_in_going_first(lm, monkeypatch):
     asked: list[str] = []
 
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -234,8 +230,8 @@ def test_lanes_take_turns_in_going_first(
 
 
 def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(
-    lm: LanguageModel,
-) -> None:
+    lm,
+):
     told = [
         [type(each).__name__ for each in at_once]
         for at_once in race(lm, PROMPT, FIELD, shadow=Shadow)
@@ -244,7 +240,7 @@ def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(
     assert told[ends - 1 :] == [[], *[["Errors"]] * len(FIELD)] and all(told[: ends - 1])
 
 
-def test_a_step_has_a_guess_for_each_computed_mask(document: dict[str, Any]) -> None:
+def test_a_step_has_a_guess_for_each_computed_mask(document):
     assert fmt.token_width(2**16) == 2 and fmt.token_width(2**16 + 1) == 3
     ids = np.array([0, 255, 2**16 + 7])
     assert fmt.decode_tokens(fmt.encode_tokens(ids, 3), 3).tolist() == ids.tolist()

@@ -69,7 +69,7 @@ def presses(steps: list[Any]) -> list[dict[str, int]]:
 
 @needs_node
 @needs_packages
-def test_a_touched_run_is_the_librarys(stories: Any, tmp_path: Path) -> None:
+def test_a_touched_run_is_the_librarys(stories, tmp_path):
     """An own one, and a recording, which comes again as it was."""
     prompt = stories.encode(PROMPT, blanks=True)
     lanes = []

@@ -28,7 +28,7 @@ MANY = 20
 
 
 @pytest.fixture(scope="module")
-def recorder(stories: surelock.LanguageModel) -> Recorder:
+def recorder(stories):
     settings = surelock.DecodeSettings(gen_length=62, steps=31, temperature=0.7, seed=3)
     lanes = [
         Lane(id=name, name=name, decoder=surelock.Decoder(settings=settings, **more))
@@ -79,7 +79,7 @@ def listed(values: Any) -> list[Any]:
 
 
 @needs_node
-def test_python_and_the_page_read_the_same(recorder: Recorder) -> None:
+def test_python_and_the_page_read_the_same(recorder):
     made = [varied(recorder, seed) for seed in range(MANY)]
     pages = json.loads(
         node("tests/js/read.js", given=json.dumps([document for document, _ in made]))
@@ -184,9 +184,7 @@ def changed_by_hand(
 
 
 @needs_node
-def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(
-    stories: surelock.LanguageModel, tmp_path: Path
-) -> None:
+def test_the_pages_estimate_at_a_runs_epsilon_is_the_run(stories, tmp_path):
     """Also where positions were masked, written, locked and unlocked by hand, where rows were left out, and where the
     locked rows of a finished block are computed once more.
     """
