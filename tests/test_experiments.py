@@ -213,3 +213,10 @@ def test_bad_input_is_one_sentence(flags, said, llada, monkeypatch, capsys):
     error = capsys.readouterr().err.splitlines()
     assert error[-1].startswith("surelock: ") and said in error[-1]
     assert not Path("out").exists()
+
+
+def test_a_spoilt_record_is_named(broken, capsys):
+    file = broken / "flops" / "cells.jsonl"
+    file.write_text('{"no": "cell"}\n' + file.read_text())
+    assert quick("flops", broken) == 2
+    assert f"{file}, line 1 is not the record of a cell" in capsys.readouterr().err

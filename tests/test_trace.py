@@ -28,7 +28,7 @@ from surelock.trace.lanes import Lane
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html
-from surelock.trace.table import read_trace, table
+from surelock.trace.table import positions_of, read_trace, table
 
 PROMPT = [3, 4, 5, 6]
 SETTINGS = DecodeSettings(gen_length=12, temperature=0.7, seed=3)
@@ -246,4 +246,23 @@ def test_a_step_has_a_guess_for_each_computed_mask(document):
     assert fmt.decode_tokens(fmt.encode_tokens(ids, 3), 3).tolist() == ids.tolist()
     document["records"][2]["guess"] = document["records"][2]["guess"][4:]
     with pytest.raises(fmt.TraceError, match="another number of guesses"):
+        read_trace(document)
+
+
+def test_a_token_that_somebody_wrote_has_no_commit_error() -> None:
+    header = {"length": 3, "prompt_tokens": [5], "mask_id": 1}
+    first = {"step": 0, "unmasked": [[1, 7], [2, 8]], "commit_error": [0.1, 0.2], "locked": []}
+    positions = positions_of(
+        header, {}, [first, {"step": 1, "unmasked": [], "written": [[1, 9]], "locked": []}], "own"
+    )
+    assert plain(positions.commit_error) == [None, None, 0.2] and plain(positions.unmask_step) == [
+        None,
+        0,
+        0,
+    ]
+
+
+def test_more_records_than_steps_are_refused(document: dict[str, Any]) -> None:
+    document["header"]["steps"] -= 1
+    with pytest.raises(fmt.TraceError, match="not one per step and lane, in order"):
         read_trace(document)
