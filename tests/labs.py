@@ -30,17 +30,5 @@ class HandClock:
 
 def quick(name: str, out: Path, *flags: str) -> int:
     """The status of an experiment in `--quick`."""
-    return main(
-        [
-            "experiment",
-            name,
-            "--quick",
-            "--device",
-            "cpu",
-            "--threads",
-            "1",
-            "--out",
-            str(out),
-            *flags,
-        ]
-    )
+    words = f"experiment {name} --quick --device cpu --threads 1 --out".split()
+    return main([*words, str(out), *flags])

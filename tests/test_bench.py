@@ -12,7 +12,7 @@ from checkpoints import write_llada
 import surelock
 from surelock import BudgetRule, DecodeSettings, Everything, LockRule
 from surelock.__main__ import main
-from surelock.bench.random_weights import SHAPES, write_random
+from surelock.bench.random_weights import SHAPES
 from surelock.bench.timing import refusal
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode
@@ -31,25 +31,17 @@ SPANS = (
     ("ratio", "repeats", "why"),
     [
         (1.5, [1.4, 1.5, 1.6], None),
-        (0.5, [0.4, 0.5, 0.6], None),
         (1.5, [1.0, 1.5, 2.1], SPANS.format("1.25 to 1.8", 0.5)),
-        (0.75, [0.25, 0.75, 1.5], SPANS.format("0.5 to 1.12", 0.25)),
         (1.5, [1.0, 1.5, 2.0], None),  # as wide as the effect is not wider
-        (1.0, [1.0, 1.0, 1.0], None),
-        (1.02, [0.98, 1.02, 1.06], SPANS.format("1 to 1.04", 0.02)),
         (2.0, [2.0, 2.0], "2 of the 3 repeats that a spread takes"),
         (2.0, [2.0, 2.0, 2.0, 2.0, 99.0], None),  # one disturbed repeat of five
     ],
 )
-def test_a_ratio_is_refused_when_its_spread_is_wider_than_its_effect(
-    ratio: float, repeats: list[float], why: str | None
-) -> None:
+def test_a_ratio_is_refused_when_its_spread_is_wider_than_its_effect(ratio, repeats, why):
     assert refusal(ratio, repeats) == why
 
 
-def test_a_shape_without_its_weights_is_loaded_by_either_engine(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shape_without_its_weights_is_loaded_by_either_engine(capsys, monkeypatch):
     """Of every kind; and in parts, with a head that is not packed, as a large network is."""
     width = {
         "vocab_size": 512,
@@ -91,9 +83,7 @@ def test_a_shape_without_its_weights_is_loaded_by_either_engine(
     assert min(found) > 0
 
 
-def test_bench_decode_names_the_decoder_that_decode_uses(
-    capsys: pytest.CaptureFixture[str], stories: surelock.LanguageModel
-) -> None:
+def test_bench_decode_names_the_decoder_that_decode_uses(capsys, stories):
     """The model's recommended settings, under the flags, and no setting of another rule."""
     for flags, given in (
         ([], {}),
@@ -124,15 +114,6 @@ def test_bench_decode_names_the_decoder_that_decode_uses(
         assert told["steps"] == 4
 
 
-def test_random_weights_say_which_token_is_the_mask(tmp_path: Path) -> None:
-    write_random(SHAPES["tiny"], tmp_path)
-    model = surelock.load(tmp_path, device="cpu")
-    assert (model.mask_id, model.eos_id) == (1, 0)
-    assert abs(float(model.network.blocks[0].ff_out.weight.std()) - 0.02) < 0.001, (
-        "as networks begin"
-    )
-
-
 def random_model(path: Path, **changed: Any) -> surelock.LanguageModel:
     """float32 and random; its mask is never the likeliest token, which LLaDA's loop would commit."""
     shape = {
@@ -159,20 +140,14 @@ PROMPTS = [[5, 6, 7, 8, 9], [10, 4, 3, 2, 11]]
     "asked",
     [
         {},
-        {"steps": 8},
-        {"steps": 1},
-        {"block_length": 12},
-        {"block_length": 1},
         {"block_length": 8, "steps": 15},
     ],
-    ids=["one a step", "several a step", "all at once", "blocks", "blocks of one", "uneven shares"],
+    ids=["one a step", "uneven shares"],
 )
 @pytest.mark.parametrize(
     "changed", [{}, {"kv_heads": 4, "tied": True, "qkv_bias": True, "seed": 4}], ids=["gqa", "tied"]
 )
-def test_llada_writes_the_tokens_that_ours_does_unlocked(
-    tmp_path: Path, asked: dict[str, int], changed: dict[str, Any]
-) -> None:
+def test_llada_writes_the_tokens_that_ours_does_unlocked(tmp_path, asked, changed):
     lm = random_model(tmp_path, **changed)
     settings = DecodeSettings(gen_length=24, **asked)
     *_, last = decode(lm, PROMPTS, settings, compute=Everything())
@@ -182,7 +157,7 @@ def test_llada_writes_the_tokens_that_ours_does_unlocked(
     assert not (theirs == lm.mask_id).any()
 
 
-def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
+def test_the_plain_network_is_ours_in_the_same_memory(tmp_path):
     lm = random_model(tmp_path, qkv_bias=True)
     plain = plain_llama(lm.network)
     tokens = torch.tensor(PROMPTS)
@@ -195,9 +170,7 @@ def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
     assert key.untyped_storage().data_ptr() == packed.untyped_storage().data_ptr()
 
 
-def test_all_take_turns_and_their_figures_by_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_take_turns_and_their_figures_by_hand(tmp_path, monkeypatch):
     lm = random_model(tmp_path)
     chosen = DecodeSettings(gen_length=4)
     rules = {
@@ -245,53 +218,10 @@ def test_all_take_turns_and_their_figures_by_hand(
     assert bench.result()["tokens_equal"] is False
 
 
-def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--gen-length", "12", "--repeats", "1", "--batch", "2", "--device", "cpu"]
-    assert main(["bench", "llada", *flags]) == 0
-    made = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (
-        made["tokens_equal"] is True
-        and made["llada_seconds"] > 0
-        and made["locked_over_llada"] is None
-    )
-    assert (made["gen_length"], made["batch"], made["steps"]) == (12, 2, 12)
-
-
-def test_sizes_are_measured_by_the_recorded_schedule(tmp_path: Path) -> None:
+def test_sizes_are_measured_by_the_recorded_schedule(tmp_path):
     """What a GPU measures at LLaDA-8B's shape, here with tiny weights: whole runs, and a step of them."""
     figures = llada.measure_size(random_model(tmp_path, max_length=128), 24, 2, steps=8, repeats=1)
     assert (figures["gen_length"], figures["batch"], figures["steps"]) == (24, 2, 8)
     assert figures["tokens_equal"] is True
     for name in ("llada", "unlocked", "locked"):
         assert figures[f"{name}_step_ms"] == pytest.approx(1e3 * figures[f"{name}_seconds"] / 8)
-
-
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        (
-            ["--shape", "llada-8b", "--device", "cpu"],
-            "bench llada --shape llada-8b needs a CUDA GPU with 40 GB or more",
-        ),
-        (["--size", "256x1", "--device", "cpu"], "--size is for --shape llada-8b"),
-    ],
-)
-def test_a_size_that_needs_a_gpu_is_refused_without_one(
-    flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", "llada", *flags]) == 2
-    found = capsys.readouterr()
-    assert (
-        found.err.startswith(f"surelock: {says}")
-        and len(found.err.splitlines()) == 1
-        and not found.out
-    )
-
-
-def test_a_benchmark_counts_its_prompts_from_one(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("decode", "llada"):
-        assert main(["bench", name, "--gen-length", "2000", "--device", "cpu"]) == 2
-        assert (
-            "surelock: prompt 1 has 18 tokens, which with gen_length 2000"
-            in capsys.readouterr().err
-        )

@@ -411,5 +411,5 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
 @pytest.mark.parametrize(
     ("name", "sentence", "holds"), CLAIMS, ids=[sentence[:60] for _, sentence, _ in CLAIMS]
 )
-def test_what_is_said_holds(name: str, sentence: str, holds: Callable[[], Any]) -> None:
+def test_what_is_said_holds(name, sentence, holds):
     assert sentence in words(name) and holds()

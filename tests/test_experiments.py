@@ -13,7 +13,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from checkpoints import write_llada
 from labs import quick
 
 from surelock.__main__ import main
@@ -26,7 +25,7 @@ FIGURES = ("figure.html", "figure.svg")
 
 
 @pytest.fixture(scope="module")
-def flops(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def flops(tmp_path_factory):
     """A finished experiment, not to be changed."""
     out = tmp_path_factory.mktemp("finished")
     assert quick("flops", out) == 0
@@ -34,7 +33,7 @@ def flops(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def broken(flops: Path, tmp_path: Path) -> Path:
+def broken(flops, tmp_path):
     """A copy of it as an interruption leaves it: two cells, and the beginning of a third."""
     shutil.copytree(flops, tmp_path / "flops")
     lines = (flops / "cells.jsonl").read_bytes().splitlines(keepends=True)
@@ -43,12 +42,11 @@ def broken(flops: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-LONG = ("selection", "frontier", "runtime", "parallel")  # their tables have tests of their own
+LONG = ("selection", "frontier", "runtime", "parallel")
+LONG_ONES = [pytest.param(name, marks=pytest.mark.long) for name in LONG]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.long] * (each in LONG)) for each in EXPERIMENTS]
-)
+@pytest.mark.parametrize("name", ["epsilon", "dynamics", *LONG_ONES])
 def test_every_experiment_leaves_a_table(name, tmp_path, capsys, small_judge):
     """And a judge's, where it keeps texts."""
     texts = EXPERIMENTS[name].texts is not None
@@ -67,37 +65,19 @@ def test_every_experiment_leaves_a_table(name, tmp_path, capsys, small_judge):
     )
 
 
-def test_an_interrupted_experiment_goes_on_to_the_same_table(flops, broken):
+def test_an_interrupted_experiment_goes_on_to_the_same_table(flops, broken, capsys):
+    """What is left and how long it takes is said also to a file."""
     before = (broken / "flops" / "cells.jsonl").read_bytes().splitlines()[:2]
     assert quick("flops", broken) == 0
     assert (broken / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
-    assert (broken / "flops" / "cells.jsonl").read_bytes().splitlines()[:2] == before
-
-
-def test_what_is_left_and_how_long_it_takes_is_said_also_to_a_file(flops, broken, capsys):
-    assert quick("flops", broken) == 0
+    after = (broken / "flops" / "cells.jsonl").read_bytes().splitlines()
+    assert after[:2] == before
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("surelock: ")]
-    left = len((flops / "cells.jsonl").read_bytes().splitlines()) - 2
-    assert re.fullmatch(
-        rf"surelock: {left} cells are to be measured, 2 are finished; 2 of these took \d+ s, .* about \d+ s",
-        told[0],
-    )
-    assert len(told) == 1 + left
+    left = len(after) - 2
+    begins = rf"surelock: {left} cells are to be measured, 2 are finished; 2 of these took \d+ s, .* about \d+ s"
+    assert re.fullmatch(begins, told[0]) and len(told) == 1 + left
     assert re.fullmatch(
         rf"surelock: cell 1 of {left} \(.*\) took \S+ s, about \d+ s are left", told[1]
-    )
-
-
-def test_a_cell_without_a_name_of_the_others_is_measured_and_said(tmp_path, capsys):
-    cells = [{"prompts": 2, "rule": "by age"}, {"prompts": 2, "skip": "lock"}]
-    runner.run_cells(cells, lambda cell: {}, tmp_path, {})
-    told = capsys.readouterr().err.splitlines()
-    assert told[1].startswith("surelock: cell 1 of 2 (rule by age) took ")
-    assert told[2].startswith("surelock: cell 2 of 2 (skip lock) took ")
-    runner.run_cells([{"prompts": 9}], lambda cell: {}, tmp_path, {})
-    first = capsys.readouterr().err.splitlines()[0]
-    assert first.startswith("surelock: 1 cells are to be measured, 0 are finished"), (
-        "of this selection"
     )
 
 
@@ -120,8 +100,8 @@ def test_cells_are_selected_by_name(tmp_path, capsys):
         assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["dynamics", "runtime"])
-def test_a_figure_is_drawn_of_the_committed_cells(name, tmp_path, capsys):
+def test_a_figure_is_drawn_of_the_committed_cells(tmp_path):
+    name = "runtime"
     assert main(["experiment", name, "--recorded", "--out", str(tmp_path)]) == 0
     made = tmp_path / "recorded" / name
     kept = ROOT / "assets" / "results" / name
@@ -197,7 +177,7 @@ def test_two_processes_make_the_table_of_one(flops, tmp_path):
     assert {file.name for file in (tmp_path / "flops").iterdir()} == set(FILES)
 
 
-def test_a_full_disk_costs_nothing_that_was_finished(flops, broken, monkeypatch, capsys):
+def test_a_full_disk_costs_nothing_that_was_finished(broken, monkeypatch, capsys):
     kept = sum(
         map(len, (broken / "flops" / "cells.jsonl").read_bytes().splitlines(keepends=True)[:2])
     )
@@ -206,15 +186,33 @@ def test_a_full_disk_costs_nothing_that_was_finished(flops, broken, monkeypatch,
         os.ftruncate(descriptor, kept + 30)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", torn)
-        assert quick("flops", broken) == 2
+    monkeypatch.setattr(os, "fsync", torn)
+    assert quick("flops", broken) == 2
     lost, error = capsys.readouterr().err.splitlines()[-2:]
     assert "No space left" in error and "2 finished cells" in error
     assert json.loads(lost)["result"]["flops_ratio"] < 1
     assert len(runner.finished(broken / "flops")) == 2
-    assert quick("flops", broken) == 0
-    assert (broken / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--data wikitext=nowhere.txt", "there is no file nowhere.txt"),
+        ("--data poems=nowhere.txt", "SOURCE=FILE with a source of wikitext, mt_bench, humaneval"),
+        ("--preset paper", "--data mt_bench=FILE is needed: MT-Bench's question.jsonl"),
+        ("--preset paper --data mt_bench=stories.txt", "line 1 is not JSON"),
+        ("--quick --data wikitext=stories.txt", "--data wikitext: no cell"),
+        ("--data mt_bench=a --data mt_bench=b", "--data mt_bench was given twice"),
+        ("--quick --model tiny", "has no tokenizer"),
+    ],
+)
+def test_bad_input_is_one_sentence(flags, said, llada, monkeypatch, capsys):
+    monkeypatch.chdir(llada.parent)
+    Path("stories.txt").write_text("A cat sat.\n<|endoftext|>\n")
+    assert main(["experiment", "flops", "--device", "cpu", "--out", "out", *flags.split()]) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert error[-1].startswith("surelock: ") and said in error[-1]
+    assert not Path("out").exists()
 
 
 def test_a_spoilt_record_is_named(broken, capsys):
@@ -222,63 +220,3 @@ def test_a_spoilt_record_is_named(broken, capsys):
     file.write_text('{"no": "cell"}\n' + file.read_text())
     assert quick("flops", broken) == 2
     assert f"{file}, line 1 is not the record of a cell" in capsys.readouterr().err
-
-
-QUESTIONS = [
-    {"question_id": 81, "category": "writing", "turns": ["Write.", "Again."]},
-    {"question_id": 91, "category": "coding", "turns": ["Code.", "Again."]},
-]
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--data", "wikitext=nowhere.txt"], "there is no file nowhere.txt"),
-        (
-            ["--data", "poems=nowhere.txt"],
-            "SOURCE=FILE with a source of wikitext, mt_bench, humaneval",
-        ),
-        (["--preset", "paper"], "--data mt_bench=FILE is needed: MT-Bench's question.jsonl"),
-        (["--preset", "paper", "--data", "mt_bench={questions}"], "stories has no chat template"),
-        (["--preset", "paper", "--data", "mt_bench={stories}"], "line 1 is not JSON"),
-        (["--quick", "--data", "wikitext={stories}"], "--data wikitext: no cell"),
-        (["--data", "mt_bench={questions}"], "--data mt_bench: no cell"),
-        (
-            ["--data", "mt_bench={stories}", "--data", "mt_bench={questions}"],
-            "--data mt_bench was given twice",
-        ),
-        (["--quick", "--model", "nowhere"], "no directory 'nowhere'"),
-        (["--quick", "--model", "{maskless}"], "has no mask token"),
-        (["--quick", "--model", "{wordless}"], "has no tokenizer"),
-    ],
-)
-def test_bad_input_is_one_sentence(flags, said, tmp_path, capsys):
-    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(q) + "\n" for q in QUESTIONS))
-    (tmp_path / "stories.txt").write_text("A cat sat.\n<|endoftext|>\nA dog ran.\n<|endoftext|>\n")
-    shape = {
-        "layers": 1,
-        "d_model": 32,
-        "heads": 2,
-        "kv_heads": 2,
-        "d_ff": 16,
-        "vocab": 41,
-        "tied": True,
-        "seed": 0,
-    }
-    for name in ("wordless", "maskless"):
-        write_llada(tmp_path / name, **shape)
-    config = tmp_path / "maskless" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"mask_token_id": None}))
-    names = {name: str(tmp_path / name) for name in ("wordless", "maskless")}
-    names |= {
-        "questions": str(tmp_path / "questions.jsonl"),
-        "stories": str(tmp_path / "stories.txt"),
-    }
-    flags = [flag.format(**names) for flag in flags]
-    status = main(
-        ["experiment", "flops", "--device", "cpu", "--out", str(tmp_path / "out"), *flags]
-    )
-    error = capsys.readouterr().err.splitlines()
-    assert status == 2
-    assert error[-1].startswith("surelock: ") and said in error[-1]
-    assert not (tmp_path / "out").exists()

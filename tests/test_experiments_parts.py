@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-import surelock
 from surelock.model.bound import conditional_bound
 from surelock.research.cli import EXPERIMENTS
 from surelock.research.lab import Lab
 from surelock.research.prompts import wikitext_records
-from surelock.research.runner import DEFAULTS, fingerprint, key_of
+from surelock.research.runner import DEFAULTS, fingerprint
 from surelock.research.training import evaluate
 
 EVAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "eval"
@@ -40,25 +39,6 @@ def test_wikitext_is_cut_as_the_paper_cuts_it(stories):
     )
     assert [prompt.ids for prompt in prompts] == [stories.encode(text)[:64] for text in records]
     assert max(len(prompt.ids) for prompt in prompts) == 64 > len(prompts[-1].ids)
-
-
-def test_a_cell_with_too_few_prompts_is_refused(stories):
-    with pytest.raises(
-        ValueError, match="openings has only 2 prompts after the first 94, 4 are needed"
-    ):
-        Lab(stories, {}).prompts(DEFAULTS | {"prompts": 4, "skip": 94})
-
-
-def test_a_cell_depends_on_its_own_data_alone():
-    cells = [
-        DEFAULTS | {"source": source} for source in ("wikitext", "mt_bench_subset", "humaneval")
-    ]
-    setup = {"model": "m", "data": {"wikitext": "a", "mt_bench": "b", "humaneval": "c"}}
-    fewer = setup | {"data": {"wikitext": "a"}}
-    assert [key_of(setup, cell) == key_of(fewer, cell) for cell in cells] == [True, False, False]
-    assert key_of(setup, cells[1]) == key_of(setup | {"categories": [], "judge": "j"}, cells[1]), (
-        "of older records"
-    )
 
 
 def test_a_fingerprint_sees_every_tensor(lm):
@@ -91,7 +71,7 @@ def test_the_bound_of_one_token_is_exact_and_of_a_story_is_the_trainers(stories)
 
 
 @pytest.fixture(scope="module")
-def chatty(stories: surelock.LanguageModel) -> surelock.LanguageModel:
+def chatty(stories):
     """The embedded model, as if it had learnt to answer."""
     tokenizer = copy.copy(stories.tokenizer)
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}\n"
@@ -99,7 +79,7 @@ def chatty(stories: surelock.LanguageModel) -> surelock.LanguageModel:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def data(tmp_path_factory):
     """Files in the formats of the paper's three."""
     path = tmp_path_factory.mktemp("data")
     lines = {

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +38,7 @@ EVERY_SETTING: Cell = DEFAULTS | {
 }
 
 
-def test_every_setting_of_a_cell_reaches_the_decoder() -> None:
+def test_every_setting_of_a_cell_reaches_the_decoder():
     settings = DecodeSettings(
         gen_length=24, steps=12, block_length=8, temperature=0.7, no_repeat_ngram_size=3, seed=14
     )
@@ -55,21 +54,12 @@ def test_every_setting_of_a_cell_reaches_the_decoder() -> None:
     )
 
 
-def test_a_batch_begins_with_its_first_prompts_seed(lm: surelock.LanguageModel) -> None:
-    cell = grid(batch=2, gen_length=4, seed=5, temperature=0.5)[0]
-    batches = list(IdsLab(lm, ids=[[5, 6], [7], [8, 9]]).batches(cell))
-    assert [(ids, decoder.settings.seed) for ids, decoder in batches] == [
-        ([[5, 6], [7]], 5),
-        ([[8, 9]], 7),
-    ]
-
-
 def row_cost(length: int) -> int:
     """FLOPs of a row of the tiny model (Sec. 2.4): d 32, two blocks, four heads of 8, two of keys, d_ff 48."""
     return 2 * (4 * length * 32 + 2 * 32 * 32 + 2 * 32 * 32 + 4 * 32 * 2 * 8 + 6 * 32 * 48)
 
 
-def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) -> None:
+def test_a_cells_figures_are_counted_from_its_steps(lm):
     """Three prompts in batches of two, beside runs of each prompt alone, counted position by position."""
     prompts = [[5, 6, 7, 8], [9, 3], [4, 4, 4]]
     cell = grid(
@@ -126,7 +116,7 @@ def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) 
     assert decoded.curve == pytest.approx(expected)
 
 
-def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> None:
+def test_text_figures_end_at_the_first_eos(stories):
     lm = stories
     own = Lab(stories)
     prompts = [Prompt(text, lm.encode(text)) for text in ("Tom had", "Mia saw", "A dog")]
@@ -156,7 +146,7 @@ def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> N
     assert text_figures(own, prompts, other) == told
 
 
-def test_estimates_beside_the_jackknife() -> None:
+def test_estimates_beside_the_jackknife():
     """The error of a mean with gaps, by hand; of a ratio, from leaving out each prompt in turn."""
     assert estimates.mean([1.0, None, 3.0]).error == pytest.approx(1)  # as of the two alone
     for p, freedom, expected in (
@@ -182,7 +172,7 @@ def test_estimates_beside_the_jackknife() -> None:
     assert estimates.difference(found, other).value == pytest.approx(-4000 / under.sum())
 
 
-def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None:
+def test_a_drift_is_the_unlocked_runs_own_kl(lm):
     """Against the dense network on the canvas of every step; the cell's lock rule plays no part."""
     prompts = [[5, 6, 7], [8, 9]]
     cell = grid(prompts=2, gen_length=6, temperature=1.0, seed=4, epsilon=10.0)[0]
@@ -210,17 +200,6 @@ def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None
             assert run.tail[:, i].tolist() == [s >= unmasked.get(i, 0) + 3 for s in range(6)]
 
 
-def test_the_tails_constant_by_hand() -> None:
-    """rho .49: roots of .7, so 1 + .7 + .49 for three steps and 1 / .3 for all."""
-    assert theory.tail_constant(0.49, 2.0) == pytest.approx(math.sqrt(2) * 2 / 0.3)
-    sums = theory.tail_constant(0.49, 2.0, np.array([0, 1, 3]))
-    assert sums == pytest.approx(math.sqrt(2) * 2 * np.array([0, 1, 1 + 0.7 + 0.49]))
-    assert theory.tail_constant(1.0, 3.0) == math.inf
-    left = np.array([0, 1, 2])
-    assert theory.tail_constant(4.0, 1.0, left) == pytest.approx(math.sqrt(2) * np.array([0, 1, 3]))
-    assert theory.tail_constant(1.0, 1.0, left) == pytest.approx(math.sqrt(2) * left)
-
-
 def drift_of_three() -> Drift:
     """Twelve steps, tails from the third: one falls by half until it is below the floor, one by a fifth, one rises."""
     s = np.arange(12.0)
@@ -228,7 +207,7 @@ def drift_of_three() -> Drift:
     return Drift(kl, np.broadcast_to(s[:, None] >= 3, kl.shape).copy(), np.full_like(kl, np.nan))
 
 
-def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contraction_by_hand(monkeypatch):
     run = drift_of_three()
     monkeypatch.setattr(theory, "drifts", lambda *_: iter([run]))
     told = theory.CONTRACTION.measure(Lab.__new__(Lab), DEFAULTS)
@@ -244,32 +223,6 @@ def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     # fits need eight points: the first has five
     assert told["rho"] == pytest.approx(0.95)
     assert told["rho_above_1"] == 0.5
-
-
-def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    run = drift_of_three()
-    run = replace(
-        run, jump=np.sqrt(np.concatenate((np.ones((1, 3)), run.kl[:-1]))) * [3.0, 2.0, 5.0]
-    )
-
-    def drifts(own: Lab, cell: Cell, *, jumps: bool) -> Any:
-        asked.append((cell["prompts"], cell["skip"], jumps))
-        return iter([run])
-
-    monkeypatch.setattr(theory, "drifts", drifts)
-    monkeypatch.setattr(Lab, "prompts", lambda *_: [1, 2])
-    monkeypatch.setattr(
-        theory,
-        "locked_positions",
-        lambda own, cell, number, prompt: {"kl": np.array([prompt, 0.5])},
-    )
-    told = theory.BOUND.measure(Lab.__new__(Lab), DEFAULTS | {"prompts": 16, "fit_prompts": 4})
-    assert asked == [(4, 16, True)]
-    assert told["rho"] == pytest.approx(0.95) and told["rho_above_1"] == 0.5
-    # |z_s - z_{s-1}| / sqrt(D_{s-1}): 3 six times, 2 and 5 nine times each
-    assert told["smooth_max"] == pytest.approx(5)
-    assert told["kl"] == [1, 0.5, 2, 0.5]
 
 
 def errors_of(lm: surelock.LanguageModel, rule: LockRule) -> dict[str, list[float]]:
@@ -303,7 +256,7 @@ def errors_of(lm: surelock.LanguageModel, rule: LockRule) -> dict[str, list[floa
     return out
 
 
-def test_locked_positions_beside_two_whole_runs(lm: surelock.LanguageModel) -> None:
+def test_locked_positions_beside_two_whole_runs(lm):
     cell = grid(prompts=1, gen_length=12, epsilon=0.3, percentile=50.0)[0]
     found = theory.locked_positions(Lab(lm), cell, 0, Prompt("", [5, 6, 7, 8]))
     expected = errors_of(lm, LockRule(epsilon=0.3, percentile=50.0))

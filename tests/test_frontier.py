@@ -1,17 +1,14 @@
 """The frontier: what a cell measures beside the library's own measures, and its tables from made-up cells."""
 
 import math
-from itertools import count
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import surelock
-from surelock.decoding.loop import decode
 from surelock.research import frontier, judged
 from surelock.research.faults import ordinary_words, repeated, strangers
-from surelock.research.frontier import EVERY, FRONTIER, RULES, SURELOCK, LockByChance
+from surelock.research.frontier import EVERY, FRONTIER, RULES, SURELOCK
 from surelock.research.lab import Lab
 from surelock.research.runner import Record
 from surelock.research.taking_back import TAKING_BACK
@@ -49,7 +46,7 @@ def timed(*seconds: float, setting: str = "recorded run") -> list[Record]:
     return made
 
 
-def test_a_rule_is_timed_beside_those_that_took_turns_with_it() -> None:
+def test_a_rule_is_timed_beside_those_that_took_turns_with_it():
     times = timed(1.0, 1.0)
     for record in times:
         if "correct" in record["cell"]["timed"]:
@@ -63,9 +60,7 @@ def test_a_rule_is_timed_beside_those_that_took_turns_with_it() -> None:
 @pytest.mark.parametrize(
     ("margin", "errs"), [(1.001, ("less", "more")), (0.999, ("not shown", "not shown"))]
 )
-def test_a_difference_is_told_after_correction_for_everything_that_was_compared(
-    margin: float, errs: tuple[str, str]
-) -> None:
+def test_a_difference_is_told_after_correction_for_everything_that_was_compared(margin, errs):
     """Seven rules beside SureLock, over 32 openings: Student's t of 31 degrees of freedom at 1 - .05 / 7 / 2."""
     t = 2.8804
     sides = np.tile([-0.01, 0.01], 16)
@@ -87,7 +82,7 @@ def test_a_difference_is_told_after_correction_for_everything_that_was_compared(
     assert frame.loc[SURELOCK, "time_se"] == pytest.approx(1 / 4)
 
 
-def test_a_judge_compares_what_it_has_read_of_every_rule() -> None:
+def test_a_judge_compares_what_it_has_read_of_every_rule():
     """Of the second opening it has not read the budget's text."""
     made = []
     scores = []
@@ -103,10 +98,8 @@ def test_a_judge_compares_what_it_has_read_of_every_rule() -> None:
     assert frame["bits"].to_numpy() == pytest.approx(9 / 8 / math.log(2))
 
 
-@pytest.mark.parametrize("rule", ["by age", "by chance", "dual cache"])
-def test_rows_and_errors_are_those_of_each_run_alone(
-    rule: str, stories: surelock.LanguageModel
-) -> None:
+@pytest.mark.parametrize("rule", ["by chance", "dual cache"])
+def test_rows_and_errors_are_those_of_each_run_alone(rule, stories):
     (cell,) = [cell for cell in FRONTIER.grids["quick"] if cell.get("rule") == rule]
     cell |= {"skip": 3, "sampler": {"gen_length": 24, "block_length": 8, "temperature": 0.7}}
     lab = Lab(stories)
@@ -130,40 +123,7 @@ def test_rows_and_errors_are_those_of_each_run_alone(
         assert result["tokens"][number] == steps[-1].tokens[0, -24:].tolist()
 
 
-def test_rules_take_turns_in_going_first(
-    stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each turn takes as many seconds as runs came before it; the first run, which warms up, is not counted."""
-    runs = []
-    clock = count()
-
-    def decoded(lm: object, prompts: object, compute: object, **_: object) -> list[object]:
-        runs.append(compute)
-        return [SimpleNamespace(index=0)]
-
-    monkeypatch.setattr(frontier, "decode", decoded)
-    monkeypatch.setattr(frontier.time, "process_time", lambda: next(clock) ** 2)
-    cells = [cell for cell in FRONTIER.grids["quick"] if "timed" in cell]
-    assert {name for cell in cells for name in cell["timed"]} == set(RULES)
-    for cell, skip in ((cells[0], 0), (cells[0], 3), (cells[1], 2)):
-        runs.clear()
-        names = list(cell["timed"])
-        told = FRONTIER.measure(Lab(stories), cell | {"skip": skip})["seconds"]
-        order = names[skip:] + names[:skip]
-        kinds = [RULES[name]["kind"] for name in [order[-1], *order]]
-        assert [compute.kind for compute in runs] == kinds and sorted(told, key=told.get) == order
-
-
-def test_chance_locks_what_it_says(lm: surelock.LanguageModel) -> None:
-    settings = surelock.DecodeSettings(gen_length=32)
-    counts = dict.fromkeys((0.0, 0.3, 1.0), 0)
-    for p in counts:
-        *_, last = decode(lm, [[5, 9, 3]] * 8, settings, compute=LockByChance(p))
-        counts[p] = int(last.locked.sum())
-    assert counts[0.0] == 0 < counts[0.3] < counts[1.0]
-
-
-def test_taking_back_is_compared_in_as_many_steps_and_in_as_many_rows() -> None:
+def test_taking_back_is_compared_in_as_many_steps_and_in_as_many_rows():
     """Made-up decoders, each with an error of its own that the openings share."""
     texts = {
         (128, "entropy"): 3.0,
@@ -201,10 +161,9 @@ def test_taking_back_is_compared_in_as_many_steps_and_in_as_many_rows() -> None:
         ("She sat. She sat. She sat.", 0),
         ("the the cat cat, and and", 3),
         ("ha-ha-ha-ha-ha", 1),
-        ("the theme of the day", 0),
     ],
 )
-def test_faults_are_sentences_again_and_what_is_stuck(text: str, found: int) -> None:
+def test_faults_are_sentences_again_and_what_is_stuck(text, found):
     assert repeated(text) == found
 
 
@@ -216,12 +175,10 @@ PROMPT = "Mateo planted carrots with his aunt. After"
     [
         (" that, Mateo was glad. Kateo smiled.", ["Kateo"]),  # a name that came back changed
         (" that he met a girl named Zara. Zara smiled.", []),  # introduced
-        (" that Mateo saw his friends, Ben and Lou. Lou ran.", []),
         (" that they saw Lou. Lou ran, and Lou sang.", ["Lou"]),  # once, however often
         (" that they sang. They were glad. Mom was glad, too. Thank you, Mateo!", []),
-        (" a day Aunt Rosa came.", []),
     ],
 )
-def test_a_stranger_is_a_name_that_nothing_introduces(text: str, unknown: list[str]) -> None:
+def test_a_stranger_is_a_name_that_nothing_introduces(text, unknown):
     ordinary = ordinary_words(["they sang while she ran, and then he was glad", PROMPT])
     assert strangers(PROMPT, text, ordinary) == unknown

@@ -44,7 +44,7 @@ def node(*words: str | Path, given: str | None = None) -> str:
 
 @needs_node
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_node_tests(file: Path) -> None:
+def test_node_tests(file):
     done = subprocess.run(
         [str(NODE), "--test", str(file)], cwd=ROOT, capture_output=True, text=True, timeout=300
     )
@@ -53,7 +53,7 @@ def test_node_tests(file: Path) -> None:
 
 @needs_node
 @needs_packages
-def test_the_scripts_are_built_from_the_modules(tmp_path: Path) -> None:
+def test_the_scripts_are_built_from_the_modules(tmp_path):
     """`npm run build` writes them: a stale one would be served."""
     scripts = json.loads((ROOT / "package.json").read_text())["scripts"]
     for name in ("page", "pages", "worker"):
@@ -71,7 +71,7 @@ def test_the_scripts_are_built_from_the_modules(tmp_path: Path) -> None:
     assert {name: (SCRIPTS / name).read_bytes() for name in made} == made, "npm run build"
 
 
-def test_what_shows_and_plays_the_race_is_small() -> None:
+def test_what_shows_and_plays_the_race_is_small():
     """At most a tenth more than the 47,769 bytes, by gzip, of the scripts at 58d78f8: touches and links that are
     computed at once came since. What a press opens comes later.
     """

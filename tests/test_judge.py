@@ -12,7 +12,6 @@ import pytest
 import torch
 from judges import CONTEXT, tokenizer
 from labs import quick
-from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertLMHeadModel
 
 from surelock.research.cli import EXPERIMENTS
@@ -34,7 +33,7 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def judge(small_judge: Path) -> Judge:
+def judge(small_judge):
     return Judge.load(str(small_judge), torch.device("cpu"))
 
 
@@ -61,20 +60,6 @@ def test_the_sum_is_transformers_own_loss(judge):
         assert sum(score.nats) == pytest.approx(nats, rel=1e-5) and len(score.nats) == counted
     for prompt, text in PAIRS[5:]:
         assert scored(judge, prompt, text) == ((), 0)
-
-
-def test_the_first_token_counts_where_something_stands_before_it(judge):
-    without = scored(judge, "", "The sun was warm.")
-    assert without.characters == len(" sun was warm.")
-    begins = tokenizer()
-    begins.add_special_tokens({"bos_token": "<|endoftext|>"})
-    special = [("<|endoftext|>", begins.convert_tokens_to_ids("<|endoftext|>"))]
-    begins.backend_tokenizer.post_processor = TemplateProcessing(
-        "<|endoftext|> $A", special_tokens=special
-    )
-    score = scored(Judge("begins", judge.model, begins), "", "The sun was warm.")
-    assert score.characters == len("The sun was warm.")
-    assert score.nats[1:] != pytest.approx(without.nats)
 
 
 def test_a_long_prompt_loses_its_beginning_a_text_that_fills_the_context_all_of_it(judge):
@@ -105,10 +90,8 @@ def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, small_judge, monk
             Judge.load(str(name), torch.device("cpu"))
         assert "\n" not in str(caught.value)
 
-    for name in ("nowhere.gguf", f"{'x' * 300}.gguf"):
-        refused(tmp_path / name, "there is no such file")
+    refused(tmp_path / "nowhere.gguf", "there is no such file")
     refused(tmp_path / "nowhere", ".")
-    refused(tmp_path, ".")
     refused(ROOT / "assets" / "stories", ".")
     shape = {
         "hidden_size": 32,
@@ -137,19 +120,17 @@ def test_hostile_texts_are_read_as_text_or_refused_in_one_sentence(judge, small_
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize(
-    ("file", "named"),
-    [
-        ("config.json", {"AutoModelForCausalLM": "own.Own"}),
-        ("config.json", {"AutoConfig": "own.Own"}),
-        ("tokenizer_config.json", {"AutoTokenizer": ["own.Own", "own.Own"]}),
-    ],
-)
-def test_code_that_comes_with_a_judge_is_not_run(tmp_path, small_judge, file, named):
+def test_code_that_comes_with_a_judge_is_not_run(tmp_path, small_judge):
     own = Path(shutil.copytree(small_judge, tmp_path / "own"))
     (own / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nclass Own: pass\n")
-    told = own / file
-    told.write_text(json.dumps(json.loads(told.read_text("utf-8")) | {"auto_map": named}))
+    named = {
+        "AutoModelForCausalLM": "own.Own",
+        "AutoConfig": "own.Own",
+        "AutoTokenizer": ["own.Own"] * 2,
+    }
+    for file in ("config.json", "tokenizer_config.json"):
+        told = json.loads((own / file).read_text("utf-8")) | {"auto_map": named}
+        (own / file).write_text(json.dumps(told))
     with suppress(ValueError):
         Judge.load(str(own))
     assert not (tmp_path / "ran").exists()
@@ -159,7 +140,7 @@ def test_code_that_comes_with_a_judge_is_not_run(tmp_path, small_judge, file, na
 
 
 @pytest.fixture(scope="module")
-def decoded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def decoded(tmp_path_factory):
     """A finished experiment, not to be changed."""
     out = tmp_path_factory.mktemp("decoded")
     assert quick("epsilon", out) == 0
@@ -167,7 +148,7 @@ def decoded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def epsilon(decoded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def epsilon(decoded, tmp_path, monkeypatch):
     """A copy of it, in a place where nothing can be decoded."""
     shutil.copytree(decoded, tmp_path / "epsilon")
     monkeypatch.setattr(EXPERIMENTS["epsilon"], "measure", lambda *_: pytest.fail("measured again"))
@@ -182,8 +163,9 @@ def lines(file: Path) -> list[dict]:
 
 
 def test_finished_cells_are_scored_and_nothing_is_decoded(
-    epsilon, small_judge, judge, stories, monkeypatch
+    epsilon, small_judge, judge, stories, monkeypatch, capsys
 ):
+    """And a changed text has no score until it is read again."""
     before = (epsilon / "cells.jsonl").read_bytes()
     assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
     assert (epsilon / "cells.jsonl").read_bytes() == before
@@ -204,15 +186,12 @@ def test_finished_cells_are_scored_and_nothing_is_decoded(
         and "gen_ppl_ratio_se" in table
         and "bits_repeats" in table
     )
-    monkeypatch.setattr(Judge, "scores", lambda *_: pytest.fail("scored again"))
-    assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
-    assert quick("epsilon", epsilon.parent) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Judge, "scores", lambda *_: pytest.fail("scored again"))
+        assert quick("epsilon", epsilon.parent) == 0
     assert (epsilon / "table.md").read_text() == table.replace(f" --judge {small_judge}", "")
 
-
-def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, small_judge, capsys):
-    assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
-    scored = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
+    scored = (folder / "table.csv").read_text()
     records = lines(epsilon / "cells.jsonl")
     records[-1]["result"]["tokens"][0][:3] = records[-1]["result"]["tokens"][0][5:8]
     (epsilon / "cells.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -220,20 +199,10 @@ def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, small_judge
     assert quick("epsilon", epsilon.parent) == 0
     said = "the judge random-1.5B has not read the texts of 1 of 3 cells as they are now"
     assert said in capsys.readouterr().err
-    # the other, by itself
-    assert len((epsilon / "judge-random-1.5B" / "table.csv").read_text().splitlines()) == 2
     assert quick("epsilon", epsilon.parent, "--judge", str(small_judge)) == 0
     assert said not in capsys.readouterr().err
-    again = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
+    again = (folder / "table.csv").read_text()
     assert again != scored and len(again.splitlines()) == len(scored.splitlines())
-
-
-def test_a_judge_of_cells_without_texts_is_refused_before_the_work(small_judge, tmp_path, capsys):
-    assert quick("flops", tmp_path, "--judge", str(small_judge)) == 2
-    assert (
-        "--judge: the cells of flops keep no texts that it could score" in capsys.readouterr().err
-    )
-    assert not (tmp_path / "flops").exists()
 
 
 def without(scores: Scores, prompt: int) -> Scores:

@@ -15,11 +15,11 @@ from surelock.trace.lessons import LESSONS, LessonError, read_lesson, read_lesso
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return Path(shutil.copytree(LESSONS, tmp_path / "lessons"))
 
 
-def test_another_lesson_is_one_file(folder: Path) -> None:
+def test_another_lesson_is_one_file(folder):
     lesson = json.loads((folder / "2-work.json").read_text("utf-8"))
     lesson |= {"name": "another", "number": 10, "title": "Another one"}
     del lesson["claim"]  # a lesson may have none
@@ -44,22 +44,19 @@ def damaged(lesson: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
     [
         ("title", 7, "title"),
         ("pages/2/question/answer/is", "guess", "pages/2/question/answer/is"),
-        ("pages/0/question", {}, "pages/0/question"),
         ("pages/0/kind", "gap", "pages/0"),
         ("x" * 10**5 + "\n", 1, "its top"),
-        ("pages/2/question/answer/lane", "nowhere", "run/needs"),
         (
             "pages/2/question/answer",
             {"is": "error_ratio", "lane": "subject"},
             "pages/2/question/answer",
         ),
         ("pages/0/shows", ["lane:subject"], "pages/0/shows"),
-        ("pages/0/shows", ["grids", "lane:nowhere"], "run/needs"),
         ("pages/0/pins", {"is": "flops_saved", "lane": "subject"}, "pages/0/pins/is"),
         ("claim/answer/lane", "nowhere", "run/needs"),
     ],
 )
-def test_a_damaged_lesson_is_a_sentence(folder: Path, where: str, value: Any, named: str) -> None:
+def test_a_damaged_lesson_is_a_sentence(folder, where, value, named):
     path = folder / "2-work.json"
     path.write_text(
         json.dumps(damaged(json.loads(path.read_text("utf-8")), where, value)), encoding="utf-8"
@@ -72,7 +69,7 @@ def test_a_damaged_lesson_is_a_sentence(folder: Path, where: str, value: Any, na
     assert len(found["lessons"]) == 8 and len(found["problems"]) == 1
 
 
-def test_what_is_no_lesson_is_told(folder: Path) -> None:
+def test_what_is_no_lesson_is_told(folder):
     whole = json.loads((folder / "2-work.json").read_text("utf-8"))
     half = ("title", "\ud800")
     none = ("run/settings", {"seed": math.nan})
@@ -99,7 +96,7 @@ def test_what_is_no_lesson_is_told(folder: Path) -> None:
     ]
 
 
-def test_the_teachers_sheets_say_what_was_measured() -> None:
+def test_the_teachers_sheets_say_what_was_measured():
     """On how many of twenty runs each effect shows."""
     sheets = " ".join((LESSONS / "README.md").read_text("utf-8").split())
     measured = json.loads((LESSONS / "measured.json").read_text("utf-8"))

@@ -8,7 +8,7 @@ import surelock
 from surelock.places import ASSETS
 
 
-def test_the_notebook_runs_from_top_to_bottom() -> None:
+def test_the_notebook_runs_from_top_to_bottom():
     notebook = json.loads((ASSETS / "notebooks" / "race.ipynb").read_text("utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     names = {}

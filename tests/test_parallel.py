@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-import surelock
 from surelock.research.lab import Lab
 from surelock.research.parallel import BOUNDS, PARALLEL, Names, names_of
 from surelock.research.runner import Record
@@ -27,7 +26,7 @@ def drawn_one_by_one(names: Names, bound: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize("bound", [*BOUNDS.values(), 0.25, 0.3])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_chances_are_those_of_all_pairs_of_draws(bound: float, seed: int) -> None:
+def test_the_chances_are_those_of_all_pairs_of_draws(bound, seed):
     """With ties between the masks, and tokens as likely as the bound."""
     rng = np.random.default_rng(seed)
     after = rng.random((2, 6))
@@ -38,16 +37,7 @@ def test_the_chances_are_those_of_all_pairs_of_draws(bound: float, seed: int) ->
     assert names.chances(bound) == pytest.approx(drawn_one_by_one(names, bound), abs=1e-12)
 
 
-def test_together_the_chance_is_the_sum_of_squares_and_one_by_one_what_the_second_makes_of_the_first() -> (
-    None
-):
-    p = np.array([0.5, 0.3, 0.2])
-    names = Names(p, p, np.ones(3), np.ones(3))
-    assert names.chances(BOUNDS["1 step"]) == pytest.approx((1, 0.38))
-    assert names.chances(BOUNDS["2 steps"]) == pytest.approx((0, 1))
-
-
-def test_the_network_is_asked_about_every_token(lm: surelock.LanguageModel) -> None:
+def test_the_network_is_asked_about_every_token(lm):
     canvas = [5, 9, lm.mask_id, 7, lm.mask_id, 3]
     names = names_of(lm, canvas)
     for of in (names.first, names.second):
@@ -65,7 +55,7 @@ def test_the_network_is_asked_about_every_token(lm: surelock.LanguageModel) -> N
 
 
 @pytest.mark.long
-def test_runs_do_what_the_posterior_says(stories: surelock.LanguageModel) -> None:
+def test_runs_do_what_the_posterior_says(stories):
     """Of each sentence's chances none is far from the share of its runs."""
     (cell,) = PARALLEL.grids["quick"]
     found = PARALLEL.measure(Lab(stories), cell | {"skip": 1, "runs": 100})
@@ -79,7 +69,7 @@ def test_runs_do_what_the_posterior_says(stories: surelock.LanguageModel) -> Non
     assert found["1 step"]["chance_same"] < found["2 steps"]["chance_same"] / 2
 
 
-def test_the_table_has_a_row_for_each_way() -> None:
+def test_the_table_has_a_row_for_each_way():
     made: list[Record] = []
     for squares, same in ((0.2, [1, 0, 0, 0]), (0.4, [1, 1, 0, 0])):
         way = {"chance_together": 1.0, "chance_same": squares, "together": [1] * 4, "same": same}

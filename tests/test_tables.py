@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import surelock
 from surelock.research.cli import EXPERIMENTS, report
 from surelock.research.lab import Lab
 from surelock.research.runner import finished, merge
@@ -36,18 +35,18 @@ DOCUMENTS = ("README.md", "docs/results.md", "docs/command-line.md", "docs/gpu.m
         (["{}/odd.md"], "no table"),
     ],
 )
-def test_what_cannot_be_written_is_told(tmp_path: Path, given: list[str], said: str) -> None:
+def test_what_cannot_be_written_is_told(tmp_path, given, said):
     (tmp_path / "odd.md").write_text("<!-- table none -->\n<!-- end of table -->")
     with pytest.raises(SystemExit, match=f"^tables: .*{said}"):
         main([name.format(tmp_path) for name in given])
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_tables_are_as_the_command_writes_them(name: str) -> None:
+def test_the_tables_are_as_the_command_writes_them(name):
     assert filled(text(name)) == text(name)
 
 
-def test_every_table_is_in_a_document_and_every_experiment_in_the_results() -> None:
+def test_every_table_is_in_a_document_and_every_experiment_in_the_results():
     shown = [found[2] for name in DOCUMENTS for found in PLACE.finditer(text(name))]
     assert sorted(shown) == sorted(TABLES)
     headings = re.findall(r"^## .*`(\w+)`$", text("docs/results.md"), re.MULTILINE)
@@ -58,12 +57,12 @@ def test_every_table_is_in_a_document_and_every_experiment_in_the_results() -> N
     "name", [name for name in EXPERIMENTS if (RESULTS / name / "table.csv").is_file()]
 )
 def test_tables_are_of_the_cells(
-    name: str,
-    stories_in_torch: surelock.LanguageModel,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    name,
+    stories_in_torch,
+    tmp_path,
+    capsys,
+    monkeypatch,
+):
     """The cells are those that the command measures, of the weights that ship or that the results name at their
     beginning, each judge's scores of their texts.
     """

@@ -17,7 +17,7 @@ from surelock.trace.pieces import Pieces, running_text
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def lm(request: pytest.FixtureRequest, stories: surelock.LanguageModel) -> surelock.LanguageModel:
+def lm(request, stories):
     """The embedded model with a tokenizer of a kind."""
     tokenizer: Any = tokenizer_of(request.param)
     mask, end = tokenizer.convert_tokens_to_ids([MASK, END])
@@ -43,9 +43,7 @@ def texts(draw: st.DrawFn, lossless: bool) -> str:
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_a_text_comes_back_and_goes_on_where_it_is_cut(
-    lm: surelock.LanguageModel, data: st.DataObject
-) -> None:
+def test_a_text_comes_back_and_goes_on_where_it_is_cut(lm, data):
     """At any token: the prompt with what follows it is the text. And a token's piece is what it adds to a text."""
     text = data.draw(texts(lm.name != "wordpiece"))
     ids = lm.encode(text)
@@ -85,9 +83,7 @@ def blanks(draw: st.DrawFn, lm: surelock.LanguageModel) -> tuple[str, list[list[
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_what_stands_around_blanks_comes_back(
-    lm: surelock.LanguageModel, data: st.DataObject
-) -> None:
+def test_what_stands_around_blanks_comes_back(lm, data):
     prompt, fills, whole = data.draw(blanks(lm))
     given = lm.encode(prompt, blanks=True)
     ids = iter(chain.from_iterable(fills))
@@ -101,9 +97,7 @@ def test_what_stands_around_blanks_comes_back(
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_a_turn_is_read_alike_beside_another_that_spells_markup(
-    lm: surelock.LanguageModel, data: st.DataObject
-) -> None:
+def test_a_turn_is_read_alike_beside_another_that_spells_markup(lm, data):
     """Also one of characters that could stand for markup; and with a blank in it, what is given comes back."""
     first = data.draw(texts(True)) + data.draw(st.text("\U000f0000\U000f0001", max_size=2))
     second = data.draw(texts(True))
@@ -126,9 +120,7 @@ def test_a_turn_is_read_alike_beside_another_that_spells_markup(
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_lm_eval_scores_the_tokens_of_the_whole_text(
-    lm: surelock.LanguageModel, data: st.DataObject
-) -> None:
+def test_lm_eval_scores_the_tokens_of_the_whole_text(lm, data):
     """Wherever the context ends; what is said of a continuation is what follows the context."""
     text = data.draw(texts(lm.name != "wordpiece"))
     at = data.draw(st.integers(0, len(text) - 1))

@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+def clock(monkeypatch):
     own = HandClock()
     monkeypatch.setattr(stopwatch, "time", own)
     monkeypatch.setattr(loop, "time", own)
@@ -31,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
     return own
 
 
-def test_the_stopwatch_leaves_out_what_is_excluded(clock: HandClock) -> None:
+def test_the_stopwatch_leaves_out_what_is_excluded(clock):
     watch = stopwatch.Stopwatch(CPU)
     clock.now = 10.0
     watch.start()
@@ -45,9 +45,7 @@ def test_the_stopwatch_leaves_out_what_is_excluded(clock: HandClock) -> None:
     assert watch.seconds() == 2
 
 
-def test_observation_is_not_a_steps_time(
-    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_observation_is_not_a_steps_time(lm, clock, monkeypatch):
     """KLs take 7 s, finding the likely tokens 100 s: the first count where the rule goes by them."""
     follow = Reader._follow
     topk = torch.Tensor.topk
@@ -102,9 +100,7 @@ class Scripted:
             )
 
 
-def test_throughput_is_tokens_over_the_seconds_of_all_batches(
-    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_throughput_is_tokens_over_the_seconds_of_all_batches(lm, clock, monkeypatch):
     scripted = Scripted(clock)
     monkeypatch.setattr(speed, "decode", scripted)
     monkeypatch.setattr(speed, "load_of_cores", lambda: 0.25)
@@ -131,7 +127,7 @@ def test_throughput_is_tokens_over_the_seconds_of_all_batches(
 
 
 @pytest.fixture
-def benched(lm: surelock.LanguageModel) -> bench.Lockstep:
+def benched(lm):
     """A benchmark of two sequences that has run once."""
     rule = LockRule(epsilon=5.0, percentile=None)
     made = bench.Lockstep(
@@ -141,37 +137,10 @@ def benched(lm: surelock.LanguageModel) -> bench.Lockstep:
     return made
 
 
-def test_bench_times_each_call_under_its_own_name(
-    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order = []
-
-    def slow(lm: surelock.LanguageModel, prompts: Any, **decoder: Any) -> Iterator[Any]:
-        name = "baseline" if decoder["compute"] == Everything() else "locked"
-        for step in decode(lm, prompts, **decoder):
-            order.append(name)
-            clock.now += {"baseline": 4.0, "locked": 1.0}[name] + step.index
-            yield step
-
-    monkeypatch.setattr(bench, "decode", slow)
-    rule = LockRule(epsilon=5.0, percentile=None)
-    made = bench.Lockstep(
-        lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=3), compute=rule)
-    )
-    made.repeat()
-    assert made.seconds == {"baseline": [[4, 5, 6]], "locked": [[1, 2, 3]]}
-    assert order == ["locked", "baseline", "baseline", "locked", "locked", "baseline"]
-    assert made.decoders["baseline"] == Decoder(
-        settings=DecodeSettings(gen_length=3), compute=Everything()
-    )
-
-
 @pytest.mark.parametrize(
     ("policy", "steps"), [(surelock.Remask(), 8), (surelock.Threshold(0.0), 1)]
 )
-def test_bench_times_all_steps_of_a_policy(
-    lm: surelock.LanguageModel, policy: Any, steps: int
-) -> None:
+def test_bench_times_all_steps_of_a_policy(lm, policy, steps):
     """Twice as many as there are masks, and fewer where it ends early."""
     made = bench.Lockstep(
         lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=4), unmask=policy)
@@ -184,7 +153,7 @@ def test_bench_times_all_steps_of_a_policy(
     assert made.result()["tokens"] == 4
 
 
-def test_bench_figures_by_hand(benched: bench.Lockstep) -> None:
+def test_bench_figures_by_hand(benched):
     benched.seconds = {
         "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0], [5.0] * 4, [5.0] * 4],
         "locked": [

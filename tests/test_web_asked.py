@@ -67,7 +67,6 @@ ODD_LANES: list[dict[str, Any]] = [
         }
     },
     {"compute": {"kind": "lock", "percentile": "inf"}},
-    {"compute": {"kind": "lock", "epsilon": "much"}},
     {"compute": {"kind": "lock", "unlock": {"period": 0}}},
     {"compute": {"kind": "age", "steps": "inf"}},
     {"compute": {"kind": "__proto__"}},
@@ -75,10 +74,8 @@ ODD_LANES: list[dict[str, Any]] = [
     {"unmask": None},
     {"unmask": {"kind": "replay"}},
     {"unmask": {"kind": "threshold", "threshold": 7}},
-    {"unmask": {"kind": "threshold", "p": 0.7}},
     {"settings": {"gen_length": 16}},
     {"settings": {"gen_length": 16, "steps": 10**9}},
-    {"settings": {"gen_length": 16, "block_length": 0}},
     {"settings": {"gen_length": 16, "block_length": 5}},
     {"settings": {"gen_length": 16, "temperature": "inf"}},
     {"settings": {"gen_length": 16, "nonsense": 1}},
@@ -101,7 +98,7 @@ def read_in_node(forms: list[dict[str, Any]]) -> list[Any]:
 
 
 @needs_node
-def test_a_branch_is_made_whole_or_refused_as_on_the_server() -> None:
+def test_a_branch_is_made_whole_or_refused_as_on_the_server():
     """A trace from elsewhere reaches the decoder by a what-if: a billion steps, unchecked, would end the tab."""
     lanes = [BRANCH | odd for odd in ODD_LANES]
     forms = [
@@ -118,14 +115,14 @@ def test_a_branch_is_made_whole_or_refused_as_on_the_server() -> None:
 
 
 @needs_node
-def test_a_form_is_read_as_the_server_reads_it(stories: Any) -> None:
+def test_a_form_is_read_as_the_server_reads_it(stories):
     forms = [FORM | {"lanes": LANES} | change for change in CHANGES]
     for form, found in zip(forms, read_in_node(forms), strict=True):
         assert found == json.loads(json.dumps(in_python(stories, form))), form
 
 
 @needs_node
-def test_what_no_browser_has_is_refused_in_a_sentence_where_no_server_is() -> None:
+def test_what_no_browser_has_is_refused_in_a_sentence_where_no_server_is():
     lanes = [
         BRANCH | {"unmask": {"kind": kind}} for kind, policy in UNMASK.items() if policy.server_only
     ]

@@ -95,7 +95,7 @@ def first_difference(ours: list[list[Any]], theirs: list[list[Any]]) -> int | No
     return None
 
 
-def test_a_browsers_engine_decodes_as_the_one_of_cpus(stories: Any, tmp_path: Path) -> None:
+def test_a_browsers_engine_decodes_as_the_one_of_cpus(stories, tmp_path):
     prompt = stories.encode("Once upon a time there was a little")
     asked = []
     for name, decoder in decoders(12).items():
@@ -110,7 +110,7 @@ def test_a_browsers_engine_decodes_as_the_one_of_cpus(stories: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("write", [write_llada, write_dream])
-def test_other_shapes(write: Any, tmp_path: Path) -> None:
+def test_other_shapes(write, tmp_path):
     """Biases, shared heads, an untied head, a shifted network; prompts of unlike lengths."""
     model = tmp_path / "model"
     write(model, layers=2, d_model=24, heads=3, kv_heads=1, d_ff=40, vocab=40, tied=False, seed=2)
@@ -127,7 +127,7 @@ def test_other_shapes(write: Any, tmp_path: Path) -> None:
             assert first_difference(in_python(lm, prompt, decoder, top_k), steps) is None, decoder
 
 
-def test_logits_that_are_no_numbers_end_a_run(tmp_path: Path) -> None:
+def test_logits_that_are_no_numbers_end_a_run(tmp_path):
     tensors = write_llada(model := tmp_path / "model", **TINY)
     tensors["model.transformer.ff_out.weight"][7] = torch.nan
     save_file(tensors, model / "model.safetensors")
@@ -138,7 +138,7 @@ def test_logits_that_are_no_numbers_end_a_run(tmp_path: Path) -> None:
 
 
 @needs_packages
-def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) -> None:
+def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories):
     """`npm run runtime` and `python -m surelock.browser_parts stories` write them: stale ones would be served."""
     modules = {
         "ort": "onnxruntime-web/dist/ort-wasm-simd-threaded.wasm",
@@ -154,7 +154,7 @@ def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) ->
 
 
 @needs_packages
-def test_the_licenses_of_what_is_bundled_come_with_it() -> None:
+def test_the_licenses_of_what_is_bundled_come_with_it():
     own = Path(onnxruntime.__file__).parent
     files = [own / "LICENSE", own / "ThirdPartyNotices.txt"]
     bundled = ("@huggingface/tokenizers", "@noble/hashes", "quickjs-emscripten-core")
@@ -164,9 +164,7 @@ def test_the_licenses_of_what_is_bundled_come_with_it() -> None:
     assert all(" ".join(file.read_text("utf-8").split()) in " ".join(told) for file in files)
 
 
-def test_only_what_onnx_runtime_computes_has_parts_for_a_browser(
-    stories_in_torch: Any, tmp_path: Path
-) -> None:
+def test_only_what_onnx_runtime_computes_has_parts_for_a_browser(stories_in_torch, tmp_path):
     with pytest.raises(ValueError, match="a browser cannot decode it"):
         browser_parts(stories_in_torch, ASSETS / "stories")
     with pytest.raises(SystemExit):

@@ -122,9 +122,7 @@ def check_records(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> N
 
 
 @pytest.mark.parametrize("names", [NAMES[i : i + 4] for i in range(0, len(NAMES), 4)], ids="-".join)
-def test_a_race_in_javascript_tells_what_one_in_python_does(
-    stories: Any, names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_race_in_javascript_tells_what_one_in_python_does(stories, names, monkeypatch):
     monkeypatch.setattr(commit_error, "_ROWS", {"cpu": 1})  # as there, a step at a time
     lm = replace(stories, ends=(*stories.ends, 300))
     prompt = lm.encode("Once upon __ time", blanks=True)

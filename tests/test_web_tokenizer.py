@@ -55,11 +55,16 @@ def random_texts(count: int) -> list[str]:
     ]
 
 
-def test_texts_and_pieces_are_those_of_python(stories: Any) -> None:
+def in_node(texts: Any, folder: Path = ASSETS / "stories", size: int = 0) -> dict[str, list[Any]]:
+    """What the page's tokenizer of a folder makes of texts, and the pieces of so many tokens."""
+    given = {"texts": texts, "size": size, "classes": shipped()}
+    return json.loads(node("tests/js/tokens.js", folder, given=json.dumps(given)))
+
+
+def test_texts_and_pieces_are_those_of_python(stories):
     texts = [*TEXTS, *random_texts(400)]
     size = stories.config.vocab_size + 2
-    given = json.dumps({"texts": texts, "size": size, "classes": shipped()})
-    found = json.loads(node("tests/js/tokens.js", ASSETS / "stories", given=given))
+    found = in_node(texts, size=size)
     for text, ids in zip(texts, found["ids"], strict=True):
         assert ids == stories.encode(text), text
     for text, ids, lists in zip(texts, found["blanks"], found["lists"], strict=True):
@@ -70,7 +75,7 @@ def test_texts_and_pieces_are_those_of_python(stories: Any) -> None:
     assert {key: found["pieces"][key] for key in expected} == expected
 
 
-def test_lists_that_no_blank_can_have_are_refused_as_in_python(stories: Any) -> None:
+def test_lists_that_no_blank_can_have_are_refused_as_in_python(stories):
     refused = [
         "a __{b}",
         "a __{b|}",
@@ -101,8 +106,8 @@ SPACED = (
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("front", ["", MASK])
 def test_tokenizers_that_put_spaces_before_texts_are_those_of_python(
-    stories: Any, kind: str, front: str, tmp_path: Path
-) -> None:
+    stories, kind, front, tmp_path
+):
     """With and without a special token before a text, and with one behind it, which is no part of a prompt."""
     inner = Tokenizer.from_str(tokenizer_of(kind).backend_tokenizer.to_str())
     special = [(token, inner.token_to_id(token)) for token in (END, MASK)]
@@ -117,13 +122,7 @@ def test_tokenizers_that_put_spaces_before_texts_are_those_of_python(
     (end, mask) = (each for _, each in special)
     size = len(tokenizer)
     lm = replace(stories, tokenizer=tokenizer, mask_id=mask, pad_id=end, ends=(end,))
-    found = json.loads(
-        node(
-            "tests/js/tokens.js",
-            tmp_path,
-            given=json.dumps({"texts": SPACED, "size": size, "classes": shipped()}),
-        )
-    )
+    found = in_node(SPACED, tmp_path, size)
     for text, ids in zip(SPACED, found["blanks"], strict=True):
         assert ids == lm.encode(text, blanks=True), text
     expected = Pieces(tokenizer).look_up(range(size))
@@ -204,7 +203,7 @@ def digest(ids: list[int]) -> str:
     return sha256(" ".join(map(str, ids)).encode()).hexdigest()
 
 
-def test_every_character_of_unicode_is_split_as_in_python() -> None:
+def test_every_character_of_unicode_is_split_as_in_python():
     """All planes; halves of characters are no text. What a browser knows of Unicode is of another year."""
     told = telltale(SPLITS["GPT-2"])
     given = {"json": told, "config": {}, "classes": shipped(), "size": A_TEXT}
@@ -220,9 +219,7 @@ def test_every_character_of_unicode_is_split_as_in_python() -> None:
 
 
 @pytest.mark.parametrize("kind", SPLITS)
-def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(
-    tmp_path: Path, kind: str
-) -> None:
+def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(tmp_path, kind):
     told = telltale(SPLITS[kind])
     edges = edges_of(shipped())
     for name, content in (
@@ -233,13 +230,7 @@ def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(
         (tmp_path / f"{name}.json").write_text(json.dumps(content), "utf-8")
     lines = (f"{edge}{other}{edge} {other}{edge}a" for edge in edges for other in STRADDLING)
     texts = in_lines(without_lists(lines))
-    found = json.loads(
-        node(
-            "tests/js/tokens.js",
-            tmp_path,
-            given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}),
-        )
-    )
+    found = in_node(texts, tmp_path)
     expected = [read.ids for read in Tokenizer.from_str(json.dumps(told)).encode_batch(texts)]
     assert [
         text
@@ -248,17 +239,11 @@ def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(
     ] == []
 
 
-def test_letters_and_numbers_touch_a_blank_as_in_python(stories: Any) -> None:
+def test_letters_and_numbers_touch_a_blank_as_in_python(stories):
     """Python's edition of Unicode, which `re` knows, is another one again."""
     lines = (f"{edge}__ . __{edge} __ {edge}" for edge in edges_of(shipped()))
     texts = in_lines(without_lists(lines))
-    found = json.loads(
-        node(
-            "tests/js/tokens.js",
-            ASSETS / "stories",
-            given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}),
-        )
-    )
+    found = in_node(texts)
     expected = [stories.encode(text, blanks=True) for text in texts]
     assert [
         text
@@ -267,7 +252,7 @@ def test_letters_and_numbers_touch_a_blank_as_in_python(stories: Any) -> None:
     ] == []
 
 
-def test_a_word_is_one_token_where_it_is_in_python(stories: Any) -> None:
+def test_a_word_is_one_token_where_it_is_in_python(stories):
     texts = [
         *map(chr, range(1, 0x180)),
         *"\u2003\u2028\u200b\ufeff🙂中",
@@ -278,13 +263,7 @@ def test_a_word_is_one_token_where_it_is_in_python(stories: Any) -> None:
         "<|mask|>",
         "é",
     ]
-    found = json.loads(
-        node(
-            "tests/js/tokens.js",
-            ASSETS / "stories",
-            given=json.dumps({"texts": texts, "size": 0, "classes": shipped()}),
-        )
-    )
+    found = in_node(texts)
 
     def single(text: str) -> int | None:
         try:
@@ -320,9 +299,6 @@ UNLIKE: dict[str, dict[str, Any]] = {
     "a space before a text": {
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
     },
-    "another class": {
-        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"\p{Lu}"}, "behavior": "Isolated"}
-    },
     "letters of either case": {
         "pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"(?i:'s)"}, "behavior": "Isolated"}
     },
@@ -330,7 +306,7 @@ UNLIKE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", UNLIKE)
-def test_a_tokenizer_that_a_browser_reads_by_its_edition_of_unicode_is_refused(kind: str) -> None:
+def test_a_tokenizer_that_a_browser_reads_by_its_edition_of_unicode_is_refused(kind):
     with pytest.raises(
         ValueError, match="the tokenizer of it has rules for characters beside letters and numbers"
     ):

@@ -31,15 +31,12 @@ RULES: list[tuple[Any, dict[str, Any]]] = [
 
 
 def touched(steps: list[Any]) -> list[list[Event]]:
-    """Two touches, the second on top of the first: another word in an early cell, then one in a locked or late cell."""
-    early = 2
-    late = len(steps) - 3
-    first = int(np.flatnonzero(steps[early].newly_unmasked[0])[0])
-    locked = np.flatnonzero(steps[late - 1].locked[0] & ~steps[0].given[0])
-    others = [int(position) for position in locked if position != first]
-    position = others[0] if others else int(np.flatnonzero(steps[late].newly_unmasked[0])[0])
-    write = Event(early, "write", first, token=700)
-    return [[write], [write, Event(late, "write", position, token=701)]]
+    """Two touches, the second on top of the first: another word in an early cell, then one in a late cell."""
+    writes = []
+    for step, token in ((2, 700), (len(steps) - 3, 701)):
+        first = int(np.flatnonzero(steps[step].newly_unmasked[0])[0])
+        writes.append(Event(step, "write", first, token=token))
+    return [writes[:1], writes]
 
 
 def lane_of(number: int, rule: Any, more: dict[str, Any]) -> Lane:
@@ -53,37 +50,6 @@ def write_engine(lm: surelock.LanguageModel, folder: Path, length: int, **asked:
         (folder / name).write_bytes(graph.SerializeToString())
     shape = asdict(Shape(lm.config, lm.mask_id, lm.pad_id, lm.ends)) | {"length": length}
     (folder / "asked.json").write_text(json.dumps({"shape": shape, **asked}))
-
-
-@needs_node
-@needs_packages
-def test_a_touched_run_is_the_librarys(stories: Any, tmp_path: Path) -> None:
-    lm = stories
-    lanes = []
-    expected = []
-    prompt = lm.encode(PROMPT, blanks=True)
-    for number, (rule, more) in enumerate(RULES):
-        lane = lane_of(number, rule, more)
-        steps = list(surelock.decode(lm, [prompt], **lane.decoder.keywords()))
-        lists = touched(steps)
-        ends = [steps[-1].tokens[0].tolist()]
-        for events in lists:
-            found = list(
-                surelock.decode(lm, [prompt], **lane.decoder.keywords() | {"events": events})
-            )
-            ends.append(found[-1].tokens[0].tolist())
-        expected.append(ends)
-        lanes.append(
-            {
-                "lane": lane.to_plain(),
-                "touches": [[plain_event(event) for event in each] for each in lists],
-            }
-        )
-    write_engine(lm, tmp_path, len(prompt) + 12, prompt=prompt, lanes=lanes)
-    found = [
-        json.loads(line) for line in node("tests/js/touched.js", tmp_path, *WEIGHTS).splitlines()
-    ]
-    assert [[each["tokens"] for each in own] for own in found] == expected
 
 
 def presses(steps: list[Any]) -> list[dict[str, int]]:
@@ -103,24 +69,37 @@ def presses(steps: list[Any]) -> list[dict[str, int]]:
 
 @needs_node
 @needs_packages
-def test_a_touched_recording_is_the_librarys_run(stories: Any, tmp_path: Path) -> None:
-    lm = stories
-    prompt = lm.encode(PROMPT, blanks=True)
-    recordings = []
+def test_a_touched_run_is_the_librarys(stories, tmp_path):
+    """An own one, and a recording, which comes again as it was."""
+    prompt = stories.encode(PROMPT, blanks=True)
     lanes = []
+    asked = []
+    recordings = []
+    expected = []
+
+    def ends(lane: Lane, events: list[Event]) -> list[int]:
+        keywords = lane.decoder.keywords() | {"events": events}
+        *_, last = surelock.decode(stories, [prompt], **keywords)
+        return last.tokens[0].tolist()
+
     for number, (rule, more) in enumerate(RULES):
         lane = lane_of(number, rule, more)
-        document = json.loads(json.dumps(record_run(lm, PROMPT, [lane], exact=False)))
-        steps = list(surelock.decode(lm, [prompt], **lane.decoder.keywords()))
+        steps = list(surelock.decode(stories, [prompt], **lane.decoder.keywords()))
+        lists = touched(steps)
+        expected.append([ends(lane, events) for events in ([], *lists)])
+        touches = [[plain_event(event) for event in events] for events in lists]
+        asked.append({"lane": lane.to_plain(), "touches": touches})
+        document = json.loads(json.dumps(record_run(stories, PROMPT, [lane], exact=False)))
         recordings.append({"document": document, "presses": presses(steps)})
         lanes.append(lane)
-    write_engine(lm, tmp_path, len(prompt) + 12, recordings=recordings)
+    write_engine(
+        stories, tmp_path, len(prompt) + 12, prompt=prompt, lanes=asked, recordings=recordings
+    )
+    lines = node("tests/js/touched.js", tmp_path, *WEIGHTS).splitlines()
+    assert [[each["tokens"] for each in json.loads(line)] for line in lines] == expected
     lines = node("tests/js/touched_recordings.js", tmp_path, *WEIGHTS).splitlines()
     for lane, line in zip(lanes, lines, strict=True):
         for found in json.loads(line):
             events = [Event(**event) for event in found["events"]]
-            steps = list(
-                surelock.decode(lm, [prompt], **lane.decoder.keywords() | {"events": events})
-            )
-            assert found["tokens"] == steps[-1].tokens[0].tolist(), lane.decoder.compute
+            assert found["tokens"] == ends(lane, events), lane.decoder.compute
             assert found["repeats"], "the recording itself comes again as it was"

@@ -1,11 +1,10 @@
 """One Chromium for the whole suite; skipped with a reason where there is no Chromium."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.server import FLAGS, chromium_path
 from tests.waiting import HANGS
@@ -39,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+def profile(tmp_path_factory):
     """A profile on the disk: there Chromium keeps the scripts that it has compiled, a third of what opening costs."""
     # the same without windows: half of the processor time
     chromium = chromium_path("chromium-headless-shell")
@@ -65,13 +64,13 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 
 
 @pytest.fixture(scope="session")
-def browser(profile: BrowserContext) -> Browser:
+def browser(profile):
     assert profile.browser is not None
     return profile.browser
 
 
 @pytest.fixture
-def context(profile: BrowserContext) -> Iterator[BrowserContext]:
+def context(profile):
     """The profile, of which a test leaves nothing behind but what is compiled."""
     yield profile
     profile.set_offline(False)
@@ -87,7 +86,7 @@ def context(profile: BrowserContext) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
+def page(context):
     """A page that fails its test when a script fails or another host is asked for anything."""
     opened = context.new_page()
     problems: list[str] = []
@@ -109,7 +108,31 @@ def page(context: BrowserContext) -> Iterator[Page]:
 
 
 @pytest.fixture
-def modules(page: Page) -> None:
+def window(browser):
+    """Make a page in a window of its own profile; a narrow one is a phone's. more: options of a context."""
+    contexts = []
+
+    def made(width=1280, height=800, **more):
+        touch = width < 500
+        size = {"width": width, "height": height}
+        options = {
+            "viewport": size,
+            "reduced_motion": "reduce",
+            "has_touch": touch,
+            "is_mobile": touch,
+        }
+        context = browser.new_context(**(options | more))
+        context.set_default_timeout(HANGS * 1000)
+        contexts.append(context)
+        return context.new_page()
+
+    yield made
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def modules(page):
     """The page's modules by themselves, too, which are served as one script."""
     page.route(
         "**/surelock/js/**",

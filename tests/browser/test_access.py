@@ -2,15 +2,14 @@
 
 import json
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.actions import drawn_states, seek, serious, settled, shows, until, visit
-from tests.browser.server import App
 
 FOCUSED = "document.activeElement"
 
 
-def test_the_first_tab_stop_leads_to_the_grids(page: Page, app: App) -> None:
+def test_the_first_tab_stop_leads_to_the_grids_and_a_question_mark_lists_the_keys(page, app):
     visit(page, app.url)
     page.keyboard.press("Tab")
     assert page.evaluate(f"{FOCUSED}.matches('.sl-skip')")
@@ -19,9 +18,6 @@ def test_the_first_tab_stop_leads_to_the_grids(page: Page, app: App) -> None:
     page.keyboard.press("Enter")
     assert page.evaluate(f"{FOCUSED} === document.querySelector('canvas.sl-grid')")
 
-
-def test_a_question_mark_lists_the_keys(page: Page, app: App) -> None:
-    visit(page, app.url)
     seek(page, 40)
     page.locator("canvas.sl-grid").nth(1).focus()
     page.keyboard.press("?")
@@ -41,14 +37,15 @@ def test_a_question_mark_lists_the_keys(page: Page, app: App) -> None:
     assert page.evaluate(f"{FOCUSED} === document.querySelectorAll('canvas.sl-grid')[1]"), (
         "the focus is back"
     )
-    page.click(".sl-help")
-    expect(keys).to_be_visible()
+
+    page.set_viewport_size({"width": 640, "height": 400})  # magnified to 200 %
+    box = page.locator(".sl-timeline").bounding_box()
+    assert box is not None and box["height"] <= 0.2 * 400, "the player takes a line"
 
 
-def test_the_summary_waits_while_a_cell_speaks(browser: Browser, app: App) -> None:
+def test_the_summary_waits_while_a_cell_speaks(window, app):
     # a clock is one of all pages of a context
-    context = browser.new_context(reduced_motion="reduce")
-    page = context.new_page()
+    page = window()
     page.clock.install()  # summaries come every four seconds at most
     visit(page, app.url)
     seek(page, 30)
@@ -74,10 +71,9 @@ def test_the_summary_waits_while_a_cell_speaks(browser: Browser, app: App) -> No
     expect(summary).to_contain_text("Step 51")
     label = page.locator("canvas.sl-grid").nth(1).get_attribute("aria-label") or ""
     assert "masked" in label and "locked" in label
-    context.close()
 
 
-def test_forced_colours_keep_what_colours_mean(page: Page, app: App) -> None:
+def test_forced_colours_keep_what_colours_mean(page, app):
     """Bars, swatches and cells stay, and what is told apart by colour is still told apart."""
     page.emulate_media(forced_colors="active", color_scheme="light", reduced_motion="reduce")
     visit(page, app.url)
@@ -129,9 +125,7 @@ def told_apart(page: Page, canvas: str) -> None:
     assert all(count > 1 for count in drawn.values()), drawn
 
 
-def test_where_motion_is_not_wanted_the_recorded_run_stands_at_its_end(
-    page: Page, app: App
-) -> None:
+def test_where_motion_is_not_wanted_the_recorded_run_stands_at_its_end(page, app):
     page.goto(app.url)
     page.wait_for_function("window.surelock?.stage.trace && surelock.stage.timeline.atEnd")
     expect(page.locator(".sl-play")).to_have_attribute("aria-label", "Play")
@@ -145,7 +139,7 @@ def test_where_motion_is_not_wanted_the_recorded_run_stands_at_its_end(
     assert set(drawn_states(page, 1)) <= {0, 1, 2}
 
 
-def test_axe_finds_nothing_serious_while_presenting(page: Page, app: App) -> None:
+def test_axe_finds_nothing_serious_while_presenting(page, app):
     visit(page, app.url)
     page.keyboard.press("f")
     until(page, "document.body.classList.contains('sl-present')")
@@ -154,10 +148,3 @@ def test_axe_finds_nothing_serious_while_presenting(page: Page, app: App) -> Non
         until(page, f"document.body.classList.contains('dark') === {json.dumps(scheme == 'dark')}")
         settled(page)
         assert serious(page) == [], scheme
-
-
-def test_magnified_to_200_percent_the_player_takes_a_line(page: Page, app: App) -> None:
-    page.set_viewport_size({"width": 640, "height": 400})
-    visit(page, app.url)
-    box = page.locator(".sl-timeline").bounding_box()
-    assert box is not None and box["height"] <= 0.2 * 400

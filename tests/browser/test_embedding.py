@@ -7,10 +7,9 @@ import pytest
 from playwright.sync_api import Frame, Page
 
 import surelock
-from surelock.trace.format import TraceError
 from surelock.trace.replay import replay_html
 from tests.browser.actions import until
-from tests.browser.server import ROOT, App
+from tests.browser.server import ROOT
 from tests.browser.test_hostile import hostile_trace
 
 STORIES = ROOT / "assets" / "runs" / "stories.json"
@@ -33,7 +32,7 @@ def framed(page: Page, tmp_path: Path, source: str) -> Frame:
     return page.frames[1]
 
 
-def test_the_page_in_a_frame(page: Page, app: App, tmp_path: Path) -> None:
+def test_the_page_in_a_frame(page, app, tmp_path):
     frame = framed(page, tmp_path, f"{app.url}/?embed&alone=1&step=60")
     assert (
         frame.evaluate("document.body.classList.contains('sl-embed')") and frame.evaluate(SEEN) == 0
@@ -55,7 +54,7 @@ def test_the_page_in_a_frame(page: Page, app: App, tmp_path: Path) -> None:
     )
 
 
-def test_a_replay_in_a_frame(page: Page, tmp_path: Path) -> None:
+def test_a_replay_in_a_frame(page, tmp_path):
     (tmp_path / "replay.html").write_text(
         replay_html(json.loads(STORIES.read_text("utf-8"))), encoding="utf-8"
     )
@@ -80,11 +79,13 @@ def test_a_replay_in_a_frame(page: Page, tmp_path: Path) -> None:
     )
 
 
-def test_a_trace_in_a_notebook(page: Page, tmp_path: Path) -> None:
+def test_a_trace_in_a_notebook(page, tmp_path):
     """Two cells' output: a trace that would like to be code, and one from a file; the network is off."""
     outputs = [surelock.show(hostile_trace()), surelock.show(str(STORIES), height=500)]
     html = "".join(output._repr_html_() for output in outputs)
     assert len(html) < 5_000_000
+    with pytest.raises(ValueError, match="height"):
+        surelock.show(str(STORIES), height=0)
     path = tmp_path / "notebook.html"
     path.write_text(f"<!doctype html><meta charset=utf-8><body>{html}", encoding="utf-8")
     page.context.set_offline(True)
@@ -109,10 +110,3 @@ def test_a_trace_in_a_notebook(page: Page, tmp_path: Path) -> None:
         frames[1].click("text=Steps (CSV)")
     waiting.value.save_as(tmp_path / "steps.csv")
     assert (tmp_path / "steps.csv").read_text("utf-8").startswith("lane,step,position")
-
-
-def test_what_cannot_be_shown_is_refused() -> None:
-    with pytest.raises(TraceError, match="not a SureLock trace"):
-        surelock.show({"format": "another"})
-    with pytest.raises(ValueError, match="height"):
-        surelock.show(str(STORIES), height=0)

@@ -5,7 +5,6 @@ from urllib.parse import urlencode
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import run_to_end, until, visit, wait_for_run
-from tests.browser.server import App
 
 
 def set_length(page: Page, length: int) -> None:
@@ -20,7 +19,7 @@ def shows(page: Page, length: int, steps: int, block: int) -> None:
     expect(page.locator("#sl-block-length input")).to_have_value(str(block))
 
 
-def test_run_pressed_before_the_form_is_filled_starts_once_it_is(page: Page, app: App) -> None:
+def test_run_pressed_before_the_form_is_filled_starts_once_it_is(page, app):
     link = {
         "prompt": "A red hen sat",
         "gen_length": 24,
@@ -50,7 +49,7 @@ def test_run_pressed_before_the_form_is_filled_starts_once_it_is(page: Page, app
     assert [settings[name] for name in ("gen_length", "steps", "seed")] == [24, 12, 3]
 
 
-def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: App) -> None:
+def test_lengths_come_back_and_none_that_is_offered_is_refused(page, app):
     page.goto(app.url)
     page.wait_for_function(
         "window.surelock?.stage.trace && document.querySelector('#sl-gen-length')"
@@ -82,7 +81,8 @@ def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: 
     expect(page.locator(".sl-model-badge")).to_contain_text("writes children's stories")
 
 
-def test_tab_leaves_no_list_open_and_escape_closes_it(page: Page, app: App) -> None:
+def test_selection_and_unlocking_are_set_in_plain_words_and_run(page, app):
+    """And Tab leaves no list open, Escape closes it."""
     visit(page, app.url)
     options = page.locator("[role=listbox]")
     page.click("text=More settings")
@@ -93,10 +93,6 @@ def test_tab_leaves_no_list_open_and_escape_closes_it(page: Page, app: App) -> N
     page.keyboard.press("Tab")
     expect(page.locator("#sl-block-length input")).not_to_be_focused()
     expect(options).to_have_count(0)
-
-
-def test_selection_and_unlocking_are_set_in_plain_words_and_run(page: Page, app: App) -> None:
-    visit(page, app.url)
     lane = page.locator(".sl-lane").nth(1)
     lane.locator("summary").click()
     lane.get_by_label("Name").fill("Mine")
@@ -111,7 +107,7 @@ def test_selection_and_unlocking_are_set_in_plain_words_and_run(page: Page, app:
     assert compute["lock"]["unlock"]["period"] >= 1
 
 
-def test_blanks_are_filled_in_as_the_line_under_the_field_says(page: Page, app: App) -> None:
+def test_blanks_are_filled_in_as_the_line_under_the_field_says(page, app):
     visit(page, app.url, lanes='["everything", "surelock"]')
     page.fill("#sl-prompt textarea", "Tom found a __ in the garden. He was ___ and ran.")
     expect(page.locator("#sl-prompt .sl-writes")).to_have_text(

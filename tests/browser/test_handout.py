@@ -3,10 +3,8 @@
 import re
 
 import pytest
-from playwright.sync_api import Page
 
 from tests.browser.actions import visit
-from tests.browser.server import App
 
 BLANK = """(canvases) => canvases.map((canvas) => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -22,7 +20,7 @@ TEXTS = """async () => {
 
 
 @pytest.mark.usefixtures("modules")
-def test_print_gives_a_handout(page: Page, app: App) -> None:
+def test_print_gives_a_handout(page, app):
     page.emulate_media(color_scheme="dark")
     visit(page, app.url, prompt="Tom had a small red boat.")
     page.evaluate("surelock.stage.timeline.pause()")

@@ -2,12 +2,11 @@
 
 import json
 import socket
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from surelock.trace.table import read_trace
 from tests.browser.actions import exported, run_to_end, seek, settled, until, visit
@@ -36,9 +35,7 @@ def plain(page: Page, expression: str) -> Any:
     )
 
 
-def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(
-    page: Page, app: App, tmp_path: Path
-) -> None:
+def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page, app, tmp_path):
     visit(page, app.url)
     run_to_end(page)
     commits = plain(page, COMMITS)
@@ -84,9 +81,7 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(
     assert [url for url in asked if "heartbeat" not in url] == [], "the server is asked nothing"
 
 
-def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_ready(
-    page: Page, app: App
-) -> None:
+def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_ready(page, app):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     here(page, app, gen_length=8, steps=8)
@@ -101,7 +96,7 @@ def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_read
     assert [url for url in asked if "sha256=" in url] == [], "it was kept"
 
 
-def test_what_this_browser_lacks_is_said_and_the_server_offered(page: Page, app: App) -> None:
+def test_what_this_browser_lacks_is_said_and_the_server_offered(page, app):
     page.add_init_script("delete window.Worker")
     here(page, app)
     page.click("#sl-run")
@@ -114,7 +109,7 @@ def test_what_this_browser_lacks_is_said_and_the_server_offered(page: Page, app:
 
 
 @pytest.mark.long
-def test_over_plain_http_at_a_numeric_address(browser: Browser) -> None:
+def test_over_plain_http_at_a_numeric_address(window):
     """No secure context: no store, no crypto.subtle. And a server that computes nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # nothing is sent
@@ -123,8 +118,7 @@ def test_over_plain_http_at_a_numeric_address(browser: Browser) -> None:
         pytest.skip("this machine has no address but its own")
     with serve("--decode-in", "browser", "--host", "0.0.0.0") as app:
         url = app.url.replace("127.0.0.1", own)
-        context = browser.new_context(reduced_motion="reduce")
-        page = context.new_page()
+        page = window()
         page.goto(f"{url}/?gen_length=8&steps=8")
         until(page, "window.surelock?.stage.trace")
         assert page.evaluate("[isSecureContext, 'caches' in self]") == [False, False]
@@ -133,7 +127,6 @@ def test_over_plain_http_at_a_numeric_address(browser: Browser) -> None:
         until(page, "surelock.live.run?.over")
         missing = "Over plain http a browser keeps no files of a page: the next visit may fetch the decoder again."
         expect(page.locator(".sl-status")).to_have_text(missing)
-        context.close()
         said = httpx.post(f"{app.url}/gradio_api/call/v2/decode", json={"prompt": "A"}).json()[
             "event_id"
         ]

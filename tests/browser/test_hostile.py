@@ -1,15 +1,13 @@
 """Text that would like to be code: in prompts, tokens, model names and links. It is shown or refused, never run."""
 
 import json
-from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page
 
 from surelock.trace import replay
 from tests.browser.actions import replayed, seek, until, visit
-from tests.browser.server import ROOT, App
+from tests.browser.server import ROOT
 
 HOSTILE = [
     "<img src=x onerror=\"window.hit='img'\">",
@@ -102,9 +100,7 @@ def hostile_lesson() -> dict[str, Any]:
     return lesson | {"title": told, "pages": pages, "run": {"recorded": "stories", "needs": needs}}
 
 
-def test_hostile_tokens_in_a_replay(
-    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_tokens_in_a_replay(page, tmp_path, monkeypatch):
     """And in a lesson that the replay holds."""
     found = {"lessons": [hostile_lesson()], "problems": HOSTILE}
     monkeypatch.setattr(replay, "read_lessons", lambda: found)
@@ -122,7 +118,7 @@ def test_hostile_tokens_in_a_replay(
     unharmed(page)
 
 
-def test_hostile_links(page: Page, app: App) -> None:
+def test_hostile_links(page, app):
     visit(
         page,
         app.url,

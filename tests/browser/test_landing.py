@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.actions import SIZES, settled, until
 from tests.browser.server import App
@@ -26,10 +26,8 @@ FORBIDDEN = {
 SEEN = Path(__file__).with_name("first_screen.js").read_text("utf-8")
 
 
-def landed(browser: Browser, app: App, size: tuple[int, int], **more: Any) -> Page:
-    phone = {"has_touch": True, "is_mobile": True} if size[0] < 500 else {}
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **phone, **more)
-    page = context.new_page()
+def landed(window: Any, app: App, width: int, height: int) -> Page:
+    page = window(width, height)
     page.goto(app.url)
     until(
         page,
@@ -39,11 +37,9 @@ def landed(browser: Browser, app: App, size: tuple[int, int], **more: Any) -> Pa
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_screen_shows_the_race_and_little_beside_it(
-    browser: Browser, app: App, size: str
-) -> None:
+def test_the_first_screen_shows_the_race_and_little_beside_it(window, app, size):
     # at its end: every word, the longest sentence
-    page = landed(browser, app, SIZES[size], reduced_motion="reduce")
+    page = landed(window, app, *SIZES[size])
     until(
         page,
         "document.querySelector('.sl-verdict:not([hidden])')?.textContent.includes('less work')",
@@ -62,11 +58,10 @@ def test_the_first_screen_shows_the_race_and_little_beside_it(
         assert len(words) <= 120, words
         assert not FORBIDDEN & set(words), FORBIDDEN & set(words)
         assert seen["smallest"] >= (9 if size == "phone" else 11) and seen["split"] <= 0.05, seen
-    page.context.close()
 
 
-def test_run_is_a_few_tab_stops_away_and_the_settings_a_press(browser: Browser, app: App) -> None:
-    page = landed(browser, app, SIZES["1280"], reduced_motion="reduce")
+def test_run_is_a_few_tab_stops_away_and_share_says_a_link(window, app):
+    page = landed(window, app, *SIZES["1280"])
     stops = 0
     while not page.evaluate("document.activeElement.matches('.sl-action-run')"):
         page.keyboard.press("Tab")
@@ -78,11 +73,8 @@ def test_run_is_a_few_tab_stops_away_and_the_settings_a_press(browser: Browser, 
     page.click("role=button[name='Lessons']")
     box = page.locator("dialog.sl-lessons").bounding_box()
     assert box and box["y"] >= 0 and box["y"] + box["height"] <= SIZES["1280"][1]
-    page.context.close()
+    page.keyboard.press("Escape")
 
-
-def test_what_share_said_is_a_link_and_goes_with_the_run(browser: Browser, app: App) -> None:
-    page = landed(browser, app, SIZES["1280"], reduced_motion="reduce")
     page.click(".sl-quick summary")
     page.click(".sl-quick >> text=Link")
     link = page.locator(".sl-quick [role=status] a")
@@ -92,7 +84,6 @@ def test_what_share_said_is_a_link_and_goes_with_the_run(browser: Browser, app: 
     assert link.count() == 1, "it is the same run"
     page.evaluate("surelock.stage.show(surelock.stage.trace.withLanes(surelock.stage.trace.lanes))")
     expect(page.locator(".sl-quick [role=status]")).to_have_text("")
-    page.context.close()
 
 
 TOLD = """new MutationObserver(() => {
@@ -104,14 +95,9 @@ TOLD = """new MutationObserver(() => {
 }).observe(document, { childList: true, characterData: true, subtree: true });"""
 
 
-def test_the_first_play_tells_its_moments_in_order_each_long_enough(
-    browser: Browser, app: App
-) -> None:
+def test_the_first_play_tells_its_moments_in_order_each_long_enough(window, app):
     """On a clock that moves when the test moves it."""
-    context = browser.new_context(
-        viewport={"width": 1280, "height": 800}, reduced_motion="no-preference"
-    )
-    page = context.new_page()
+    page = window(reduced_motion="no-preference")
     page.clock.install(time=0)
     page.clock.pause_at(1000)
     page.add_init_script(TOLD)
@@ -131,4 +117,3 @@ def test_the_first_play_tells_its_moments_in_order_each_long_enough(
     assert page.inner_text(".sl-narrator") == "", "at the end there is the verdict and nothing else"
     lives = [after["since"] - each["since"] for each, after in itertools.pairwise(told)]
     assert lives[0] >= 3000 and min(lives) >= 2500, lives
-    context.close()

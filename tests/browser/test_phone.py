@@ -1,31 +1,22 @@
 """A narrow touch screen: taps, the drawer as a sheet, Run in sight; test_landing.py has its first screen."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.actions import CENTRE, seek, serious, steady, tap, until, visit, wait_for_run
-from tests.browser.server import App
-from tests.waiting import HANGS
 
 WIDTH = 390
 HEIGHT = 844
 
 
 @pytest.fixture
-def phone(browser: Browser, app: App) -> Iterator[Page]:
-    size = {"width": WIDTH, "height": HEIGHT}
-    context = browser.new_context(
-        viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce"
-    )  # type: ignore[arg-type]
-    context.set_default_timeout(HANGS * 1000)
-    page = context.new_page()
+def phone(window, app):
+    page = window(WIDTH, HEIGHT)
     visit(page, app.url)
     seek(page, 50)
-    yield page
-    context.close()
+    return page
 
 
 def box(page: Page, selector: str) -> Any:
@@ -44,7 +35,7 @@ def press(page: Page, lane: int, cell: int) -> None:
     steady(page, "document.querySelector('.sl-drawer').getBoundingClientRect().y")
 
 
-def test_nothing_is_cut_and_a_finger_scrolls_over_the_grids(phone: Page) -> None:
+def test_taps_open_the_menu_and_the_sheet_and_close_it(phone):
     cut = "(e) => e.scrollWidth > e.clientWidth"
     for step in (0, 127):
         seek(phone, step)
@@ -55,8 +46,6 @@ def test_nothing_is_cut_and_a_finger_scrolls_over_the_grids(phone: Page) -> None
         == "manipulation"
     )
 
-
-def test_a_tap_opens_the_menu_and_compare_the_sheet(phone: Page) -> None:
     phone.evaluate("scrollTo(0, 240)")
     below = "document.querySelector('.sl-lower').getBoundingClientRect().y"
     was = phone.evaluate(below)
@@ -89,10 +78,7 @@ def test_a_tap_opens_the_menu_and_compare_the_sheet(phone: Page) -> None:
     place = box(phone, ".sl-note")
     assert lies["y"] - 60 < place["y"] < player["y"], "said where the tap was"
 
-
-def test_the_sheet_closes_by_its_button_escape_and_a_tap_outside(phone: Page) -> None:
-    sheet = phone.locator(".sl-drawer")
-    expect(sheet).to_be_hidden()
+    phone.keyboard.press("Escape")
     for close in (
         lambda: phone.tap(".sl-drawer >> text=Close"),
         lambda: phone.keyboard.press("Escape"),
@@ -112,7 +98,7 @@ def test_the_sheet_closes_by_its_button_escape_and_a_tap_outside(phone: Page) ->
     assert phone.evaluate("surelock.page.now.hover") > 12
 
 
-def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
+def test_run_is_pressed_without_the_sidebar(phone):
     run = phone.locator(".sl-action-run")
     prompt = phone.locator(".sl-action-prompt")
     prompt.tap()

@@ -1,9 +1,7 @@
 """The race as a video and as a picture, made in the browser from a replay that stands alone."""
 
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.actions import exported, recorded, replayed, until
 
@@ -25,7 +23,7 @@ WRITTEN = """() => {
 
 
 @pytest.fixture
-def replay(page: Page, tmp_path: Path) -> Page:
+def replay(page, tmp_path):
     """The recorded run as a file, at rest, at its exports; the network is off."""
     page.context.set_offline(True)
     replayed(page, tmp_path, recorded())
@@ -35,7 +33,7 @@ def replay(page: Page, tmp_path: Path) -> Page:
 
 
 @pytest.mark.long
-def test_the_video_is_a_webm_of_the_length_it_says(replay: Page, tmp_path: Path) -> None:
+def test_the_video_is_a_webm_of_the_length_it_says(replay, tmp_path):
     replay.click("text=Race (video)")
     until(replay, "document.querySelector('.sl-filming progress').value > 0")
     replay.click(".sl-filming button")
@@ -62,7 +60,7 @@ def test_the_video_is_a_webm_of_the_length_it_says(replay: Page, tmp_path: Path)
     assert len(set(replay.locator("video").screenshot())) > 200  # a picture, not one colour
 
 
-def test_the_picture_shows_the_end(replay: Page, tmp_path: Path) -> None:
+def test_the_picture_shows_the_end(replay, tmp_path):
     """A file of its size, in which the lanes' names and the verdict are written."""
     replay.evaluate("surelock.stage.timeline.seek(127)")
     until(replay, "document.querySelector('.sl-verdict').textContent.includes('less work')")

@@ -1,13 +1,11 @@
 """Presenter mode: what matters on one screen, 1.6 times as large; the pointer's ring; in and out by key and address."""
 
 from math import prod
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.actions import CENTRE, recorded, replayed, seek, settled, until, visit
-from tests.browser.server import App
 
 PRESENTING = "document.body.classList.contains('sl-present')"
 SHOWN = (
@@ -29,17 +27,10 @@ CELL = """surelock.stage.sides.slice(0, 1).flatMap(({ grid: { box }, canvas }) =
 
 
 @pytest.mark.parametrize("size", [(1024, 768, 1), (1280, 720, 1.5)])
-def test_what_matters_is_on_one_screen_and_large(
-    browser: Browser, app: App, size: tuple[int, int, float]
-) -> None:
+def test_what_matters_is_on_one_screen_and_large(window, app, size):
     """1280x720 at 1.5 is a projector of 1920x1080 at 150 % zoom."""
     width, height, ratio = size
-    context = browser.new_context(
-        viewport={"width": width, "height": height},
-        device_scale_factor=ratio,
-        reduced_motion="reduce",
-    )
-    page = context.new_page()
+    page = window(width, height, device_scale_factor=ratio)
     visit(page, app.url)
     seek(page, 60)
     type_before = page.evaluate(FONTS, TYPE)
@@ -70,10 +61,9 @@ def test_what_matters_is_on_one_screen_and_large(
     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
     for selector in (".sidebar", "footer", "#sl-title", ".sl-tabs"):
         expect(page.locator(selector).first).to_be_hidden()
-    context.close()
 
 
-def test_the_verdict_of_four_lanes_is_whole(page: Page, tmp_path: Path) -> None:
+def test_the_verdict_of_four_lanes_is_whole(page, tmp_path):
     """In a replay, which presents too."""
     page.set_viewport_size({"width": 1280, "height": 720})
     replayed(page, tmp_path, recorded("too-early"), "?present")
@@ -88,7 +78,7 @@ def test_the_verdict_of_four_lanes_is_whole(page: Page, tmp_path: Path) -> None:
     assert min(windows) >= 60, windows
 
 
-def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> None:
+def test_a_ring_follows_the_pointer_and_cells_are_hit(page, app):
     visit(page, app.url)
     page.keyboard.press("f")
     until(page, PRESENTING)
@@ -119,7 +109,7 @@ def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> N
     expect(page.locator(".sidebar")).to_be_visible()
 
 
-def test_the_address_presents_where_full_screen_is_refused(page: Page, app: App) -> None:
+def test_the_address_presents_where_full_screen_is_refused(page, app):
     page.add_init_script(
         "Element.prototype.requestFullscreen = () => Promise.reject(new TypeError('not allowed'))"
     )

@@ -5,7 +5,6 @@ from urllib.parse import parse_qs, urlsplit
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import SHORT, arrive, run_to_end, seek, shows, status, until, visit
-from tests.browser.server import App
 
 
 def reload(page: Page) -> None:
@@ -20,31 +19,7 @@ def address(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
 
-def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(
-    page: Page, app: App
-) -> None:
-    arrive(page, app.url)
-    assert urlsplit(page.url).query == ""
-    seek(page, 40)
-    page.evaluate("surelock.stage.cells.pin(30)")
-    page.keyboard.press("s")
-    page.evaluate("surelock.stage.colouring.choose('kl')")
-    assert address(page) == {"step": ["41"], "pins": ["30"], "race": ["steps"], "colour": ["kl"]}
-    reload(page)
-    shows(page, 40)
-    assert page.evaluate("surelock.stage.view") == {
-        "step": 40,
-        "pins": [30],
-        "byClock": False,
-        "colour": "kl",
-    }
-    page.goto(f"{app.url}/gradio_api/info")
-    page.go_back()
-    page.wait_for_function("window.surelock?.stage.trace")
-    shows(page, 40)
-
-
-def test_a_reload_brings_back_the_runs_of_this_tab_and_the_form(page: Page, app: App) -> None:
+def test_a_reload_brings_back_the_runs_of_this_tab_and_the_form(page, app):
     visit(page, app.url, prompt="The little dog ran to the")
     run_to_end(page)
     seek(page, 9)
@@ -68,25 +43,17 @@ def test_a_reload_brings_back_the_runs_of_this_tab_and_the_form(page: Page, app:
         page, "document.querySelector('#sl-prompt textarea').value === 'The little dog ran to the'"
     )
     until(page, "document.querySelector('#sl-gen-length input[type=number]').value === '24'")
-    page.click("#sl-prompt textarea")
-    page.keyboard.press("End")
-    page.keyboard.type(" old")
-    until(page, "new URLSearchParams(location.search).get('prompt').endsWith(' old')")
-    for more in ("", " 龍" * 3000):  # the second is too long for an address
+    for more in (" old", " 龍" * 3000):  # the second is too long for an address
         page.click("#sl-prompt textarea")
         page.keyboard.press("ControlOrMeta+End")
         page.keyboard.insert_text(more)
-        until(page, f"surelock.page.now.prompt.endsWith(' old{more}')")
-        for _ in range(2):
-            address(page)
-            reload(page)
-            until(
-                page, f"document.querySelector('#sl-prompt textarea')?.value.endsWith(' old{more}')"
-            )
-            seek(page, 5)  # the cursor moves, and the form still holds what was typed
+        until(page, f"surelock.page.now.prompt.endsWith('{more}')")
+        address(page)
+        reload(page)
+        until(page, f"document.querySelector('#sl-prompt textarea')?.value.endsWith('{more}')")
 
 
-def test_a_shared_link_is_computed_at_once_and_says_what_it_lacks(page: Page, app: App) -> None:
+def test_a_shared_link_is_computed_at_once_and_says_what_it_lacks(page, app):
     query = "&".join(f"{name}={value}" for name, value in SHORT.items())
     arrive(page, f"{app.url}/?{query}&prompt=The+cat&step=7&pins=5,900&race=steps")
     assert page.evaluate("surelock.stage.trace.header.prompt") == "The cat"

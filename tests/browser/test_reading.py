@@ -4,7 +4,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.actions import arrive, imported, seek, settled, visit
 from tests.browser.measure import big_trace
-from tests.browser.server import App
 
 
 def fill(page: Page, lane: int, cell: int) -> list[int]:
@@ -20,7 +19,7 @@ def fill(page: Page, lane: int, cell: int) -> list[int]:
     )
 
 
-def test_cells_are_coloured_by_what_is_chosen(page: Page, app: App) -> None:
+def test_cells_are_coloured_by_what_is_chosen_and_long_texts_stay_legible(page, app):
     arrive(page, app.url)
     seek(page, 60)
     assert not page.is_visible(".sl-scale")
@@ -40,9 +39,6 @@ def test_cells_are_coloured_by_what_is_chosen(page: Page, app: App) -> None:
     settled(page)
     assert fill(page, 0, 20) == state
 
-
-def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App) -> None:
-    arrive(page, app.url)
     imported(page, big_trace(510))
     boxes = page.locator(".sl-window")
     for step in (0, 250, 493):
@@ -88,63 +84,7 @@ def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App
     page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
 
-#: Steps, and at each how far the first window is scrolled, the cell under the pointer, and one that is pinned or not.
-WALK = [
-    (3, 0, -1, None),
-    (4, 0, 18, None),
-    (5, 0, 19, 18),
-    (19, 0, 19, None),
-    (2, 0, 0, 20),
-    (11, 0, 25, 18),
-]
-WALK += [(12, 0, 25, None), (0, 0, -1, None)]
-SCROLLED = [
-    (0, 0, -1, 60),
-    (40, 57, -1, None),
-    (493, 0, -1, None),
-    (400, -130, -1, None),
-    (250, 23, -1, None),
-]
-SCROLLED += [(252, 0, -1, None), (5, 400, -1, None), (120, 0, -1, None)]
-
-
-def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app: App) -> None:
-    """The grids paint only the cells that changed, and scrolling moves what is drawn and paints the rows that come in:
-    painting all anew must change no pixel.
-    """
-    arrive(page, app.url)
-    page.evaluate("surelock.stage.timeline.pause()")
-    for walk, tops in ((WALK, 1), (SCROLLED, 5)):
-        if walk is SCROLLED:
-            imported(page, big_trace(510))
-            page.evaluate("surelock.stage.grids.scrollIntoView()")
-            settled(page)
-        told = page.evaluate(
-            """async (walk) => {
-              const { stage, page } = surelock, found = [], tops = new Set();
-              const pixels = ({ grid, canvas }) =>
-                grid.pen.getImageData(0, 0, canvas.width, canvas.height).data.join();
-              for (const [step, by, hover, pin] of walk) {
-                page.set({ hover });
-                if (pin !== null) stage.cells.pin(pin);
-                stage.timeline.seek(step);
-                stage.redraw();
-                stage.sides[0].box.scrollTop += by;
-                for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
-                const before = stage.sides.map(pixels);
-                tops.add(Math.round(stage.sides[1].grid.top));
-                for (const side of stage.sides) side.grid.looks = null;
-                stage.redraw();
-                stage.sides.map(pixels).forEach((now, i) => { if (now !== before[i]) found.push([step, i]); });
-              }
-              return { found, tops: tops.size };
-            }""",
-            walk,
-        )
-        assert told["found"] == [] and told["tops"] >= tops, "it was scrolled"
-
-
-def test_a_term_is_tapped_and_its_sentence_stays_inside_a_phone(page: Page, app: App) -> None:
+def test_a_term_is_tapped_and_its_sentence_stays_inside_a_phone(page, app):
     page.set_viewport_size({"width": 390, "height": 844})
     visit(page, app.url)
     for term in page.locator(".sl-gauges .sl-term").all():

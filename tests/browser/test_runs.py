@@ -1,18 +1,16 @@
 """A visit's runs, and the way of their settings back into the form."""
 
-from collections.abc import Iterator
-
 import pytest
 from checkpoints import write_chat_model
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.actions import visit, wait_for_run
-from tests.browser.server import ROOT, App, serve
+from tests.browser.server import ROOT, serve
 
 PROMPT = "Tom had a small red boat. One day"
 
 
-def test_a_runs_settings_go_back_into_the_form(page: Page, app: App) -> None:
+def test_a_runs_settings_go_back_into_the_form(page, app):
     visit(page, app.url, prompt=PROMPT)
     page.click("role=tab[name='Runs']")
     page.click("button[aria-label='Use these settings, of run 1']")
@@ -45,19 +43,21 @@ def test_a_runs_settings_go_back_into_the_form(page: Page, app: App) -> None:
 
 
 @pytest.fixture(scope="module")
-def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+def several(tmp_path_factory):
     """A page that offers more models than the embedded one."""
     folder = tmp_path_factory.mktemp("models")
-    tales, qwen, bd3lm = (folder / name for name in ("tales", "qwen", "bd3lm"))
+    tales = folder / "tales"
+    qwen = folder / "qwen"
     tales.symlink_to(ROOT / "assets" / "stories")
     write_chat_model(qwen)
-    write_chat_model(bd3lm)
-    with serve("--model", "stories", *map(str, (tales, qwen, bd3lm))) as app:
+    with serve("--model", "stories", str(tales), str(qwen)) as app:
         yield app
 
 
-def test_settings_come_with_their_model(page: Page, several: App) -> None:
-    """The model changes and takes the prompt and the settings along, not its own examples and recommendations."""
+def test_settings_come_with_their_model_and_a_real_models_folder_runs(page, several):
+    """The model changes and takes the prompt and the settings along, not its own examples and recommendations. Qwen3's
+    kind runs in its own template, in the blocks that suit its family.
+    """
     visit(page, several.url)
     label = page.locator("input[aria-label='Model']")
     expect(label).to_have_value("stories")
@@ -70,19 +70,10 @@ def test_settings_come_with_their_model(page: Page, several: App) -> None:
     expect(page.locator("#sl-prompt textarea")).to_have_value("A fox ran")
     expect(page.locator("#sl-gen-length input[type=number]")).to_have_value("128")
 
-
-@pytest.mark.parametrize(
-    ("name", "block"), [("qwen", 32), pytest.param("bd3lm", 64, marks=pytest.mark.long)]
-)
-def test_a_real_models_folder_is_offered_and_runs(
-    page: Page, several: App, name: str, block: int
-) -> None:
-    """Qwen3's kind, in its own template, in the blocks that suit its family; a block-causal one has its own."""
-    visit(page, several.url, model=name, prompt="What is a fox?", gen_length=64, steps=64)
+    visit(page, several.url, model="qwen", prompt="What is a fox?", gen_length=64, steps=64)
     page.click("#sl-run")  # and it begins when the model is loaded
     wait_for_run(page, 64)
     header = page.evaluate("surelock.stage.trace.header")
-    assert (
-        header["model"]["name"] == name and header["lanes"][0]["settings"]["block_length"] == block
-    )
+    assert header["model"]["name"] == "qwen"
+    assert header["lanes"][0]["settings"]["block_length"] == 32
     assert header["mask_id"] == 1 and header["length"] == len(header["prompt_tokens"]) + 64

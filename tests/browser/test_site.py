@@ -1,7 +1,6 @@
 """`surelock site`: the page without a server, under a path of a file server and as one file from a disk."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote_plus, urlencode, urlsplit
 
@@ -9,18 +8,17 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from surelock.__main__ import main
-from surelock.places import ASSETS
 from surelock.trace.table import read_trace
 from tests.browser.actions import PAIR, arrive, exported, seek, serious, touch, until
 from tests.browser.hands import Mouse
 from tests.browser.server import files_of
-from tests.browser.test_lessons import LESSONS_THERE, SHORT, opened, play
+from tests.browser.test_lessons import LESSONS_THERE, SHORT, SHORTER, opened, play
 
 QUERY = "gen_length=16&steps=16&block_length=16&race=steps"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def folder(tmp_path_factory):
     """The address of the site under /a/b/."""
     root = tmp_path_factory.mktemp("served")
     main(["site", str(root / "a" / "b")])
@@ -29,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("file") / "surelock.html"
     main(["site", "--one-file", str(path)])
     assert path.stat().st_size < 30e6
@@ -65,21 +63,17 @@ def all_that_it_can(page: Page, url: str, downloads: Path) -> None:
     )
     lesson = LESSONS_THERE[0]
     opened(page, url, lesson["name"])
-    page.evaluate(
-        "(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT
-    )
+    page.evaluate(SHORTER, SHORT)
     play(page, Mouse(page), lesson, right=True, own=True)
 
 
-def test_one_file_from_a_disk_with_the_network_off(page: Page, file: Path, tmp_path: Path) -> None:
+def test_one_file_from_a_disk_with_the_network_off(page, file, tmp_path):
     page.context.set_offline(True)
     all_that_it_can(page, file.as_uri(), tmp_path)
 
 
 @pytest.mark.long
-def test_a_replay_with_the_decoder_inside_is_touched_from_a_disk(
-    page: Page, folder: str, tmp_path: Path
-) -> None:
+def test_a_replay_with_the_decoder_inside_is_touched_from_a_disk(page, folder, tmp_path):
     arrive(page, f"{folder}?{QUERY}")
     run(page)
     replay = exported(page, tmp_path, "Replay that decodes (HTML)")
@@ -94,51 +88,13 @@ def test_a_replay_with_the_decoder_inside_is_touched_from_a_disk(
     assert page.evaluate(f"{trace}.lanes.at(-1).steps.at(-1).damage !== undefined")
 
 
-COMMITS = """(trace) => trace.lanes.map(({ steps }) => steps.map(({ unmasked, locked }) =>
-  [[...unmasked].sort(), [...locked].sort()]))"""
-
-
-MASK_AGAIN = """() => {
-  const { lanes } = recording;
-  const written = lanes[1].decoder.events ?? [];
-  const events = [...written, { step: 3, kind: "mask", position: lanes[1].steps[1].unmasked[0] }];
-  surelock.starting.branchOff(lanes[1], { events }, 3, "Masked again", lanes.length < 4 ? null : lanes.at(-1));
-}"""
-BRANCH = "surelock.live.run.trace.lanes.findIndex(({ name }) => name === 'Masked again')"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("recording", ("blanks", "rules", "too-early"))
-def test_a_recording_is_computed_again_as_it_is_and_a_branch_goes_on_from_it(
-    page: Page, folder: str, recording: str
-) -> None:
-    """Its lanes were computed by the engine of CPUs. A branch computes its parent again up to its step."""
-    arrive(page, f"{folder}?race=steps")
-    page.click("role=tab[name='Export']")
-    page.set_input_files("#sl-import", ASSETS / "runs" / f"{recording}.json")
-    until(page, "surelock.stage.trace !== surelock.page.now.recorded")
-    recorded = page.evaluate(f"({COMMITS})(surelock.stage.trace)")
-    page.evaluate("window.recording = surelock.stage.trace")
-    page.evaluate(MASK_AGAIN)
-    until(page, "surelock.live.run?.over")
-    branch = page.evaluate(f"({COMMITS})(surelock.live.run.trace)[{BRANCH}]")
-    assert (
-        len(branch) == len(recorded[1]) and branch[:3] == recorded[1][:3] and branch != recorded[1]
-    )
-    page.evaluate(
-        "surelock.starting.raceLike(recording, recording.lanes.map(({ decoder }) => decoder))"
-    )
-    until(page, "surelock.live.run?.over && !surelock.live.run.branching")
-    assert page.evaluate(f"({COMMITS})(surelock.live.run.trace)") == recorded
-
-
 LATE = """() => {
   const { browser } = surelock.source, measured = browser.measured.bind(browser);
   browser.measured = (text) => text === "late" ? new Promise((then) => { window.answer = then; }) : measured(text);
 }"""
 
 
-def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folder: str) -> None:
+def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page, folder):
     page.goto(f"{folder}?gen_length=24&steps=24&block_length=8&prompt=Жили-были&model=other")
     until(page, "window.surelock?.stage.trace")
     assert page.input_value("#sl-prompt textarea") == "Жили-были"
@@ -167,9 +123,7 @@ LET = "role=button[name='Let it run']"
 
 
 @pytest.mark.long
-def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(
-    page: Page, folder: str, tmp_path: Path
-) -> None:
+def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page, folder, tmp_path):
     """Its text stands in the fragment, which no server sees; typed here, it runs at once."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -1,9 +1,7 @@
 """A word is touched by mouse, keys and finger; a link is the story in a second profile."""
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.actions import (
     CENTRE,
@@ -16,28 +14,14 @@ from tests.browser.actions import (
     until,
     visit,
 )
-from tests.browser.server import App
 
 OVER = "surelock.stage.root.dataset.state === 'idle' && surelock.page.now.waits === null"
 TOKENS = "surelock.stage.trace.lanes.map((lane) => [...lane.tokens(lane.count - 1)])"
 PROMPT = "Tom found a __ in the garden. He was"
 
 
-@pytest.fixture
-def phone(browser: Browser) -> Iterator[Page]:
-    """A second profile, on a phone, without anything of the first."""
-    size = {"width": 390, "height": 844}
-    context = browser.new_context(
-        viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce"
-    )  # type: ignore[arg-type]
-    context.set_default_timeout(30_000)
-    yield context.new_page()
-    context.close()
-
-
-def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(
-    page: Page, phone: Page, app: App
-) -> None:
+def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(page, window, app):
+    """Elsewhere is a second profile, on a phone, without anything of the first."""
     visit(page, app.url, prompt=PROMPT, temperature=0.8)
     run_to_end(page)
     seek(page, 12)
@@ -73,6 +57,7 @@ def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(
         page.locator(".sl-side").count() == 2 and page.evaluate("surelock.page.now.touches") is None
     )
 
+    phone = window(390, 844)
     phone.goto(link)
     until(phone, "window.surelock?.stage.trace")
     assert phone.evaluate("[surelock.stage.trace.provisional, surelock.stage.trace.count]") == [
@@ -97,7 +82,7 @@ def test_a_word_is_touched_by_mouse_and_keys_and_a_link_tells_it_elsewhere(
     )
 
 
-def test_a_blank_from_a_list_shows_its_words_with_their_shares(page: Page, app: App) -> None:
+def test_a_blank_from_a_list_shows_its_words_with_their_shares(page, app):
     """Words of the number of tokens that won; they share all of the blank."""
     visit(page, app.url, prompt="Tom had a __{red|blue|light green} ball.")
     run_to_end(page)
@@ -111,9 +96,7 @@ def test_a_blank_from_a_list_shows_its_words_with_their_shares(page: Page, app: 
     assert serious(page, ".sl-touch-box") == []
 
 
-def test_an_embedded_page_shows_shares_and_says_why_no_word_can_be_chosen(
-    page: Page, app: App
-) -> None:
+def test_an_embedded_page_shows_shares_and_says_why_no_word_can_be_chosen(page, app):
     arrive(page, f"{app.url}/?embed&race=steps&step=60")
     page.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 60)")
     expect(page.locator(".sl-touch-said")).to_contain_text("This is a recording")
