@@ -80,7 +80,7 @@ def tensor_faults(whole: Tensors, name: str) -> dict[str, Tensors]:
     longer = value.new_zeros(value.shape[0] + 1, *value.shape[1:])
     others = {each: whole[each] for each in whole if each != name}
     other = next(each for each in others if others[each].shape != value.shape)
-    faults = {
+    return {
         "lacks": others,
         "unknown": whole | {f"{name}.more": value.clone()},
         str(list(longer.shape)): others | {name: longer},
@@ -88,10 +88,8 @@ def tensor_faults(whole: Tensors, name: str) -> dict[str, Tensors]:
         # sums of rows alone prove nothing
         "has shape": others | {name: others[other], other: value},
         "twice": whole | {f"module.{name}": value.clone()},
+        "holds I8": others | {name: value.to(torch.int8)},
     }
-    if name.endswith("weight"):
-        faults["quantised"] = others | {name: value.to(torch.int8)}
-    return faults
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -33,6 +33,13 @@ def calm() -> Iterator[Calm]:
     logging.getLogger("surelock").removeFilter(made)
 
 
+def test_advice_to_install_is_dropped_from_uvicorn_alone(calm: Calm) -> None:
+    advice = "No WebSocket library detected. Please use \"pip install 'uvicorn[standard]'\""
+    names = ("uvicorn.error", "surelock")
+    records = [logging.LogRecord(name, 30, "", 0, advice, (), None) for name in names]
+    assert [calm.filter(record) for record in records] == [False, True]
+
+
 def test_the_log_has_a_line_a_second_of_a_kind(
     later: Callable[[], None], calm: Calm, caplog: pytest.LogCaptureFixture
 ) -> None:

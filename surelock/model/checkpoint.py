@@ -49,6 +49,7 @@ _MARKS = {
     "compressed-tensors": (".weight_packed", ".weight_zero_point", ".weight_shape"),
     "fp8 or int8 with scales": (".weight_scale_inv", ".weight_scale", ".input_scale"),
 }
+_ONLY_FLOATS = "only weights of float16, bfloat16, float32 or float64 are read"
 
 
 def check_kind(directory: Path) -> None:
@@ -151,8 +152,7 @@ def check_tensors(shape: NetworkConfig, config: Fields, directory: Path) -> None
     """
     files, notes = list_tensors(directory)
     if how := _quantised(config, files):
-        floats = "only weights of float16, bfloat16, float32 or float64 are read"
-        raise CheckpointError(f"{directory} holds a quantised checkpoint ({how}): {floats}")
+        raise CheckpointError(f"{directory} holds a quantised checkpoint ({how}): {_ONLY_FLOATS}")
     if shape.n_layers > len(files):
         problem = f"config.json speaks of {shape.n_layers} layers, but there are only {len(files)} tensors"
         raise CheckpointError(f"{directory}: {problem}")
@@ -202,6 +202,10 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
         expected |= time_shapes(config, 1).keys()
     if missing := sorted(expected - files.keys()):
         raise CheckpointError(f"{directory} lacks {_some(missing)}")
+    for source in sorted(expected):
+        if files[source].dtype not in FLOATS:
+            held = f"tensor {source} holds {files[source].dtype}"
+            raise CheckpointError(f"{directory}: {held}; {_ONLY_FLOATS}")
     extra = files.keys() - expected
     twice = config.tied and head in extra  # some tied checkpoints store the embedding a second time
     if twice and files[head].shape != files[embed].shape:

@@ -24,7 +24,7 @@ LONGEST_TRACE = 4000  # the most characters of a traceback
 MOST_ERRORS = 4  # the most errors of a chain of causes that are written
 MOST_KINDS = 200  # the most kinds that are remembered; the kind seen longest ago is forgotten first
 OWN = ("surelock", "uvicorn.error")  # loggers whose messages never contain a caller's text
-#: Words of uvicorn's advice to install web sockets, which the page does not use. The advice is not written.
+#: Messages of uvicorn with these words are dropped: it advises to install web sockets, which the page does not use.
 ADVICE = "pip install"
 _CONTROL = re.compile(r"[^\x20-\x7e\xa0-\uffff]|[\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -46,7 +46,7 @@ class Calm(logging.Filter):
         now = time.monotonic()
         text = _text(record)
         error = record.exc_info[1] if record.exc_info else None
-        if ADVICE in text:
+        if record.name == "uvicorn.error" and ADVICE in text:
             return False
         message = str(record.msg) if record.args and record.msg != "%s" else text
         name = (record.name, re.sub(r"\d+", "", message)[:LONGEST], *_origin(error))
