@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from unittest.mock import create_autospec
 from urllib.parse import quote
 
@@ -27,6 +28,8 @@ from surelock.decoding.spelling import flat_settings
 from surelock.harness.arguments import read_arguments
 from surelock.record import field_of
 from surelock.trace.lanes import Lane
+from surelock.trace.prompts import read_prompts, say_underscores
+from surelock.trace.tasks import task_of
 from tests.browser.server import free_port
 
 
@@ -426,6 +429,8 @@ p.jsonl | {"prompt": "a", "id": 2}\n{"prompt": "b"} | has two prompts of the id 
 p.jsonl | {"prompt": "a", "compute": "os:path"} | compute must be one of
 p.jsonl | {"prompt": "a", "id": ""} | p.jsonl, line 1: id must be a text or a whole number, not ''
 p.jsonl | {"prompt": "a"}\n{"prompt": "a", "id": true} | line 2: id must be a text or a whole number, not True
+p.jsonl | {"prompt": "a", "blanks": [["b", "c"]]} | line 1: blanks must be true or false, not
+p.jsonl | {"prompt": "a", "chats": true} | line 1: 'chats' is no setting: did you mean 'chat'?
 p.jsonl | {"prompt": "a", "id": 1e5} | line 1: id must be a text or a whole number, not 100000.0
 p.jsonl | {"prompt": "a", "id": "\ud800"} | line 1: id is no UTF-8 text
 p.jsonl | {"prompt": "a"}\n{"prompt": "\ud800"} | line 2: prompt 2: prompt is no UTF-8 text
@@ -484,6 +489,20 @@ def test_one_underscore_alone_is_said_to_be_no_blank(capsys, monkeypatch, words,
     )
     err = run(capsys, "decode", *words)[2]
     assert err.startswith(f"surelock: {said}") and ("underscore" in err) == bool(said)
+
+
+def test_a_line_of_a_file_says_how_its_text_is_read(
+    stories: surelock.LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ['{"prompt": "Tom _ __", "blanks": false}', '{"prompt": "Tom _ __"}']
+    (tmp_path / "p.jsonl").write_text("\n".join(lines))
+    prompts = read_prompts([], str(tmp_path / "p.jsonl"))
+    how = {"chat": False, "blanks": True}
+    tasks = [task_of(stories, prompt, 0, {"gen_length": 1}, how) for prompt in prompts]
+    assert [task.head["blanks"] for task in tasks] == [False, True]
+    assert [task.tokens.count(stories.mask_id) for task in tasks] == [0, 2]
+    say_underscores(prompts)
+    assert capsys.readouterr().err.startswith("surelock: prompt 2: one underscore")
 
 
 def test_generate_in_batches_writes_what_it_writes_at_once_and_shows_its_progress(
