@@ -28,10 +28,13 @@ class LanguageModel:
     engine: computes the rows of runs.
     tokenizer: a tokenizer of transformers; None if the checkpoint has none. Prompts are then token ids.
     mask_id, pad_id: the ids of the mask and of padding.
-    ends: the ids that end a text. The first is EOS, which fills the rest of a text.
-    generation: the settings that the family and generation_config.json recommend, a short spelling.
-    stop: a text that ends an answer, for models without an id that does; "": none.
-    weights: eight digits of the weights' files, see `digits_of_weights`; "" if unknown.
+    ends: the ids that end a text. The first is EOS. The model itself writes the positions after an end; with
+    `stop_at_end` the run fills those that are still masked with that end, see surelock/decoding/stopping.py.
+    generation: the recommended settings of the family and generation_config.json, as a flat mapping of setting names,
+    see surelock/decoding/spelling.py.
+    stop: the text that ends an answer, if no token id does; "" if there is no such text.
+    weights: eight hexadecimal digits of a hash that identifies the weights' files, see `digits_of_weights`; "" if
+    unknown.
     shape: the network's shape and the special tokens, as a run needs them.
     """
 
@@ -52,9 +55,10 @@ class LanguageModel:
 
     @property
     def recommended(self) -> Json:
-        """The settings that `decode` and `generate` use if none are passed, by the names of flags.
+        """The recommended settings, keyed by flag name.
 
-        Changes of this mapping take effect in later calls.
+        `surelock.decode` and `surelock.generate` take from here whatever is not passed. Changes of this mapping take
+        effect in later calls.
         """
         return self.generation
 
@@ -90,18 +94,22 @@ class LanguageModel:
         blanks: whether blanks become masks.
         - n underscores in a row, n at least 2, become n masks, unless a letter, a digit or a backslash touches them.
         - The text of the tokenizer's mask token becomes one mask.
-        - A space before a blank belongs to the blank.
+        - One space before a blank is removed with the blank: the token that fills the blank brings the space.
         - A list after a blank, `__{red|blue|light green}`, contains the words that the blank may become. The number of
           underscores then has no effect.
-        - blanks may also be a list with an entry per blank, such as [["red", "blue"], None]: a list of words, or None
-          for any words.
+        - blanks may also be a list with an entry per blank, such as [["red", "blue"], None]. An entry is a list of
+          words, which replaces a list in the text, or None to keep the text's list (any words if the text has none).
 
         The ids of a text whose blanks have lists are `Listed`. A blank has as many masks as its longest word has
         tokens, until `surelock.settled` chooses a number.
 
-        Raises ValueError for a value that is no text, for a model without a tokenizer or, with chat, without a chat
-        template, for a template that cannot be used, for a text that has a lone surrogate or that the tokenizer cannot
-        read, and for a wrong list.
+        Raises ValueError for:
+        - a value that is no text, and a text that has a lone surrogate;
+        - a model without a tokenizer, and with chat a model without a chat template;
+        - a text that the tokenizer cannot read, and a template that cannot be used;
+        - a text that the tokenizer or the template makes far longer;
+        - a wrong list, and more or fewer entries in `blanks` than blanks;
+        - lists together with a chat template that has masks.
         """
         encoder = self.encoder
         if blanks is not False:
@@ -115,7 +123,13 @@ class LanguageModel:
         return ids
 
     def _listed(self, ids: list[int], words: Sequence[Words]) -> list[int]:
-        """Return the token ids of a prompt with lists. words: by mask, the words of the list that begins there."""
+        """Return the token ids of a prompt with lists.
+
+        words: one entry per mask: the token ids of the listed words if a blank with a list begins at this mask,
+        otherwise ().
+
+        Raises ValueError if the chat template has masks.
+        """
         masks = [position for position, token in enumerate(ids) if token == self.mask_id]
         if len(masks) != len(words):
             raise ValueError(
@@ -142,7 +156,7 @@ class LanguageModel:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of token ids without special tokens. Raises ValueError for a model without a tokenizer.
 
-        The texts of two parts of a sequence may differ from the parts of its text. `surelock.written` and
-        `surelock.filled` return parts of a text.
+        Decoding two halves of a sequence separately and joining the texts may not give the text of the whole. To get
+        part of a text, use `surelock.written` or `surelock.filled`.
         """
         return self.encoder.decode([int(i) for i in ids])

@@ -16,7 +16,7 @@ _SHARED = (0, 0)  # torch's memory pool for everything except captured graphs
 def set_threads(threads: int | None) -> None:
     """Set the number of threads of torch; None changes nothing.
 
-    Raises ValueError for a number at which torch might end the process.
+    Raises ValueError unless the number is 1 to 1024: a much larger number can crash the process.
     """
     if threads is not None:
         if not 0 < threads <= _MOST_THREADS:
@@ -35,7 +35,11 @@ def device_name(device: torch.device) -> str:
 
 
 def processor() -> str:
-    """Return the name of the processor, or its architecture if Linux has no name, and torch's instruction set."""
+    """Return "NAME (INSTRUCTION SET)".
+
+    NAME is the model name in /proc/cpuinfo, or the architecture if there is no such name (always outside Linux). The
+    instruction set is the one that torch uses.
+    """
     lines = _CPUINFO.read_text("utf-8").splitlines() if _CPUINFO.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     name = names[0] if names else platform.machine()

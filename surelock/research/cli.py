@@ -134,7 +134,7 @@ def _run(arguments: argparse.Namespace, processes: Any) -> Json | None:
         argparse.Namespace(**vars(arguments) | {"device": arguments.device or processes.device})
     )
     lab = Lab(lm, data)
-    # one cell of every part of the data: wrong data is refused before the work, not hours into it
+    # Read the prompts of one cell per source and offset now, so that wrong data fails at once and not after hours.
     different = {(cell["source"], cell.get("skip", 0)): cell for cell in cells}
     for cell in different.values():
         lab.prompts(cell)
@@ -218,7 +218,8 @@ def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: 
         return sections
     for judged in read_scores(lab, pairs_of(lab, experiment.texts, records), directory):
         frame = rounded(experiment.judge_table(records, judged.scores))
-        if frame.empty:  # the baseline has no score
+        # nothing to compare, for example because the judge has not scored the baseline
+        if frame.empty:
             continue
         write_csv(judged.folder / "table.csv", frame)
         heading = "## By the judge {name}\n\nWith weights {weights}, dtype {dtype}.".format(
@@ -249,9 +250,10 @@ def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
 
 
 def command(arguments: argparse.Namespace) -> str:
-    """Return the command that measures these cells again. It lacks --out, since the cells there are finished.
+    """Return the command that reproduces these cells.
 
-    Paths are written as they were typed.
+    --out is left out: in the same directory the cells are finished, and nothing would be measured. If the cells are in
+    the default directory, a reader of the command must add another --out. Paths are written as they were typed.
     """
     words = ["python", "-m", "surelock", "experiment", arguments.name, "--model", arguments.model]
     if arguments.preset == "quick":

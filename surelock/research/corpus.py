@@ -50,14 +50,17 @@ def read_stories(path: Path) -> list[str]:
 def training_stories(
     paths: Iterable[Path], held_out: Sequence[str], renamed: int = 0, seed: int = 0
 ) -> list[str]:
-    """Return the stories of text files that can be trained on, followed by copies with other names.
+    """Return the stories of text files that can be trained on, followed by `renamed` rounds of copies.
 
-    Headings in Markdown are removed. Left out are stories of less than _SHORTEST characters, stories that are not in
-    ASCII, and stories whose first _BEGINNING characters occur in a held-out story. Stories are compared before they are
-    renamed, since a renamed story could not be recognized.
+    In a copy the persons of the story have other names. Headings in Markdown are removed. Left out are stories of less
+    than _SHORTEST characters, stories in which 1 % or more of the characters are not ASCII (see `_is_ascii`), and
+    stories whose first _BEGINNING characters occur in a held-out story. Stories are compared before they are renamed,
+    since a renamed story could not be recognized.
 
     held_out: stories that must not be trained on.
-    renamed: the number of copies with other names. seed: the seed of the names.
+    renamed: how many times the stories are copied. A story without a person to rename is not copied, see
+    `renaming.rename`.
+    seed: the seed of the names.
 
     Raises ValueError for a file of which no story is left.
     """
@@ -85,7 +88,8 @@ def _is_ascii(story: str) -> bool:
 def train_tokenizer(stories: Iterable[str], pieces: int = 4096) -> Tokenizer:
     """Return a byte-level BPE tokenizer with `pieces` entries, trained on stories.
 
-    Its ids are: EOS, which is also the padding token, 0; the mask token 1; then 256 bytes; then merged pieces.
+    Ids: 0 is EOS, which is also the padding token; 1 is the mask token; then come the 256 bytes, then the merged
+    pieces.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -159,9 +163,10 @@ class Corpus:
         return torch.cat((tiles, stories))
 
     def _windows(self, first: int, last: int, tiled: bool) -> Tensor:
-        """Return the windows number `first` to `last` - 1.
+        """Return the windows `first` to `last` - 1 of one of two series, [last - first, length] int64.
 
-        tiled: whether to count the windows that tile the stream; else those that begin with a story are counted.
+        tiled: True for the series of windows that tile the stream, False for the series of windows that begin with
+        stories. first, last: numbers of windows in that series.
         """
         if first == last:
             return self.tokens.new_empty((0, self.length), dtype=torch.int64)
@@ -182,7 +187,8 @@ class Corpus:
 def prompt_lengths(generator: torch.Generator, rows: int, length: int, share: float) -> Tensor:
     """Return the lengths of the prompts of windows, [rows] int64.
 
-    A random share of the rows has a prompt, of a length uniform on 0..length - 1; the other rows have length 0.
+    With probability `share` a row has a prompt, of a length uniform on 0..length - 1. Otherwise the row's prompt length
+    is 0.
     """
     device = generator.device
     prompted = torch.rand(rows, device=device, generator=generator) < share
@@ -214,11 +220,15 @@ def draw_masks(generator: torch.Generator, counts: Tensor, length: int, prompts:
 
 
 def make_batch(windows: Tensor, masks: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the masked windows [B, N], and of M positions: their index in the flattened windows, token and weight [M].
+    """Return four tensors: the masked windows [B, N], and the index, the true token and the weight of M positions, [M].
 
-    The sum of weight * nats estimates the bound in nats per token: it is the mean over windows of (1/N) (N/k) times the
-    sum over the k masked positions. M is the greatest number of positions that stratified counts can mask, so that all
-    batches have the same shape. A position that is not masked has weight 0.
+    The index is that of the position in the flattened windows. The weight is 1 / (B k), with k the number of masks in
+    the position's window, or 0 for a position that is not masked. So the sum of weight * -log p is the batch mean of
+    the loss per masked token. With the counts of `stratified_counts` this mean estimates the bound of
+    `surelock.model.bound` in nats per token.
+
+    M is an upper bound on the number of positions that stratified counts can mask. M depends on B and N alone, so all
+    batches have the same shape.
 
     windows: [B, N] int64. masks: [B, N] bool.
     """

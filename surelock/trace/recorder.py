@@ -35,7 +35,8 @@ from surelock.values import Json
 # keys of a record that are added after the steps are over
 _LATER = ("commit_error", "changed", "regret")
 _SHOWN = ("vocab_size", "n_layers", "d_model")  # fields of the network's shape that a header has
-Recorded = tuple[Json, np.ndarray, np.ndarray]  # (record, exact KLs, exact confidences)
+# (record, KLs, confidences): the KLs and confidences as float32, not quantised to bytes
+Recorded = tuple[Json, np.ndarray, np.ndarray]
 # The most likely tokens of a position are stored again if a token changes, or a probability by more than 2 / 255.
 _TOP_TOLERANCE = 2
 
@@ -49,7 +50,9 @@ def make_header(
     name: str | None = None,
     chat: bool | None = None,
 ) -> Json:
-    """Return the header of a trace. Its `steps` is the largest number of steps of a lane, its `length` is N.
+    """Return the header of a trace.
+
+    Its `steps` is the most steps that any lane can take. Its `length` is the number of positions, prompt included.
 
     prompt: the text of the prompt; None if unknown.
     name: the model's name in the trace; None: `lm.name`, which may be a path.
@@ -93,9 +96,9 @@ class Recorder:
 
     tokenizer: the model's tokenizer, for pieces; None if it has none.
 
-    `take` returns the compact form for the stream. It also keeps the data for an export: KLs and confidences in full
-    precision, and the most likely tokens where they changed. `document` returns the whole trace so far, and `top` the
-    most likely tokens of one position.
+    `take` returns the compact form for the stream. It also keeps the data for an export: KLs and confidences as
+    float32, not quantised to bytes, and the most likely tokens where they changed. `document` returns the whole trace
+    so far, and `top` the most likely tokens of one position.
     """
 
     def __init__(self, header: Json, tokenizer: Any | None) -> None:
@@ -117,7 +120,10 @@ class Recorder:
         }
 
     def start(self) -> Json:
-        """Return the first message of the stream: format, version, header and the pieces of the prompt."""
+        """Return the first message of the stream.
+
+        The message has format, version, header, and the pieces of the prompt, the mask and the listed words.
+        """
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -151,7 +157,11 @@ class Recorder:
         return {"records": records, "pieces": self._pieces.look_up(fresh)}
 
     def record(self, lane: str, step: Step) -> Json:
-        """Add a step of a lane, and return its record: KLs and confidences as bytes, without likely tokens."""
+        """Add a step of a lane, and return its record.
+
+        The record has KLs and confidences as base64 bytes. Of the likely tokens it has only the first, at masks
+        (`guess`).
+        """
         computed = step.computed[0]
         kl, confidence = (
             values[0][computed].astype(np.float32) for values in (step.kl, step.confidence)
@@ -195,7 +205,11 @@ class Recorder:
         return record
 
     def _add_errors(self, errors: Errors) -> Json:
-        """Write a lane's commit errors, in the order of `unmasked`, and the regret of the steps into its records."""
+        """Add errors to every record of a lane, and return the stream's entry for the lane.
+
+        A record gets the errors of its commits (in the order of `unmasked`), the positions of commits for which the
+        shadow's most likely token is another (`changed`), and the step's regret.
+        """
         commits = errors.commits
         records = [record for record, *_ in self._records if record["lane"] == errors.lane]
         for record in records:
@@ -266,7 +280,7 @@ class Recorder:
         return self.start() | {"pieces": self._pieces.look_up(used)}
 
     def _likely(self, record: Json) -> list[int]:
-        """Return the most likely tokens that a record of `document` lists."""
+        """Return the ids that `document` will list under `top` for this record."""
         tops = self._tops[record["lane"]]
         return tops[record["step"]][1].ravel().tolist() if tops else []
 

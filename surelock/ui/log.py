@@ -1,8 +1,8 @@
-"""The log of the server: at most one line a second for every kind of message, and never a text that a caller sent.
+"""The log of the server: at most one record a second of a kind (see `Calm`), and never a text that a caller sent.
 
-A message may contain a prompt, the name of a tool or another value that a caller sent. So the log writes the format
-string and the line of code in place of another library's message, and the type and the traceback in place of an
-error's message.
+A message may contain a prompt, the name of a tool or another value that a caller sent. So for another library's message
+the log writes its format string, or the source line that logs it if there are no arguments, with file and line number.
+For an error the log writes the type and, at most every TRACE_SECONDS per kind, the traceback.
 """
 
 import linecache
@@ -30,9 +30,10 @@ _CONTROL = re.compile(r"[^\x20-\x7e\xa0-\uffff]|[\u2028\u2029\u202a-\u202e\u2066
 
 
 class Calm(logging.Filter):
-    """A filter that passes one record per kind and second.
+    """A filter that passes at most one record a second of a kind, and MOST_LINES of all kinds.
 
-    It shortens the record and adds the number of records of that kind that were left out before.
+    Records are of one kind if they agree in logger, in format string (or text) without digits, and in type and place of
+    the error. The filter shortens a record and adds the number of records of its kind that were left out before.
     """
 
     def __init__(self) -> None:
@@ -111,7 +112,7 @@ def _statement(file: str, number: int) -> str:
 
 
 def _origin(error: BaseException | None) -> tuple[str, ...]:
-    """Return the type of an error and the line of code that raised it; () for None."""
+    """Return the type of an error and where the error was raised, as file:line; () for None."""
     if error is None:
         return ()
     frames = traceback.extract_tb(error.__traceback__)

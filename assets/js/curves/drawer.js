@@ -9,15 +9,15 @@ import { Epsilon } from "./epsilon.js";
 import { Inspector } from "./inspector.js";
 
 const EDGE = 8; // pixels to the edge of the window
-const LEAST = 360; // the least height in pixels
+const LEAST = 360; // pixels; the drawer's maximum height is never below this
 
 /** The drawer. */
 export class Drawer {
   /**
    * Adds the drawer to a stage.
    * @param {Stage} stage
-   * @param {{fetchTop, fetchAttended, touching}} options fetchTop and fetchAttended: see Inspector; touching: an object
-   *   whose `race` is that of Epsilon, or null
+   * @param {{fetchTop, fetchAttended, touching}} options fetchTop and fetchAttended: see Inspector; touching: null, or
+   *   an object whose function `race` starts a lane (see Epsilon's constructor)
    */
   constructor(stage, { fetchTop, fetchAttended, touching }) {
     Object.assign(this, { root: stage.root, floor: stage.floor, cell: -1, child: null });
@@ -54,7 +54,8 @@ export class Drawer {
     const onKey = ({ key, target }) => {
       if (key === "Escape" && this.isShown && !target.closest?.("dialog")) this.close();
     };
-    document.addEventListener("click", outside, true); // first: the pressed node may open the drawer again
+    // Captured, so that this closes the drawer before the pressed node's handler may open it again.
+    document.addEventListener("click", outside, true);
     document.addEventListener("keydown", onKey);
   }
 
@@ -92,7 +93,10 @@ export class Drawer {
     if (isNarrow()) this.#lift(side.place(cell));
   }
 
-  /** Puts the drawer beside its lane. Its height is the free space between its top and the player. */
+  /**
+   * Puts the drawer beside its lane. The drawer may grow to the free space between its top and the player, and always
+   * to LEAST.
+   */
   #stand() {
     standBeside(this.floor, this.from);
     const top = Math.max(EDGE, this.node.getBoundingClientRect().top);
@@ -101,8 +105,9 @@ export class Drawer {
   }
 
   /**
-   * Puts the sheet above the player, or at the window's upper edge if it would cover its cell there. So the cell does
-   * not move under the finger. at: {top, bottom} of the cell in the window.
+   * Puts the sheet above the player, or at the window's upper edge if the sheet would cover its cell there. The sheet
+   * gives way and the page does not scroll, so the cell stays under the finger.
+   * at: {top, bottom} of the cell in the window.
    */
   #lift(at) {
     const { node, player, root } = this;
@@ -117,7 +122,7 @@ export class Drawer {
     this.node.hidden = true;
     const { lanes, reference } = this.trace;
     page.set({ inspected: -1 });
-    // Another lane may have replaced it.
+    // The lane from which the drawer was opened may have been replaced.
     const side = this.floor.sideOf(lanes.includes(this.from) ? this.from : reference);
     if (focused) side.canvas.focus({ preventScroll: true });
     this.resize();
@@ -137,7 +142,7 @@ export class Drawer {
 
   /** Starts a lane, and shows its progress. The focus moves to the progress, since the pressed button disappears. */
   #begin(start) {
-    this.child = true; // sentences of the page are now about the new lane
+    this.child = true; // a lane is being started: status messages go to the drawer from now on (see tells)
     const why = start();
     this.child = why ? null : this.trace.lanes.at(-1);
     if (!why) this.progress.focus({ preventScroll: true });
@@ -156,7 +161,10 @@ export class Drawer {
     setText(this.progress, "");
   }
 
-  /** Shows a sentence of the page if it is about the drawer's new lane. Returns whether it does. */
+  /**
+   * Shows a status message of the page here while the drawer is visible and waits for its new lane. Returns whether the
+   * drawer showed the message.
+   */
   tells(text) {
     if (!this.child || !this.isShown) return false;
     setText(this.progress, text);
@@ -166,7 +174,7 @@ export class Drawer {
 
   #grew() {
     const { child, epsilon } = this;
-    if (epsilon.lane) epsilon.load(this.trace); // an estimate needs all records of the run
+    if (epsilon.lane) epsilon.load(this.trace); // ends the estimate: it needs all records, and the run grows again
     if (!child?.count) return;
     setText(this.progress, `“${child.name}”: step ${child.count} of ${child.most}.`);
   }
@@ -183,7 +191,10 @@ export class Drawer {
   }
 }
 
-/** Leaves a column free for the drawer at the right of a lane. For a lane of the second row, only beside that row. */
+/**
+ * Leaves a column free for the drawer at the right of a lane, in every row. For a lane of the second row the drawer
+ * begins at that row.
+ */
 function standBeside({ sides, node: floor }, lane) {
   const columns = sides.length < 4 ? sides.length : 2; // the same as in grids.css
   const at = sides.findIndex((side) => side.lane === lane);

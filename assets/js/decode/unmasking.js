@@ -3,12 +3,16 @@
 // says.
 //
 // Candidates are {state, slots, tokens, score, late, quota}: the masked positions that this step computed and may
-// commit, in order of position. late: whether the token would end the text; such tokens are committed last.
+// commit, in order of position. late: 1 if the token ends the text and the setting suppress_eos_confidence wants such
+// tokens committed last, otherwise 0.
 
 import { count, find, flags, NONE, ranked, take, union } from "./arrays.js";
 import { evenQuotas } from "./state.js";
 
-/** The order in which candidates are committed: high scores first, among equals low positions; late candidates last. */
+/**
+ * The indices of the candidates in open slots (masks of the present block and before it), best score first, ties by
+ * position, late candidates last.
+ */
 const inOrder = ({ state, slots, score, late }) =>
   ranked(
     slots.length,
@@ -18,9 +22,11 @@ const inOrder = ({ state, slots, score, late }) =>
 
 /**
  * The base class of all policies.
- * scores: the score of candidates; "noise" means uniform random numbers.
- * early: whether a block may end before its steps do.
- * by_posterior: whether the policy commits as many candidates as the schedule asks for, by their posteriors alone.
+ * scores: the number that ranks the candidates: "confidence", "entropy" (negative, in nats), "margin" or "noise"
+ *   (uniform random).
+ * early: whether a block ends as soon as nothing in the block is masked, even if the block has steps left.
+ * by_posterior: whether the policy commits the best `quota` candidates by a score that does not depend on the tokens
+ *   drawn for the candidates. Only the best `quota` candidates then need a drawn token.
  * measures: further numbers of the candidates that the policy needs.
  * revises: whether the policy takes tokens back.
  */
@@ -36,7 +42,11 @@ class UnmaskPolicy {
     Object.assign(this, settings);
   }
 
-  /** The number of commits of every step of a block. masks: the masks of the block. steps: its steps. */
+  /**
+   * By step of a block, the number of commits that the step owes.
+   * masks: the number of masks of the block. steps: the number of steps that the schedule allots to the block; the list
+   *   may be longer (see Remask).
+   */
   quotas = (masks, steps) => evenQuotas(masks, steps);
 
   /** The slots that are masked again before a step. */
@@ -49,7 +59,7 @@ class UnmaskPolicy {
     return take(state.open, slots);
   }
 
-  /** Flags of the rows whose KL the policy needs, see `ComputeRule.watches`. */
+  /** Flags of the rows whose posterior is kept and whose KL is computed for the policy, see `ComputeRule.watches`. */
   watches(_state, slots) {
     return new Uint8Array(slots.length);
   }

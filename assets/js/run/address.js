@@ -1,5 +1,6 @@
-// Reads and writes the page's address: the settings of a run (see linkTo), and the view of the run. In an address,
-// steps count from 1, as on the page.
+// Reads and writes the three parts of an address: the settings of a run, the view of the run, and its touches
+// (`story`). addressing.js uses this module. The parameter `step` counts from 1, as on the page; the steps in `touches`
+// count from 0.
 
 import { isEvent } from "../trace/event.js";
 import { MOST_LANES } from "../trace/states.js";
@@ -7,12 +8,15 @@ import { digitsOfTokens, MOST_TOUCHES, touchesOf } from "../trace/touches.js";
 import { putCodes, takeCodes } from "../trace/typed.js";
 import { parsed } from "./tab.js";
 
-/** Links longer than this are not put into the address: servers refuse them. */
+/**
+ * The most characters of a settings query in an address or link. A longer query is left out, since servers refuse long
+ * addresses.
+ */
 const LONGEST = 7000;
 
 const CODES = "rules";
 const VIEW = ["step", "pins", "race", "colour"];
-const STORY = ["touches", "weights", "tokens"]; // the touches of a lane, and digits of weights and tokens
+const STORY = ["touches", "weights", "tokens"]; // the touches of a lane, and hashes of weights and final tokens
 const PAGE = ["present", "embed", "alone", "lesson", "page", "__theme"]; // parameters of the page, not of a run
 
 const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN);
@@ -23,7 +27,7 @@ function listIn(text) {
   return Array.isArray(list) ? list : [];
 }
 
-/** The texts of typed rules in the fragment of an address, which servers do not see. */
+/** The code of rules that visitors wrote, in the fragment of an address. Servers do not see a fragment. */
 export const codesIn = (hash) => listIn(new URLSearchParams(hash.slice(1)).get(CODES));
 
 /** The lanes in a query, [] if they are damaged. */
@@ -32,7 +36,10 @@ function lanesIn(query) {
   return lanes.every((lane) => lane?.compute) ? lanes : [];
 }
 
-/** [query, fragment] of a run's settings. The fragment has the texts of typed rules, and is "" if there are none. */
+/**
+ * [query, fragment] of a run's settings. The fragment has the code of rules that visitors wrote, and is "" if there is
+ * no such rule.
+ */
 export function apart(settings) {
   const query = new URLSearchParams(settings);
   const lanes = lanesIn(query);
@@ -58,8 +65,9 @@ function together(settings, hash) {
  * @property {string} settings the query of a run, "" if the address names no run
  * @property {{step?: number, pins?: number[], byClock?: boolean, colour?: string}} view the parts of the view that
  *   it names
- * @property {{touches: {lane: number, events: object[]} | null, weights: string, tokens: string}} story
- *   weights, tokens: eight digits, or ""
+ * @property {{touches: {lane: number, events: object[]} | null, weights: string, tokens: string}} story the touches of
+ *   a lane, and hashes of the weights and of the final tokens, by which a receiver sees whether the run comes out the
+ *   same; a hash has eight hexadecimal digits, or is ""
  * @property {string} problem a sentence, or ""
  */
 
@@ -90,12 +98,12 @@ export function readAddress(search, hash = "") {
   return { settings: together(query.toString(), hash), view, story, problem };
 }
 
-/** Whether the query of settings is short enough for an address. */
+/** Whether settings, a query string, are short enough for an address once their code is moved to the fragment. */
 export const hasRoom = (settings) => apart(settings)[0].length <= LONGEST;
 
 /**
- * The query of a run's settings with the view, the story, and the page's parameters in `search`.
- * The settings are left out if they would make the query too long.
+ * The query of an address: settings, story and view, and those parameters of `search` that belong to the page (PAGE).
+ * Settings that are too long are left out, and the story with them.
  */
 export function writeAddress(
   settings,
@@ -124,7 +132,10 @@ function queryOf(model, prompt, chat, settings, lanes) {
 
 const byHand = ({ events }) => Boolean(events?.length);
 
-/** The story of a trace for the query of a link: touches, and digits of weights and tokens. */
+/**
+ * The story of a trace for the query of a link: the touches of a lane, with hashes of the weights and of the final
+ * tokens, by which a receiver sees whether the run comes out the same. A hash has eight hexadecimal digits.
+ */
 export function storyOf(trace) {
   const now = touchesOf(trace);
   const race = trace.origin?.lanes ?? [];
@@ -159,7 +170,9 @@ export function settingsOf(trace) {
   const withoutEvents = lanes.filter((lane) => !byHand(lane));
   const { settings } = reference.decoder;
   const length = Math.max(1, settings.gen_length);
-  const follow = header.prompt_tokens.includes(header.mask_id) && { steps: length, block_length: length }; // see withBlanks
+  // With blanks, null means one step per mask, and one block. The form shows null as the length, which trace/blanks.js
+  // turns back into null.
+  const follow = header.prompt_tokens.includes(header.mask_id) && { steps: length, block_length: length };
   const chosen = Object.entries(settings).filter(([, value]) => value !== null);
   const shown = { ...follow, ...Object.fromEntries(chosen) };
   return queryOf(model.name, prompt ?? "", chat, shown, withoutEvents);
@@ -172,7 +185,10 @@ export function leftOut(trace) {
   return names.length ? `Events are not in this link, but in an exported trace: ${names.join(", ")}.` : "";
 }
 
-/** The query of a run from the form's values: {model, prompt, lanes (the component's JSON), setting: value, ...}. */
+/**
+ * The query of a run from the form's values: {model, prompt, lanes, chat, setting: value, ...}.
+ * lanes: JSON text of an object whose field `lanes` is the lane list.
+ */
 export function settingsOfForm({ model, prompt, lanes, chat, ...settings }) {
   return queryOf(model, prompt, chat, settings, JSON.parse(lanes).lanes);
 }

@@ -19,7 +19,10 @@ function replaceQuery(query, hash = location.hash) {
     history.replaceState(history.state, "", `${location.pathname}${query && `?${query}`}${hash}`);
 }
 
-/** Whether a trace shows only lanes of the recorded run, or lanes with events. */
+/**
+ * Whether the address needs no settings for a trace: the trace is not a touched trace, and every lane is one of the
+ * recorded run or has events, which the settings of an address cannot hold.
+ */
 const isRecorded = (trace) =>
   !touchesOf(trace) &&
   trace.lanes.every((lane) => lane.decoder.events?.length || page.now.recorded?.lanes.includes(lane));
@@ -36,11 +39,15 @@ export class Addressing {
     page.follow(["looked"], () => this.later());
   }
 
-  /** Writes the address. It contains the step only if a visitor has put the cursor there. */
+  /**
+   * Writes the address. The step is included only if the cursor was moved or stopped (`player.held`). Once the form is
+   * edited, the view that a link asked for (`wanted`) is written instead, if there is one.
+   */
   write() {
     const { trace, player } = page.now;
     const { view } = this.stage;
-    if (!trace || trace.provisional) return; // the address is the link's
+    // Nothing is shown, or the page was opened by a link whose run has not begun: leave the address as it is.
+    if (!trace || trace.provisional) return;
     const { edited, wanted } = page.now;
     const settings = edited ?? (isRecorded(trace) ? "" : settingsOf(trace));
     const looked = { ...view, step: player.held ? view.step : -1 };

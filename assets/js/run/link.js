@@ -1,4 +1,5 @@
-// Reads a link on a page without a server. One sentence lists the parts that cannot be read. See surelock/ui/link.py.
+// Reads a link on a page without a server. One sentence says what of the link could not be followed. See
+// surelock/ui/link.py.
 
 import { described } from "../trace/described.js";
 import { MOST_LANES } from "../trace/states.js";
@@ -17,9 +18,10 @@ function laneOf({ name, compute, unmask }, i) {
 }
 
 /**
- * {values, lanes, said} of a query.
- * values: the prompt and the settings that the query names. lanes: its lanes, null if it names none.
- * said: a sentence about unreadable parts, or "".
+ * {values, lanes, said} of a link. settings: the query of the link, a text. model: the name of the page's model.
+ * values: the prompt and the settings that the query names.
+ * lanes: the first four lanes of the query; null if the query names no lanes or its lanes cannot be read.
+ * said: a sentence about what could not be followed, or "".
  */
 export function readLink(settings, model) {
   const query = new URLSearchParams(settings);
