@@ -73,7 +73,7 @@ class Shape:
     network: NetworkConfig
     mask_id: int
     pad_id: int
-    # ids that end a text. The first is EOS, which fills the rest of a text
+    # ids that end a text; the first is EOS, which the model also writes after the end
     ends: tuple[int, ...] = ()
 
 

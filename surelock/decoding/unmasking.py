@@ -35,7 +35,8 @@ class Candidates:
     slots: Slots  # [C] int64, ascending
     tokens: Whole  # [C] int64, the candidate's token
     score: NDArray  # [C] float64, a higher score is better
-    late: Flags  # [C] bool, whether the token would end the text and is therefore committed last
+    # [C] bool, whether the token ends the text and `suppress_eos_confidence` wants such tokens committed last
+    late: Flags
     # int64, numbers of the candidates at open slots: high scores first, ties by position, late candidates at the end
     ranked: Whole
     quota: int  # the number of commits that the schedule asks for
