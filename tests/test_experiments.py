@@ -202,7 +202,7 @@ def test_a_full_disk_costs_nothing_that_was_finished(broken, monkeypatch, capsys
         ("--preset paper", "--data mt_bench=FILE is needed: MT-Bench's question.jsonl"),
         ("--preset paper --data mt_bench=stories.txt", "line 1 is not JSON"),
         ("--quick --data wikitext=stories.txt", "--data wikitext: no cell"),
-        ("--data mt_bench=a --data mt_bench=b", "--data mt_bench was given twice"),
+        ("--data mt_bench=stories.txt --data mt_bench=b", "--data mt_bench was given twice"),
         ("--quick --model tiny", "has no tokenizer"),
     ],
 )

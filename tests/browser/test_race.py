@@ -19,6 +19,28 @@ def address(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
 
+def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(page, app):
+    arrive(page, app.url)
+    assert urlsplit(page.url).query == ""
+    seek(page, 40)
+    page.evaluate("surelock.stage.cells.pin(30)")
+    page.keyboard.press("s")
+    page.evaluate("surelock.stage.colouring.choose('kl')")
+    assert address(page) == {"step": ["41"], "pins": ["30"], "race": ["steps"], "colour": ["kl"]}
+    reload(page)
+    shows(page, 40)
+    assert page.evaluate("surelock.stage.view") == {
+        "step": 40,
+        "pins": [30],
+        "byClock": False,
+        "colour": "kl",
+    }
+    page.goto(f"{app.url}/gradio_api/info")
+    page.go_back()
+    page.wait_for_function("window.surelock?.stage.trace")
+    shows(page, 40)
+
+
 def test_a_reload_brings_back_the_runs_of_this_tab_and_the_form(page, app):
     visit(page, app.url, prompt="The little dog ran to the")
     run_to_end(page)
