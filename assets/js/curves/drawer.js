@@ -102,6 +102,8 @@ export class Drawer {
     const top = Math.max(EDGE, this.node.getBoundingClientRect().top);
     const room = Math.max(LEAST, innerHeight - top - this.player.offsetHeight - 2 * EDGE);
     this.node.style.setProperty("--sl-drawer-room", `${room}px`);
+    this.root.style.setProperty("--sl-player", `${this.player.offsetHeight + 10}px`);
+    this.root.style.setProperty("--sl-dock", `${this.player.parentElement.offsetHeight + 10}px`);
   }
 
   /**
@@ -110,9 +112,7 @@ export class Drawer {
    * at: {top, bottom} of the cell in the window.
    */
   #lift(at) {
-    const { node, player, root } = this;
-    root.style.setProperty("--sl-player", `${player.offsetHeight + 10}px`);
-    root.style.setProperty("--sl-dock", `${player.parentElement.offsetHeight + 10}px`);
+    const { node, player } = this;
     node.dataset.edge = at.bottom > innerHeight - player.offsetHeight - node.offsetHeight - 2 * EDGE ? "top" : "bottom";
   }
 
