@@ -169,5 +169,7 @@ def test_whatever_is_pressed_the_page_shows_the_step_that_it_is_at(page, app, se
         made.append(move.__name__)
         move(page, rng)
         agrees(page, made)
+    page.evaluate("surelock.stage.reveal(surelock.page.now.recorded)")
+    scrub(page, rng)
     told, said = page.evaluate(TOLD)
     assert told == said
