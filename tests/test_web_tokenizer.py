@@ -203,6 +203,7 @@ def digest(ids: list[int]) -> str:
     return sha256(" ".join(map(str, ids)).encode()).hexdigest()
 
 
+@pytest.mark.long
 def test_every_character_of_unicode_is_split_as_in_python():
     """All planes; halves of characters are no text. What a browser knows of Unicode is of another year."""
     told = telltale(SPLITS["GPT-2"])

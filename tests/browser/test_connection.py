@@ -27,6 +27,7 @@ def begin(page: Page) -> None:
     wait_for_run(page, 5)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_by_itself_after_three_seconds_without_a_network(page, line):
     visit(page, f"http://127.0.0.1:{line.port}", gen_length=96, steps=96)
     begin(page)

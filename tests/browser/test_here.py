@@ -81,6 +81,7 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page, app
     assert [url for url in asked if "heartbeat" not in url] == [], "the server is asked nothing"
 
 
+@pytest.mark.long
 def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_ready(page, app):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
