@@ -111,10 +111,11 @@ def main() -> int:
         install_javascript()
     if "chromium" in needs:
         install_chromium()
-    # Two at a time, each file by one of them; a model on two threads would only wait for the other's. What hangs fails.
+    # Three at a time on two cores, a file by one of them: tests in a browser wait half of their time. A model on two
+    # threads would only wait for the other's. What hangs fails.
     how = [
         "--numprocesses",
-        "2",
+        "3",
         "--dist",
         "loadfile",
         "--no-loadscope-reorder",
