@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
-    # the longest files first: two workers end together
+    # the longest files first: workers end together
     items.sort(key=lambda item: "browser" not in item.path.parts)
 
 
