@@ -111,11 +111,10 @@ def main() -> int:
         install_javascript()
     if "chromium" in needs:
         install_chromium()
-    # Three at a time on two cores, a file by one of them: tests in a browser wait half of their time. A model on two
-    # threads would only wait for the other's. What hangs fails.
+    # Two at a time, a file by one of them: a model on two threads would only wait for the other's. What hangs fails.
     how = [
         "--numprocesses",
-        "3",
+        "2",
         "--dist",
         "loadfile",
         "--no-loadscope-reorder",
