@@ -784,7 +784,8 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told, reached: Seque
         " and a temperature": case.settings["temperature"] > 0,
         " and ends late": "ends of a text are late" in met,
     }
-    found = {f"{name}{how}": compute == name and ways[how] for name in PAIRS for how in ways}
+    for_pairs = ("", " and guidance", " and events", " and a temperature")
+    found = {f"{name}{how}": compute == name and ways[how] for name in PAIRS for how in for_pairs}
     found |= {f"{name}{how}": policy == name and ways[how] for name in POLICIES for how in ways}
     del found["Replay and ends late"]  # a replay commits by its list alone
     found |= {f"rows {flag}": any(getattr(step, flag).any() for step in steps) for flag in FLAGS}
