@@ -805,6 +805,7 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told, reached: Seque
     tally.met.update(found)
 
 
+@pytest.mark.timeout(1800)  # up to three rounds of a thousand cases
 @pytest.mark.parametrize(
     ("examples", "unmet", "drawn", "canvases", "policies"),
     [
