@@ -41,7 +41,8 @@ class State {
  * The trace on show and its view.
  * @typedef {object} ShownState
  * @property {Trace | null} trace
- * @property {object} laid a new object whenever the trace has other lanes or another reference
+ * @property {{trace?: Trace}} laid the trace whose grids and charts are made; a new object whenever the trace has other
+ *   lanes or another reference
  * @property {object | null} touches {original, touched, touches} of a touched trace, see touchesOf
  * @property {number} records a new number whenever records have come
  * @property {Trace | null} ended the trace that has ended last

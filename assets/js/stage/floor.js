@@ -115,10 +115,10 @@ export class Floor {
   }
 
   #drawGrids(trace, sides, step) {
-    const base = this.sideOf(trace.reference);
-    if (!sides.length || !base) return; // a trace whose lanes have no sides yet is drawn when it is laid
+    if (!sides.length) return;
     const { hover, pins, estimate, wave, colour, player, lesson } = page.now;
     const lit = !((player.playing || player.follow) && reducedMotion());
+    const base = this.sideOf(trace.reference);
     const parts = lesson !== null && !hides("blocks");
     for (const side of new Set([base, ...sides])) side.label(trace, step);
     for (const side of sides) {

@@ -294,7 +294,7 @@ export class Stage {
     this.teller.load();
     this.teller.node.style.setProperty("--sl-lines", Math.max(2, trace.others.length));
     this.quick.open = false;
-    page.set({ laid: {} });
+    page.set({ laid: { trace } });
     this.#resize();
     this.timeline.mark(this.chapters);
   }
@@ -313,8 +313,8 @@ export class Stage {
   }
 
   #draw({ step, moving }) {
-    const { trace } = page.now;
-    if (!trace || !this.sides.length) return;
+    const { trace, laid } = page.now;
+    if (!trace || laid.trace !== trace) return; // the grids and charts are still those of another trace
     const { sight } = this;
     sight.begin(moving);
     this.floor.draw(trace, step, moving);
