@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -263,3 +264,40 @@ def test_locked_positions_beside_two_whole_runs(lm):
     assert len(expected["kl"]) > 5 and found.keys() == expected.keys()
     for name, values in expected.items():
         assert found[name] == pytest.approx(values, rel=1e-5, abs=1e-9), name
+
+
+def test_the_tails_constant_by_hand() -> None:
+    """rho .49: roots of .7, so 1 + .7 + .49 for three steps and 1 / .3 for all."""
+    assert theory.tail_constant(0.49, 2.0) == pytest.approx(math.sqrt(2) * 2 / 0.3)
+    sums = theory.tail_constant(0.49, 2.0, np.array([0, 1, 3]))
+    assert sums == pytest.approx(math.sqrt(2) * 2 * np.array([0, 1, 1 + 0.7 + 0.49]))
+    assert theory.tail_constant(1.0, 3.0) == math.inf
+    left = np.array([0, 1, 2])
+    assert theory.tail_constant(4.0, 1.0, left) == pytest.approx(math.sqrt(2) * np.array([0, 1, 3]))
+    assert theory.tail_constant(1.0, 1.0, left) == pytest.approx(math.sqrt(2) * left)
+
+
+def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    run = drift_of_three()
+    run = replace(
+        run, jump=np.sqrt(np.concatenate((np.ones((1, 3)), run.kl[:-1]))) * [3.0, 2.0, 5.0]
+    )
+
+    def drifts(own: Lab, cell: Cell, *, jumps: bool) -> Any:
+        asked.append((cell["prompts"], cell["skip"], jumps))
+        return iter([run])
+
+    monkeypatch.setattr(theory, "drifts", drifts)
+    monkeypatch.setattr(Lab, "prompts", lambda *_: [1, 2])
+    monkeypatch.setattr(
+        theory,
+        "locked_positions",
+        lambda own, cell, number, prompt: {"kl": np.array([prompt, 0.5])},
+    )
+    told = theory.BOUND.measure(Lab.__new__(Lab), DEFAULTS | {"prompts": 16, "fit_prompts": 4})
+    assert asked == [(4, 16, True)]
+    assert told["rho"] == pytest.approx(0.95) and told["rho_above_1"] == 0.5
+    # |z_s - z_{s-1}| / sqrt(D_{s-1}): 3 six times, 2 and 5 nine times each
+    assert told["smooth_max"] == pytest.approx(5)
+    assert told["kl"] == [1, 0.5, 2, 0.5]

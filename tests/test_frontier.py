@@ -1,14 +1,17 @@
 """The frontier: what a cell measures beside the library's own measures, and its tables from made-up cells."""
 
 import math
+from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import surelock
+from surelock.decoding.loop import decode
 from surelock.research import frontier, judged
 from surelock.research.faults import ordinary_words, repeated, strangers
-from surelock.research.frontier import EVERY, FRONTIER, RULES, SURELOCK
+from surelock.research.frontier import EVERY, FRONTIER, RULES, SURELOCK, LockByChance
 from surelock.research.lab import Lab
 from surelock.research.runner import Record
 from surelock.research.taking_back import TAKING_BACK
@@ -182,3 +185,36 @@ PROMPT = "Mateo planted carrots with his aunt. After"
 def test_a_stranger_is_a_name_that_nothing_introduces(text, unknown):
     ordinary = ordinary_words(["they sang while she ran, and then he was glad", PROMPT])
     assert strangers(PROMPT, text, ordinary) == unknown
+
+
+def test_rules_take_turns_in_going_first(
+    stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each turn takes as many seconds as runs came before it; the first run, which warms up, is not counted."""
+    runs = []
+    clock = count()
+
+    def decoded(lm: object, prompts: object, compute: object, **_: object) -> list[object]:
+        runs.append(compute)
+        return [SimpleNamespace(index=0)]
+
+    monkeypatch.setattr(frontier, "decode", decoded)
+    monkeypatch.setattr(frontier.time, "process_time", lambda: next(clock) ** 2)
+    cells = [cell for cell in FRONTIER.grids["quick"] if "timed" in cell]
+    assert {name for cell in cells for name in cell["timed"]} == set(RULES)
+    for cell, skip in ((cells[0], 0), (cells[0], 3), (cells[1], 2)):
+        runs.clear()
+        names = list(cell["timed"])
+        told = FRONTIER.measure(Lab(stories), cell | {"skip": skip})["seconds"]
+        order = names[skip:] + names[:skip]
+        kinds = [RULES[name]["kind"] for name in [order[-1], *order]]
+        assert [compute.kind for compute in runs] == kinds and sorted(told, key=told.get) == order
+
+
+def test_chance_locks_what_it_says(lm: surelock.LanguageModel) -> None:
+    settings = surelock.DecodeSettings(gen_length=32)
+    counts = dict.fromkeys((0.0, 0.3, 1.0), 0)
+    for p in counts:
+        *_, last = decode(lm, [[5, 9, 3]] * 8, settings, compute=LockByChance(p))
+        counts[p] = int(last.locked.sum())
+    assert counts[0.0] == 0 < counts[0.3] < counts[1.0]

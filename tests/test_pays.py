@@ -232,3 +232,19 @@ def test_it_is_compared_with_bench_decode_at_equal_settings(capsys, monkeypatch)
             assert 1e-5 < rule < 1 and each[side] == pytest.approx(every / rule)
         assert f"8 tokens, batch 1, {each['rule']}: pays {each['pays']:.3f} times as fast" in err
     assert found["worst"] == max(abs(each["off"]) for each in found["settings"])
+
+
+@pytest.mark.parametrize(
+    ("speedups", "least"),
+    [
+        ([0.9, 1.2, 1.3], 2),
+        ([1.2, 1.0, 1.3], 3),
+        ([1.2, 1.3, 1.0], None),
+        ([1.1, 1.1, 1.1], 1),
+        ([1.04] * 3, None),
+    ],
+)
+def test_it_pays_from_the_size_behind_the_last_that_does_not(
+    speedups: list[float], least: int | None
+) -> None:
+    assert pays._from(list(enumerate(speedups, 1))) == least

@@ -266,3 +266,38 @@ def test_more_records_than_steps_are_refused(document: dict[str, Any]) -> None:
     document["header"]["steps"] -= 1
     with pytest.raises(fmt.TraceError, match="not one per step and lane, in order"):
         read_trace(document)
+
+
+def test_the_quantised_form_says_the_same_to_its_precision(recorder: Recorder) -> None:
+    traces = [read_trace(recorder.document(exact=flag)) for flag in (True, False)]
+    assert [set(trace.lanes.exact) for trace in traces] == [{True}, {False}]
+    exact, rough = (trace.values for trace in traces)
+    apart = fmt.bytes_to_kl(np.arange(1, 255, dtype=np.uint8))
+    # as the docstring of `read_trace` says
+    np.testing.assert_allclose(apart[1:] / apart[:-1], 1.14, atol=0.005)
+    finite = np.isfinite(exact.kl) & (exact.kl > 1e-11)
+    np.testing.assert_allclose(rough.kl[finite], exact.kl[finite], rtol=0.07)
+    np.testing.assert_array_equal(np.isinf(rough.kl), np.isinf(exact.kl))
+    np.testing.assert_allclose(rough.confidence, exact.confidence, atol=0.002)
+
+
+def test_likely_tokens_carry_over_steps_that_did_not_list_them(
+    lm: LanguageModel, recorder: Recorder
+) -> None:
+    (lane,) = (each for each in FIELD if each.id == "locks")
+    for step in decode(lm, [PROMPT], **lane.decoder.keywords(), top_k=fmt.TOP_K):
+        assert step.top_ids is not None and step.top_probs is not None
+        for position in np.flatnonzero(step.computed[0]):
+            listed = recorder.top("locks", step.index, int(position))
+            assert [token for token, _, _ in listed] == step.top_ids[0, position].tolist()
+            assert [p for _, _, p in listed] == pytest.approx(
+                step.top_probs[0, position].tolist(), abs=0.013
+            )
+    slow = Recorder(recorder.header, None)
+    for index in range(20):
+        sure = 0.5 - 0.005 * index
+        slow.record(
+            "locks", replace(step, index=index, top_probs=np.full_like(step.top_probs, sure))
+        )
+        (_, _, found), *_ = slow.top("locks", index, position)
+        assert found == pytest.approx(sure, abs=0.013), "however slowly it moves"

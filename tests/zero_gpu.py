@@ -66,8 +66,8 @@ class Spaces:
                 else:
                     return
         finally:
-            worker.terminate()
-            worker.join(10)
+            worker.kill()
+            worker.join()
 
 
 def _work(task: Callable[..., Iterator[Any]], arguments: bytes, results: Any) -> None:

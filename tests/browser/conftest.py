@@ -47,20 +47,21 @@ def profile(tmp_path_factory):
             "no Chromium on this machine: on Debian, apt-get install chromium-headless-shell"
         )
     expect.set_options(timeout=HANGS * 1000)
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch_persistent_context(
-            tmp_path_factory.mktemp("profile"),
-            executable_path=chromium,
-            args=[*FLAGS, *SHARED],
-            viewport={"width": 1440, "height": 1000},
-            reduced_motion="reduce",
-            accept_downloads=True,
-        )
-        opened.set_default_timeout(HANGS * 1000)
-        opened.add_init_script(OPEN_FORM)
-        opened.add_init_script(RESTS)
-        yield opened
-        opened.close()
+    # It is not stopped but ends with this process: it would wait for good for a process that was forked meanwhile.
+    playwright = sync_playwright().start()
+    opened = playwright.chromium.launch_persistent_context(
+        tmp_path_factory.mktemp("profile"),
+        executable_path=chromium,
+        args=[*FLAGS, *SHARED],
+        viewport={"width": 1440, "height": 1000},
+        reduced_motion="reduce",
+        accept_downloads=True,
+    )
+    opened.set_default_timeout(HANGS * 1000)
+    opened.add_init_script(OPEN_FORM)
+    opened.add_init_script(RESTS)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -16,11 +16,15 @@ from tests.browser.actions import (
     imported,
     run_to_end,
     seek,
+    touch,
     true_states,
     until,
     visit,
 )
 from tests.browser.server import ROOT, App, serve, wait_for_model
+
+LANES = "surelock.stage.trace.lanes"
+
 
 FOUR = ["everything", "surelock", "threshold", "dual-cache"]
 NAMES = ["Every token", "SureLock", "Parallel threshold", "Dual cache"]
@@ -117,3 +121,21 @@ def test_a_rule_from_outside_races_three_others(page, tmp_path):
         after == before - locked
         for before, after, locked in zip(rows, rows[1:], locks, strict=False)
     )
+
+
+def test_a_paused_run_is_touched_and_its_race_goes_on_afterwards(page: Page, app: App) -> None:
+    visit(page, app.url, gen_length=128, steps=128)
+    page.click("#sl-run")
+    page.wait_for_function(
+        "() => surelock.live.run?.trace.count >= 12 && (surelock.live.pause() || true)"
+    )
+    expect(page.locator(".sl-status")).to_contain_text("Paused after step")
+    assert page.evaluate("surelock.stage.trace.count") < 128
+    cell = page.evaluate("surelock.stage.trace.lanes[1].steps[8].unmasked[0]")
+    touch(page, 1, cell, "dog")
+    assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [128, 128]
+    page.click(".sl-untouch")
+    assert page.evaluate("surelock.stage.trace.count") < 128, "it rests as it did"
+    page.click(".sl-control-pause")
+    until(page, "surelock.live.run.over")
+    assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [128, 128]

@@ -9,9 +9,11 @@ import pytest
 from lesson_answers import Document, answer, holds
 from playwright.sync_api import Page
 
-from surelock.trace.lessons import read_lessons
+from surelock.trace.lessons import LESSONS, read_lessons
+from surelock.trace.replay import embedded_json, replay_html
 from tests.browser.actions import recorded, replayed, settled, until
 from tests.browser.hands import CARD, RANGE, Hands, Keys, Mouse
+from tests.browser.server import App
 
 LESSONS_THERE = read_lessons()["lessons"]
 # every kind of question
@@ -266,3 +268,55 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(window, app, size):
                 .count()
                 == 0
             ), where
+
+
+def test_a_rule_that_a_learner_writes_is_checked_at_a_fixed_share(page: Page, app: App) -> None:
+    """One that computes everything errs least, and is told that it costs more."""
+    opened(page, f"{app.url}/", "own-rule", 4)
+    page.fill(".sl-lesson .sl-code", "const rows = ({ active }) => active;")
+    page.locator(".sl-lesson .sl-code").blur()
+    page.evaluate(
+        "(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT
+    )
+    press(page, "Make my own run")
+    place(page, 5)
+    run = run_of(page)
+    assert (
+        answer(run, {"is": "error_rank", "lanes": ["age", "own"], "want": "least", "tie": 0.05})
+        == "own"
+    )
+    press(page, "Skip")
+    lesson = next(each for each in LESSONS_THERE if each["name"] == "own-rule")
+    assert not holds(run, lesson["claim"]) and lesson["claim"]["otherwise"] in card(page)
+    press(page, "Back")
+    press(page, "Back")
+    assert "active }) => active" in page.input_value(".sl-lesson .sl-code"), "it is written on"
+
+
+def test_another_lesson_and_a_damaged_one(page: Page, tmp_path: Path) -> None:
+    """A hostile title stays text."""
+    title = "<img src=x onerror=alert(1)>"
+    another = json.loads((LESSONS / "2-work.json").read_text("utf-8")) | {
+        "name": "eight",
+        "number": 8,
+        "title": title,
+    }
+    (tmp_path / "8.json").write_text(json.dumps(another), encoding="utf-8")
+    (tmp_path / "9.json").write_text(json.dumps(another | {"minutes": "long"}), encoding="utf-8")
+    html = replay_html(recorded())
+    before, _, rest = html.partition('<script id="sl-lessons" type="application/json">')
+    html = f'{before}<script id="sl-lessons" type="application/json">{embedded_json(read_lessons(tmp_path))}'
+    html += rest[rest.index("</script>") :]
+    path = tmp_path / "replay.html"
+    path.write_text(html, encoding="utf-8")
+    opened(page, path.as_uri(), "eight")
+    assert title in card(page)
+    press(page, "Leave the lesson")
+    page.click(LIST)
+    assert "The lesson 9.json is damaged at minutes:" in page.inner_text(".sl-lessons")
+    assert page.locator(".sl-lesson-list li").count() == 1
+    page.goto(f"{path.as_uri()}?lesson=none")
+    until(
+        page,
+        "document.querySelector('.sl-status')?.textContent === 'There is no lesson “none” here.'",
+    )

@@ -9,8 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page
 
-from tests.browser.actions import drawn_states, run_to_end, seek, settled, true_states, visit
+from tests.browser.actions import drawn_states, run_to_end, seek, settled, true_states, until, visit
+from tests.browser.server import App
+
+PLAYS = """(speed) => new Promise((then) => {
+  const { timeline, teller, trace } = surelock.stage;
+  const seen = [];
+  timeline.seek(-1, -1);
+  timeline.speed.value = String(speed);
+  timeline.play();
+  const begun = performance.now();
+  const look = () => {
+    const text = document.querySelector(".sl-narrator").textContent;
+    seen.push([surelock.page.now.step, teller.told?.step ?? null, text]);
+    if (performance.now() - begun < 2500 && timeline.playing) requestAnimationFrame(look);
+    else { timeline.pause(); then(seen); }
+  };
+  requestAnimationFrame(look);
+})"""
+
 
 READ = Path(__file__).with_name("numbers.js").read_text("utf-8")
 STEPS = 8  # sampled of each run
@@ -217,3 +236,17 @@ def test_numbers_agree(page, app, run):
             check(
                 page, document, lanes, by_clock and page.evaluate("surelock.stage.timeline.byClock")
             )
+
+
+@pytest.mark.parametrize("speed", [1, 2, 4, 8])
+def test_a_sentence_is_about_a_step_at_most_two_back(page: Page, app: App, speed: int) -> None:
+    page.emulate_media(reduced_motion="no-preference")
+    page.goto(app.url)
+    until(page, "window.surelock?.stage.trace && surelock.stage.sides.length")
+    page.evaluate("surelock.stage.timeline.pause()")
+    seen = page.evaluate(PLAYS, speed)
+    assert len(seen) > 5 and seen[-1][0] > 0
+    for step, about, text in seen:
+        assert (about is None) == (text == ""), text
+        if about is not None:
+            assert 0 <= step - about <= 2, (step, about, text)

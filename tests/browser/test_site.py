@@ -8,11 +8,23 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from surelock.__main__ import main
+from surelock.places import ASSETS
 from surelock.trace.table import read_trace
 from tests.browser.actions import PAIR, arrive, exported, seek, serious, touch, until
 from tests.browser.hands import Mouse
 from tests.browser.server import files_of
 from tests.browser.test_lessons import LESSONS_THERE, SHORT, SHORTER, opened, play
+
+COMMITS = """(trace) => trace.lanes.map(({ steps }) => steps.map(({ unmasked, locked }) =>
+  [[...unmasked].sort(), [...locked].sort()]))"""
+MASK_AGAIN = """() => {
+  const { lanes } = recording;
+  const written = lanes[1].decoder.events ?? [];
+  const events = [...written, { step: 3, kind: "mask", position: lanes[1].steps[1].unmasked[0] }];
+  surelock.starting.branchOff(lanes[1], { events }, 3, "Masked again", lanes.length < 4 ? null : lanes.at(-1));
+}"""
+BRANCH = "surelock.live.run.trace.lanes.findIndex(({ name }) => name === 'Masked again')"
+
 
 QUERY = "gen_length=16&steps=16&block_length=16&race=steps"
 
@@ -151,3 +163,28 @@ def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page, folder
     page.locator(".sl-lane-details").last.evaluate("(node) => { node.open = true; }")
     run(page)
     assert page.locator(".sl-letting").count() == 0, "the page's own example"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recording", ("blanks", "rules", "too-early"))
+def test_a_recording_is_computed_again_as_it_is_and_a_branch_goes_on_from_it(
+    page: Page, folder: str, recording: str
+) -> None:
+    """Its lanes were computed by the engine of CPUs. A branch computes its parent again up to its step."""
+    arrive(page, f"{folder}?race=steps")
+    page.click("role=tab[name='Export']")
+    page.set_input_files("#sl-import", ASSETS / "runs" / f"{recording}.json")
+    until(page, "surelock.stage.trace !== surelock.page.now.recorded")
+    recorded = page.evaluate(f"({COMMITS})(surelock.stage.trace)")
+    page.evaluate("window.recording = surelock.stage.trace")
+    page.evaluate(MASK_AGAIN)
+    until(page, "surelock.live.run?.over")
+    branch = page.evaluate(f"({COMMITS})(surelock.live.run.trace)[{BRANCH}]")
+    assert (
+        len(branch) == len(recorded[1]) and branch[:3] == recorded[1][:3] and branch != recorded[1]
+    )
+    page.evaluate(
+        "surelock.starting.raceLike(recording, recording.lanes.map(({ decoder }) => decoder))"
+    )
+    until(page, "surelock.live.run?.over && !surelock.live.run.branching")
+    assert page.evaluate(f"({COMMITS})(surelock.live.run.trace)") == recorded
