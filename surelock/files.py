@@ -1,4 +1,7 @@
-"""Writing files so that they are complete or absent: they are written beside their place, synced, then renamed."""
+"""Writing files so that they are complete or absent: a file is written under another name, synced, then renamed.
+
+`append` is the exception: a killed process may leave a part of what it appended.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -16,9 +19,10 @@ def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
     """Write files into a folder. All files are written before they are renamed, in order, to their names.
 
     directory: the folder. It and the folders of the files are made if they are missing.
-    files: by name, which may contain folders, the content of a file.
+    files: the content of every file, by its name. A name may contain folders.
 
-    Raises OSError, which names the file, if a file cannot be written. Existing files are then unchanged.
+    Raises OSError, which names the file, if a file cannot be written. As long as no file was renamed, existing
+    files are unchanged.
     """
     name = ""
     try:
@@ -37,9 +41,9 @@ def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Write a file, or the file to which a link leads.
+    """Write a file, or the file to which a link leads, or to a device or a pipe.
 
-    Raises OSError, which names the file. An existing file is then unchanged.
+    Raises OSError. For a file it names the file, and an existing file is then unchanged.
     """
     if file.exists() and not file.is_file():  # a device or a pipe
         file.write_bytes(content)
@@ -57,8 +61,8 @@ def write_text(file: Path, text: str) -> None:
 def replaced(file: Path) -> Iterator[Path]:
     """A context manager that yields a path to write to. Afterwards that path replaces the file, or a link's target.
 
-    Only one process at a time may write the file, because the yielded path is always the same. So an unfinished file of
-    a killed process is replaced by the next one.
+    The yielded path is always the same for a file. For this reason only one process at a time may write the file. For
+    the same reason the unfinished file of a killed process does not stay: whoever writes the file next replaces it.
 
     Raises OSError, which names the file. An existing file is then unchanged.
     """

@@ -255,7 +255,7 @@ def test_what_it_cannot_be_asked_is_one_sentence(stories: surelock.LanguageModel
     for asked, words in (
         (x[0], r"shape \[batch, length\]"),
         (torch.cat((x, x.index_fill(1, masks[0], 5))), "several lengths"),
-        (x.index_fill(1, first, stories.mask_id), "empty: guidance"),
+        (x.index_fill(1, first, stories.mask_id), "where a prompt must be"),
         (x[:, :3], "without a mask"),
         (x.index_fill(1, first, 10**6), "outside 0 to"),
         (torch.cat((x, *[x[:, -1:]] * 9999), dim=1), "more than the"),
@@ -264,7 +264,7 @@ def test_what_it_cannot_be_asked_is_one_sentence(stories: surelock.LanguageModel
             model(asked)
     tril = torch.ones(14, 14).tril()[None, None]
     for mask in (torch.tensor([[0, 1]]), torch.ones(1, 3), tril):
-        with pytest.raises(ValueError, match="attention_mask hides"):
+        with pytest.raises(ValueError, match="attention_mask does not show"):
             model(x, attention_mask=mask)
     for places in ([[1]], [[0, 1, 2]]):
         with pytest.raises(ValueError, match=r"position_ids must count from 0 to 1\d"):

@@ -53,7 +53,7 @@ def test_the_adapter_under_windows_that_grow_writes_what_decode_writes(sdar: Pat
     *_, last = surelock.decode(lm, [prompt], SETTINGS, compute=rule)
     asked = prompt, 12, SIZE, lm.mask_id
     assert windows_loop(surelock.adapter(lm, rule), *asked, hides=True) == last.tokens[0].tolist()
-    with pytest.raises(ValueError, match="attention_mask hides"):
+    with pytest.raises(ValueError, match="attention_mask does not show"):
         windows_loop(surelock.adapter(lm, rule), prompt, 12, 2 * SIZE, lm.mask_id, hides=True)
 
 

@@ -127,9 +127,9 @@ decode A --epsilom 3 -> unrecognized arguments: --epsilom 3: did you mean '--eps
 decode A --dtype bfloat61 -> did you mean 'bfloat16'?
 decod A -> did you mean 'decode'?
 page --model storys -> did you mean 'stories'?
-decode A --check --out a.jsonl -> --check writes no file: leave --out out, or --check
-decode A --check --table a.csv -> --check writes no file: leave --table out, or --check
-decode A --check --trace a -> --check writes no file: leave --trace out, or --check
+decode A --check --out a.jsonl -> --check writes no file: give --out or --check, not both
+decode A --check --table a.csv -> --check writes no file: give --table or --check, not both
+decode A --check --trace a -> --check writes no file: give --trace or --check, not both
 decode A --check --batch 1 -> --check compares batches of at least 2 prompts: --batch must be more than 1
 decode A --check --gen-length 6 --steps 99 -> steps (99) must be at most gen_length (6)
 decode A --beside everything -> --beside is drawn by --watch: give both

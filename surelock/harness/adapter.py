@@ -84,12 +84,12 @@ class Adapter:
         """Compute the next step of a canvas, and return an object with the attribute `logits`.
 
         input_ids: the canvas, [B, N] int64. Tokens equal to the mask id are masked.
-        attention_mask: [B, N] or [B, 1, N, N]; it must show everything that the network sees.
+        attention_mask: [B, N] or [B, 1, N, N]; it must show exactly the positions that the network sees.
         position_ids: [B, N] or [N]; they must count from 0.
         more: further arguments of a model's call. They must be None or False.
 
         `logits` [B, N, vocab_size] has the logits of the masked positions that may be written. At a written position
-        it names the written token. The next call overwrites it.
+        the largest logit is that of the written token. The next call overwrites the tensor.
 
         Raises ValueError for arguments that do not fit.
         """
@@ -105,7 +105,9 @@ class Adapter:
             if value is not None and not hasattr(value, "ndim"):
                 raise ValueError(f"{name} must be a tensor or None, not {shown(value)}")
         if input_ids.ndim != 2:
-            raise ValueError(f"x must be of shape [batch, length], not {list(input_ids.shape)}")
+            raise ValueError(
+                f"input_ids must be of shape [batch, length], not {list(input_ids.shape)}"
+            )
         self._check(input_ids.shape[1], attention_mask, position_ids)
         tokens = input_ids.numpy(force=True).astype(np.int64)
         plan = self._go_on(tokens)
@@ -126,7 +128,9 @@ class Adapter:
 
         if attention_mask is not None and not self._sees_all(length, attention_mask.to("cpu")):
             remedy = "give prompts of one length, without padding, and a length that fills the host's blocks"
-            raise ValueError(f"attention_mask hides positions that this network sees: {remedy}")
+            raise ValueError(
+                f"attention_mask does not show exactly what this network sees: {remedy}"
+            )
         counted = None if position_ids is None else position_ids.to("cpu")
         if counted is not None and not (
             counted.shape[-1] == length and bool((counted == torch.arange(length)).all())
@@ -179,7 +183,8 @@ class Adapter:
     def _go_on(self, tokens: Whole) -> Plan | None:
         """Take the tokens that the host has written, and return the plan of the next step.
 
-        Returns None if other positions than masked ones changed since the last call, and if the run has ended.
+        Returns None if this canvas does not go on from that of the last call: another position than a masked one
+        changed, or the shape did. Also returns None where no run has begun, and after the last step of a run.
         """
         if self.run is None or self._read is None or tokens.shape != self._shape:
             return None
@@ -208,21 +213,22 @@ class Adapter:
         masked = tokens == lm.mask_id
         if not masked.any(axis=1).all():
             raise ValueError(
-                f"x holds a sequence without a mask (id {lm.mask_id}): nothing of it can be decoded"
+                f"input_ids holds a sequence without a mask (id {lm.mask_id}): nothing of it can be decoded"
             )
         starts = masked.argmax(axis=1)
         if not starts.min():
-            why = "as if a prompt were empty: guidance of the host's own is not possible"
-            raise ValueError(f"x begins with a mask, {why}")
+            why = "where a prompt must be; a host that masks the prompt for its own guidance cannot be served"
+            raise ValueError(f"input_ids begins with a mask, {why}")
         settings = self.settings or DecodeSettings(gen_length=int(tokens.shape[1] - starts.min()))
         start = tokens.shape[1] - settings.gen_length
         if self.settings is None and len(set(starts.tolist())) > 1:
             raise ValueError(
-                "x holds prompts of several lengths: give a batch of one length, or one after the other"
+                "input_ids holds prompts of several lengths: give a batch of one length, or one after the other"
             )
         if starts.min() < start:
             raise ValueError(
-                f"x is masked from position {starts.min()} on, settings.gen_length from {start} on"
+                f"input_ids is masked from position {starts.min()} on, but settings.gen_length "
+                f"({settings.gen_length}) generates from position {start} on"
             )
         prompts = encode_prompts(lm, tokens[:, :start].tolist(), settings)
         host = _Host()
@@ -256,14 +262,14 @@ def adapter(
 ) -> Adapter:
     """Return a callable for a host, a sampler that calls `model(x).logits` on one canvas again and again.
 
-    rule: chooses the rows that a call computes. All other rows keep their keys, values and logits.
+    rule: chooses the rows that a call computes. All other rows keep their keys and values.
     settings: gen_length, steps and block_length of the host. Rules that depend on blocks need them. With settings, only
-        the logits of the open block are read. None is one block of all masked positions.
+        the logits of the open block are read. With settings=None all masked positions are one block.
 
     The callable is `model(input_ids, attention_mask=None, position_ids=None)`. input_ids is the canvas, [B, N] int64.
     All prompts of a batch must have the same length. The callable compares the canvas with the canvas of the last call.
-    If masked positions were written and nothing else changed, it computes the next step. If no position is masked any
-    more, it computes nothing. Otherwise it begins a new run and computes every row.
+    If nothing but masked positions changed, it computes the next step. If no position is masked any more, it computes
+    nothing. Otherwise it begins a new run, and computes every row that the network needs at a first step.
 
     `.logits` [B, N, vocab_size] are defined at the masked positions of the open block, and at the positions that were
     written since the run began. At a written position the logits name the written token, so that the host does not
@@ -298,7 +304,7 @@ def custom_generate(
         import torch
 
         chosen = settings or _settings_of(named.get("generation_config"), input_ids.shape[1])
-        # attention_mask is no parameter in the signature: transformers would then pass it twice
+        # not in the signature: for a parameter of this name transformers would pass attention_mask twice
         seen = named.get("attention_mask")
         if seen is None:
             seen = torch.ones_like(input_ids)

@@ -32,8 +32,9 @@ def special_ids(
 
     A file may name an id, a list of ids, or no id (null, -1, an empty list). Ends and padding come from config.json and
     generation_config.json, or from the tokenizer if these files name none. If the vocabulary has an end of turn, it is
-    an end too. If the end of turn would be the first end, the end of text is put before it, since the first end fills
-    the rest of a text.
+    added as the last end. The first end fills the rest of a text. If the named ends begin with the end of turn, the
+    end of text is put before it, or the next named end if the vocabulary has no end of text. If no end is named and
+    the vocabulary has no end of turn, the end of text is the only end.
 
     Raises CheckpointError for an id that the network does not have, for no mask or several masks, and for a mask or an
     end in the files that is ordinary text in the tokenizer.
@@ -91,7 +92,10 @@ def _check_special(source: str, token: int, tokenizer: Any, directory: Path) -> 
 
 
 def _ends(ends: list[int], vocabulary: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the ends that files or tokenizer name, with the end of turn and the end of text that are missing."""
+    """Return all ends of a text: those that files or tokenizer name, and what `special_ids` adds to them.
+
+    ends: the named ends, in order. vocabulary: the id of every piece of the tokenizer.
+    """
     turn = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)
     if turn is None:
         if not ends and _END_OF_TEXT in vocabulary:

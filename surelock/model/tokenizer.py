@@ -22,7 +22,7 @@ SLOW = (
     "vocab.json",
     "merges.txt",
 )  # Dream and DiffuCoder publish only these files, for Qwen2's tokenizer
-#: Least share of the rows of an embedding that the pieces of its tokenizer take. LLaDA, Dream and Qwen3 take .99.
+#: A tokenizer with fewer pieces than this share of the embedding's rows is warned of. LLaDA, Dream and Qwen3 have .99.
 _FEWEST = 0.75
 # A second thread that imports transformers at the same time would get an unfinished module.
 _IMPORTING = Lock()
@@ -70,8 +70,8 @@ def check_pieces(tokenizer: PreTrainedTokenizerBase, rows: int, directory: Path)
         return
     sizes = f"{len(pieces):,} pieces with ids up to {largest}, and the network embeds the ids up to {rows - 1}"
     why = (
-        "they belong to two models: name the model's tokenizer (--tokenizer), or correct vocab_size "
-        "(in LLaDA's config.json embedding_size)"
+        "they belong to two models: name the model's tokenizer (--tokenizer), or correct vocab_size in config.json "
+        "(embedding_size in LLaDA's)"
     )
     raise CheckpointError(f"the tokenizer in {directory} has {sizes}; {why}")
 

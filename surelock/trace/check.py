@@ -39,7 +39,7 @@ def check_flags(arguments: argparse.Namespace) -> None:
     """Raise ValueError for flags that cannot be used with --check."""
     for name in ("out", "table", "trace"):
         if getattr(arguments, name) is not None:
-            raise ValueError(f"--check writes no file: leave --{name} out, or --check")
+            raise ValueError(f"--check writes no file: give --{name} or --check, not both")
     if arguments.batch == 1:
         raise ValueError(
             "--check compares batches of at least 2 prompts: --batch must be more than 1"
@@ -173,7 +173,10 @@ def _drain(comparison: Comparison) -> None:
 def _differences(
     comparisons: Comparison | Sequence[Comparison], numbers: Sequence[int]
 ) -> Differences:
-    """Yield one difference per prompt. numbers: the numbers of the prompts, in their order in the comparisons."""
+    """Yield the number and the first difference of every prompt that has one.
+
+    numbers: the numbers of the prompts, in their order in the comparisons.
+    """
     several = [comparisons] if isinstance(comparisons, Comparison) else comparisons
     by_number: dict[int, Difference] = {}
     for comparison in several:
@@ -197,11 +200,14 @@ def _print_way(
 
 
 def _sentence(lm: LanguageModel, difference: Difference) -> str:
-    """Return a difference in words: "step 14, position 31 is ' cat', alone ' dog' (another token; a tie of 3e-06)"."""
+    """Return a difference in words.
+
+    For example "step 14, position 31 is ' cat', alone ' dog' (another token; a tie of 3.0e-06 nats)".
+    """
     alone, token = (_token(lm, token) for token in difference.tokens)
     cause = _CAUSES[difference.cause].format(since=difference.since.step)
     size = f"{difference.width:.1e}{_UNITS[difference.cause]}"
-    tie = f"no tie: {size}, and rounding is at most {rounding(lm):.1e}"
+    tie = f"no tie: {size}, more than the {rounding(lm):.1e} that rounding may make"
     if difference.is_tie:
         tie = f"a tie of {size}"
     place = difference.place

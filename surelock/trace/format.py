@@ -129,7 +129,9 @@ def from_runs(runs: list[int], length: int) -> np.ndarray:
     pairs = np.asarray(runs, dtype=np.int64).reshape(-1, 2)
     ends = pairs.sum(axis=1)
     if len(pairs) and (pairs.min() < 0 or ends.max() > length or np.any(pairs[1:, 0] < ends[:-1])):
-        raise TraceError("The trace is damaged: a record names a position outside the sequence.")
+        raise TraceError(
+            "The trace is damaged: a record names positions out of order or outside the sequence."
+        )
     positions = [np.empty(0, np.int64)]
     positions += [np.arange(a, b) for a, b in zip(pairs[:, 0], ends, strict=True)]
     return np.concatenate(positions)
@@ -239,6 +241,7 @@ def _check_record(record: Json, length: int) -> None:
     if "top" in record:
         listed = TOP_K * len(from_runs(record["top"]["at"], length))
         if len(record["top"]["ids"]) != listed or len(decode_bytes(record["top"]["p"])) != listed:
-            raise TraceError(
-                f"The trace is damaged: {where} lists another number of likely tokens than it says."
+            wanted = (
+                f"{TOP_K} likely tokens and {TOP_K} probabilities for every position that it names"
             )
+            raise TraceError(f"The trace is damaged: {where} must list {wanted}.")

@@ -27,7 +27,7 @@ _LONGEST = 255 - len(
 
 
 def trace_name(name: str) -> str:
-    """Return the file name of a prompt's trace: the id, quoted as in a URL. `urllib.parse.unquote` restores the id.
+    """Return the file name of a prompt's trace: the id, quoted as in a URL, and `.json`.
 
     name: the prompt's id.
     """
@@ -61,7 +61,12 @@ class TraceFolder:
         check_replaced(folder / max(names, key=len))
 
     def holding(self, tasks: Sequence[Task], done: Mapping[str, Line]) -> Holding:
-        """Return which of the done prompts have a trace. A trace of another run does not count as complete."""
+        """Return which of the done prompts have a trace (`begun`), and of which the trace is complete (`whole`).
+
+        tasks: what is to be decoded. The trace of a task is complete if its tokens, its decoder and its number of
+            steps are those of the task. The traces of other prompts are not read and count as complete.
+        done: the lines of the results, by id.
+        """
         tasks_by_id = {task.id: task for task in tasks}
         result = Holding()
         for name, line in done.items():
@@ -73,7 +78,7 @@ class TraceFolder:
         return result
 
     def keep(self, ids: Collection[str]) -> None:
-        """Do nothing: a trace that is not kept is replaced when its prompt is decoded."""
+        """Do nothing: the traces of other prompts stay until they are written anew."""
 
     def add(self, lm: LanguageModel, batch: Sequence[Decoded]) -> None:
         """Write the traces of prompts."""
@@ -105,7 +110,7 @@ def _check_names(prompts: Sequence[Prompt], done: Iterable[str]) -> None:
 
 
 def _may_be_replaced(file: Path) -> bool:
-    """Return whether a path does not exist or is a trace."""
+    """Return whether a path does not exist, or is a file that begins as the traces of this module do."""
     if not file.exists():
         return True
     if not file.is_file():

@@ -105,9 +105,8 @@ def fit(wants: Wants, longest: int) -> Fitted:
         said["steps"] = f"Lowered from {wants.steps}: at most one step per generated position."
     if wants.block_length and block != wants.block_length:
         change = "One block instead of" if block == length else "Changed from"
-        said["block_length"] = (
-            f"{change} {wants.block_length}: blocks must divide {length} positions, and their number {steps} steps."
-        )
+        why = f"blocks must divide {length} positions, and the number of blocks must divide {steps} steps"
+        said["block_length"] = f"{change} {wants.block_length}: {why}."
     return Fitted({"gen_length": length, "steps": steps, "block_length": block}, blocks, said)
 
 

@@ -94,3 +94,16 @@ test("a confidence is no finer than the record's 255 steps", async () => {
       assert.match(facts.textContent, /Confidence(\d{2,3}|\d\.\d) %KL/, "as the likely tokens below it");
   }
 });
+
+test("a drawer closes, and the focus goes to a grid, where another lane has taken the place of its lane", async () => {
+  const { stage, pass, document } = await open("", { recorded: STORIES });
+  const { trace, drawer } = stage;
+  drawer.open(20, stage.sides[1]);
+  stage.show(trace.withLanes([trace.lanes[0]]), { keep: true });
+  await pass(200);
+  const close = [...drawer.node.querySelectorAll("button")].find((button) => button.textContent === "Close");
+  close.focus();
+  close.click();
+  assert.equal(drawer.isOpen, false);
+  assert.equal(document.activeElement, stage.sides[0].canvas);
+});

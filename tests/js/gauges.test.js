@@ -66,6 +66,8 @@ test("the work so far is beside the reference's in as many steps, and a bar is a
   assert.deepEqual(shares(5), [1, 0.5, 2], "one that takes twice the steps does twice the work");
   const bars = workSoFar(trace, 5).map(({ bar }) => bar);
   assert.deepEqual(bars, [0.5, 0.25, 1], "all on one scale");
+  const [alone] = workSoFar(trace.withLanes([trace.lanes[1]]), 2);
+  assert.equal(alone.share, 0.5, "a single lane is beside computing every token");
 });
 
 test("tokens that differ are counted as the grids underline them", () => {

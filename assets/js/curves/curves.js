@@ -1,4 +1,4 @@
-// The four figures, drawn by Plotly at most once a second.
+// The four figures, drawn by Plotly. While a run grows they are redrawn at most once a second.
 // The cursor is a thin element over every plot, so that moving the cursor redraws no plot.
 
 import "../loaded_first.js";
@@ -11,13 +11,14 @@ import { quantile } from "../trace/lane.js";
 import { pinName } from "../trace/prose.js";
 
 const REDRAW_MS = 1000;
-// While a run grows, redrawing may take one part in PARTS of the time; more would slow down the page.
+// While a run grows, the figures rest after a redraw for PARTS times as long as it took, since more redraws would slow
+// down the page, but not for longer than MOST_REST_MS.
 const PARTS = 60;
-const MOST_REST_MS = 5000; // the longest time between two redraws
+const MOST_REST_MS = 5000;
 const KL_FLOOR = 1e-12; // smaller values are drawn as this one
 const KL_HINT = "A diamond is where a pinned token locks.";
 const KL_CAPTION =
-  "How much each prediction has changed since it was last computed. Thick: the median of the tokens that the step computed; when stable tokens lock they no longer count, and it rises. Thin: the median of every written token, each at its last value.";
+  "How much each prediction has changed since it was last computed. Thick: the median of the tokens that the step computed; when stable tokens lock they no longer count, and it rises. Thin: the median of all written tokens, of each the last value.";
 const MARKS = { "First lock": "first lock", "Half locked": "half locked", Fork: "first difference" };
 const FIGURES = [
   { key: "kl", title: "Step-wise KL", terms: ["KL"], caption: KL_CAPTION, hint: KL_HINT, y: "nats", log: true },
@@ -28,7 +29,7 @@ const FIGURES = [
 
 /**
  * Loads plotly.min.js. address(): a promise of its address.
- * Resolves to Plotly, or to null if it cannot be loaded: the rest of the page works without it.
+ * Resolves to Plotly, or to null if the script cannot be loaded: the rest of the page works without it.
  */
 async function loadPlotly(address) {
   const url = await address();
@@ -77,8 +78,8 @@ const range = (n, f) => Array.from({ length: n }, (_, i) => f(i));
 /** The figures beneath the race. */
 export class Curves {
   /**
-   * Adds the figures to a stage. plotly: the argument of loadPlotly; null if the page has loaded Plotly, or never
-   * will.
+   * Adds the figures to a stage.
+   * plotly: the argument of loadPlotly. With null nothing is loaded, and window.Plotly is taken if there is one.
    */
   constructor(stage, { plotly }) {
     this.plots = FIGURES.map((figure) => {
@@ -153,11 +154,11 @@ export class Curves {
       }
       const x = axis.d2p(step + 1);
       cursor.hidden = x < -1 || x > size.w + 1;
-      cursor.style.cssText = `height:${size.h}px;transform:translate(${size.l + x}px,${size.t}px)`; // no layout
+      cursor.style.cssText = `height:${size.h}px;transform:translate(${size.l + x}px,${size.t}px)`; // a transform lets the browser lay out nothing anew
     }
   }
 
-  /** Draws all figures. While a run grows, draws only the figures in view, one per frame. */
+  /** Draws all figures if their section is in view. While a run grows, draws only those in view, one per frame. */
   async draw() {
     if (!this.plotly || !this.trace || !this.colours || !this.node.clientWidth || !inView(this.node)) return;
     const { live } = this.trace.race;
@@ -216,7 +217,7 @@ export class Curves {
     };
   }
 
-  /** The band of the middle 80 % of the positions, of the last lane alone: four bands could not be read. */
+  /** The band of the middle 80 % of the computed positions, of the last lane alone: four bands could not be read. */
   #band() {
     const lane = this.lanes.at(-1);
     const edge = (side, fill) => ({
@@ -267,7 +268,7 @@ export class Curves {
     return [shapes, places.map(({ x, text }) => ({ ...upright, x, text }))];
   }
 
-  /** The KL of pinned positions in every lane, with marks at their locks. */
+  /** The KL of pinned positions in every lane that is shown, with marks at their locks. */
   #pinLines() {
     const lines = [];
     for (const { hint } of this.plots) if (hint) hint.hidden = page.now.pins.size === 0;

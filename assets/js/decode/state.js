@@ -1,12 +1,13 @@
 // The state of a run: its canvas, its schedule, and the state of every position. Compute rules and unmasking policies
-// decide by this state alone. A browser decodes one prompt at a time, so a slot of the library is a position here.
+// decide by it and by what the network returned. A browser decodes one prompt at a time, so a slot of the library is a
+// position here.
 
 import { count, find, flags, put } from "./arrays.js";
 
 /**
  * The canvas: a prompt, which may contain masks, followed by masks. The run changes tokens and masked, [total].
  * given [total]: 1 at positions that are not masked at the start.
- * generated_from: the position of the first mask. given_until: the position after the last position of `given`.
+ * generated_from: the position of the first mask. given_until: the position after the last one that is not masked at the start.
  * Throws a RangeError if there is no mask.
  */
 export class Canvas {
@@ -38,7 +39,7 @@ export class Canvas {
     put(this.masked, slots, 1);
   }
 
-  /** Flags that are 1 at the slots of all lists, [total]. */
+  /** Flags that are 1 at every slot that is in one of the lists, [total]. */
   flags(...lists) {
     const marked = new Uint8Array(this.total);
     for (const slots of lists) put(marked, slots, 1);
@@ -63,7 +64,7 @@ function checkBlocks({ gen_length: length, block_length: block, steps }) {
   if (steps % blocks) throw new RangeError(`steps (${steps}) must be a multiple of the number of blocks (${blocks})`);
 }
 
-/** The commits of every step: even shares of the masks. The first steps commit the remainder. */
+/** The number of commits of every step: even shares. If a remainder is left, the first steps commit one more. */
 export const evenQuotas = (masks, steps) =>
   Array.from({ length: steps }, (_, step) => Math.floor(masks / steps) + (step < masks % steps));
 
@@ -128,7 +129,7 @@ export class Schedule {
     return this.#block < this.#blocks.length;
   }
 
-  /** Whether this is the last step of the block, which must commit all of the block's masked positions. */
+  /** Whether this is the last step of the block. It must commit all masked positions of `open`. */
   get closing() {
     return this.steps_in_block === this.steps_of_block - 1;
   }
@@ -200,7 +201,7 @@ export class State {
     this.measures = {};
   }
 
-  /** Takes over the arrays of another state. Canvas and schedule have the same method. */
+  /** Takes over the arrays of another state. Its canvas and its schedule are to be taken over apart from it. */
   goOnFrom(other) {
     this.step = other.step;
     for (const [name, values] of Object.entries(other))
@@ -211,7 +212,10 @@ export class State {
     this.#kept = copied(other.#kept);
   }
 
-  /** Writes tokens, which no pass has had as input yet. score: the score of the commits, NaN for an event. */
+  /**
+   * Writes tokens. They are visible in no pass yet, since none has had them as input.
+   * score: the score of the commits, NaN for an event.
+   */
   commit(slots, tokens, score = Number.NaN) {
     this.canvas.commit(slots, tokens);
     put(this.visible, slots, 0);

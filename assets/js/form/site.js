@@ -1,5 +1,5 @@
-// The form of a page without a server. It offers the same fields as surelock/ui/form.py, made from the same
-// descriptions.
+// The form of a page without a server. It offers the fields of surelock/ui/form.py, made from the same descriptions,
+// but no choice of a model and no chat template.
 
 import { h, setText } from "../dom.js";
 import { readLink } from "../run/link.js";
@@ -47,7 +47,7 @@ export class SiteForm {
     return toggle;
   }
 
-  /** The lanes as JSON. Gradio's components have their content in a property of the same name. */
+  /** The lanes as JSON. It is called `value` because a component of Gradio has its content in a property `value`. */
   get value() {
     return this.lanes;
   }
@@ -70,7 +70,8 @@ export class SiteForm {
   }
 
   /**
-   * Fills the form from the query of a link, and the rest with first values. Returns a sentence on unreadable parts.
+   * Fills the form from the query of a link, and the rest with first values. The lanes get the sentence on what could
+   * not be read.
    */
   fill(query) {
     const { model, prompt, values: first } = this.initial;
@@ -96,7 +97,7 @@ export class SiteForm {
     this.#changed();
   }
 
-  /** The most tokens that can be generated after the prompt. A byte of the prompt counts as a token. */
+  /** The most tokens that can be generated after the prompt, at least 16. A byte of the prompt counts as a token. */
   get #longest() {
     const room = this.initial.most - bytes(this.prompt.value);
     return Math.max(16, room - (room % 8));

@@ -1,5 +1,5 @@
-// Checks and completes the form's request for a decoder in the browser, without a server. The descriptions of
-// settings are the library's. The refusals are those of surelock/ui/request.py in the words of the page.
+// Checks the request for a run that a browser decodes, and fills in defaults. The descriptions of settings are the
+// library's. The refusals are those of surelock/ui/request.py in the words of the page.
 
 import { EMPTY, isEmpty } from "../trace/blanks.js";
 import { described, serverChoice } from "../trace/described.js";
@@ -14,7 +14,10 @@ const shown = (value) => (typeof value === "string" ? `'${value}'` : String(valu
 /** A rule or a policy that browsers cannot compute. The message is one sentence. */
 export class NeedsServer extends RangeError {}
 
-/** A setting's value in the setting's type. Throws a RangeError, one sentence, for a value that does not fit. */
+/**
+ * A setting's value in the setting's type. A flag takes any value.
+ * Throws a RangeError, one sentence, if the value of another setting does not fit.
+ */
 export function checked({ kind, label, range, low = -Infinity, high = Infinity, none }, plain) {
   if (none && (plain === null || plain === "" || plain === undefined)) return null;
   if (kind === "flag") return Boolean(plain);
@@ -68,7 +71,10 @@ function settingsOf(values) {
 
 const wholeEvent = (event) => (event.compute ? { ...event, compute: choicesOf(event).compute } : event);
 
-/** A lane of a branch with all settings. Its trace may be older than some settings, or damaged. */
+/**
+ * A lane of a branch, checked, with defaults for what it lacks. It comes from a trace, which may be damaged or from a
+ * version of SureLock that had fewer settings.
+ */
 const wholeLane = (lane) => ({
   ...lane,
   settings: settingsIn(described, lane.settings),
@@ -78,13 +84,13 @@ const wholeLane = (lane) => ({
 
 /** A clause on the number of characters of a prompt that is too long, else "". */
 export function overlong(text) {
-  const { length } = Array.from(text); // counts whole characters; text.length counts UTF-16 halves
+  const { length } = Array.from(text); // code points; text.length would count some of them twice
   if (length <= MOST_CHARACTERS) return "";
   return `${written(length)} characters; at most ${written(MOST_CHARACTERS)} are taken here.`;
 }
 
 /**
- * The complete request for a run. Its lanes are those of a trace's header, with all settings.
+ * The checked request for a run. Its lanes have the form of the lanes in a trace's header.
  * The argument is the request of a branch, or the form's values: {model, prompt, lanes, setting: value, ...}.
  * Throws a RangeError, one sentence.
  */

@@ -1,4 +1,4 @@
-// Unpacks the record of a step: positions from runs, numbers from bytes.
+// Unpacks the record of a step: positions from a run-length code, numbers from bytes.
 
 import { check, damaged, isCount, isText, listOf, maybe, orNothing } from "./damage.js";
 
@@ -49,14 +49,17 @@ function bytesOf(text) {
   return bytes;
 }
 
-/** The positions of runs, which are [start, length, start, length, ...]. n: the number of positions. */
+/**
+ * The positions that a run-length code [start, length, start, length, ...] lists.
+ * n: the number of positions of the sequence.
+ */
 function fromRuns(runs, n) {
   if (runs.length % 2) throw damaged("a list of positions is incomplete");
   const positions = [];
   for (let i = 0, last = 0; i < runs.length; i += 2) {
     const start = runs[i];
     const end = start + runs[i + 1];
-    if (start < last || end > n) throw damaged("a record names a position outside the sequence");
+    if (start < last || end > n) throw damaged("a record names positions out of order or outside the sequence");
     for (let p = start; p < end; p++) positions.push(p);
     last = end;
   }
@@ -70,7 +73,8 @@ export function within(positions, n) {
 }
 
 /**
- * The values of rows, from bytes in base64 or from numbers. ofByte: the value of a byte. nothing: the value of null.
+ * The values of rows, from bytes in base64 or from numbers.
+ * ofByte(byte): returns the number of a byte. nothing: the number that a null is read as.
  */
 function valuesOf(values, rows, ofByte, nothing, what) {
   const list = isText(values) ? bytesOf(values) : values;
@@ -94,14 +98,14 @@ export function guessesOf(text, count) {
 
 /**
  * The likely tokens of a step: {index, ids, p}.
- * index: a Map from a position to its place. Every place has TOP token ids and TOP probabilities.
+ * index: a Map from a position to its place. Every place has TOP token ids, and TOP bytes for their probabilities.
  */
 function topsOf(top, n) {
   check(top, TOPS, "the likely tokens of a step");
   const rows = fromRuns(top.at, n);
   const p = bytesOf(top.p);
   if (top.ids.length !== TOP * rows.length || p.length !== top.ids.length)
-    throw damaged("a step lists another number of likely tokens than it says");
+    throw damaged(`a step must list ${TOP} likely tokens and ${TOP} probabilities for every position that it names`);
   return { index: new Map(rows.map((row, i) => [row, i])), ids: Int32Array.from(top.ids), p };
 }
 
