@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -31,6 +32,7 @@ from waiting import HANGS
 
 import surelock
 from surelock.decoding.decoder import read_decoder
+from surelock.trace.outputs import Holding, Lacking, lacking
 from surelock.trace.results import Results
 
 TABLES = ("t.csv", "t.parquet", "")  # none: a folder of traces
@@ -219,6 +221,13 @@ def test_what_an_output_has_lost_is_named_and_decoded_again(
             )
         else:
             assert found == {name: content for name, content in whole.items() if name != "o.jsonl"}
+
+
+def test_the_first_prompts_of_an_output_are_decoded_again_if_it_has_begun_them() -> None:
+    """Only what was done before its first prompt was never in it."""
+    tasks = [SimpleNamespace(id=name) for name in "abcd"]
+    holding = Holding(begun=set("bc"), whole=set("c"))
+    assert lacking(holding, tasks, {name: {} for name in "abcd"}) == Lacking(["a"], ["b", "d"])
 
 
 def lose(kept: Path, table: str) -> None:

@@ -29,17 +29,26 @@ async function edits(list) {
       const { id, name } = PRESETS[n % PRESETS.length];
       change(lane(i).querySelector(".sl-lane-preset"), id);
       model[i] = { preset: name, typed: null };
+      return i;
     },
     type(n) {
       const [i, name] = [n % model.length, NAMES[n % NAMES.length]];
       change(lane(i).querySelector(".sl-lane-fields input[type=text]"), name);
       model[i].typed = name.trim().slice(0, 80) || null;
+      return i;
     },
     policy(n) {
       const i = n % model.length;
       const selects = lane(i).querySelectorAll(".sl-lane-fields select");
       const kind = Object.keys(DESCRIBED.unmask)[n % 2];
       change(selects[selects.length - 1], kind);
+      return i;
+    },
+    number(n) {
+      const i = n % model.length;
+      const [field] = lane(i).querySelectorAll(".sl-lane-fields input[type=range]");
+      if (field) change(field, n % 2 ? field.min : field.max);
+      return i;
     },
     add() {
       if (model.length === 4) return;
@@ -62,8 +71,12 @@ async function edits(list) {
   };
   for (const n of list) {
     const all = Object.values(moves);
-    all[n % all.length](Math.floor(n / all.length));
+    const before = values();
+    const edited = all[n % all.length](Math.floor(n / all.length));
     const named = values();
+    const choices = (lanes) => lanes.filter((_, i) => i !== edited).map(({ compute, unmask }) => ({ compute, unmask }));
+    if (edited !== undefined && before[0].compute)
+      assert.deepEqual(choices(named), choices(before), "an edit of a lane changes no other");
     assert.equal(form.children.length, model.length);
     if (!sent) continue;
     assert.equal(new Set(named.map(({ name }) => name)).size, model.length, "no two names are the same");

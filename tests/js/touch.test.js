@@ -148,6 +148,34 @@ test("a cell of a recording is pressed, a word chosen: both lanes are computed, 
   assert.equal(surelock.page.now.phase, "idle");
 });
 
+test("a word that was typed is written when its token comes, but not once its menu is closed", async () => {
+  const page = await open("", { recorded: STORIES });
+  const { stage, source, find } = page;
+  stage.timeline.setRace(false);
+  stage.timeline.seek(40);
+  const [cell] = stage.trace.lane("surelock").steps[30].unmasked;
+  const type = async () => {
+    const asked = {};
+    source.token = () => new Promise((then) => Object.assign(asked, { then }));
+    await press(page, 1, cell);
+    items(page)
+      .find(({ textContent }) => textContent.startsWith("another word"))
+      .click();
+    find(".sl-touch-form input").value = "fox";
+    find(".sl-touch-form button").click();
+    return () => asked.then({ id: 12, piece: "=a" });
+  };
+  const late = await type();
+  find(".sl-touch-close").click();
+  late();
+  await page.pass(50);
+  assert.equal(source.asked.length, 0);
+  const inTime = await type();
+  inTime();
+  await page.pass(50);
+  assert.equal(requestOf(page).lanes[1].events[0].token, 12);
+});
+
 test("a race on its way rests while a word is touched, and goes on when one goes back to it", async () => {
   const page = await open("", { recorded: STORIES });
   const { stage, surelock, find, live, source } = page;
