@@ -4,6 +4,7 @@ import test from "node:test";
 import { ANSWERS, answer, because, besides, holds, inWords } from "../../assets/js/lessons/grading.js";
 import { misfit, named, stepOf } from "../../assets/js/lessons/steps.js";
 import { Trace } from "../../assets/js/trace/trace.js";
+import { open, STORIES } from "./browser.js";
 import { base64, decoder, raceOf, read } from "./small.js";
 
 const lessons = readdirSync(new URL("../../assets/lessons/", import.meta.url))
@@ -301,4 +302,26 @@ test("the gauges are not said to show errors: they count", () => {
 test("the schema names the answers that there are", () => {
   const { $defs } = read("assets/lessons/schema.json");
   assert.deepEqual([...$defs.answer.properties.is.enum].sort(), Object.keys(ANSWERS).sort());
+});
+
+test("predicted positions are shown again on the run on which they were predicted, and on no other", async () => {
+  const { stage, pass, document } = await open("", { recorded: STORIES });
+  const { lessons: view, trace } = stage;
+  const lesson = view.lessons.find(({ name }) => name === "unmasking");
+  await view.begin(lesson, 2);
+  const { count } = lesson.pages[2].question;
+  const cells = Array.from({ length: count }, (_, i) => 60 + i);
+  for (const cell of cells) stage.cells.pin(cell);
+  await pass(50);
+  [...document.querySelectorAll(".sl-lesson button")]
+    .find(({ textContent }) => textContent === "This is my prediction")
+    .click();
+  await view.begin(lesson, 2);
+  assert.deepEqual([...stage.view.pins], cells);
+  const header = { ...STORIES.header, created: "2026-01-02T03:04:05Z" };
+  const others = trace.constructor.parse({ ...STORIES, header });
+  stage.show(others);
+  await view.begin(lesson, 2);
+  assert.equal(view.trace, others);
+  assert.deepEqual([...stage.view.pins], []);
 });
