@@ -274,6 +274,7 @@ def assert_elementwise(functions: network.Elementwise, device: str) -> None:
                 torch.testing.assert_close(found, expected, rtol=2**-7, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_compiled_elementwise_functions_are_the_plain_ones_within_a_rounding() -> None:
     config = replace(LLADA_8B, n_heads=6, n_kv_heads=2, head_size=16, d_ff=48)

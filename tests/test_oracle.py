@@ -811,8 +811,6 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told, reached: Seque
     [
         pytest.param(225, 5, MODELS | ADDED, False, POLICIES, id="225"),
         pytest.param(225, 5, MODELS | ADDED, True, POLICIES, id="225-canvases"),
-        pytest.param(60, 999, MODELS | ADDED, False, ("LocalLeap",), id="LocalLeap"),
-        pytest.param(60, 999, MODELS | ADDED, False, ("Correct",), id="Correct"),
         pytest.param(1000, 0, MODELS | ADDED, False, POLICIES, marks=pytest.mark.long, id="1000"),
         pytest.param(
             1000, 0, MODELS | ADDED, True, POLICIES, marks=pytest.mark.long, id="1000-canvases"
