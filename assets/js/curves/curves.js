@@ -154,7 +154,8 @@ export class Curves {
       }
       const x = axis.d2p(step + 1);
       cursor.hidden = x < -1 || x > size.w + 1;
-      cursor.style.cssText = `height:${size.h}px;transform:translate(${size.l + x}px,${size.t}px)`; // a transform lets the browser lay out nothing anew
+      // A transform moves the cursor without a new layout of the page.
+      cursor.style.cssText = `height:${size.h}px;transform:translate(${size.l + x}px,${size.t}px)`;
     }
   }
 
