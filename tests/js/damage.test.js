@@ -138,7 +138,7 @@ const UNFIT = [
   ["number of confidence values", first({ confidence: [1] })],
   ["not base64", first({ confidence: "%" })],
   ["number of commit errors", first({ commit_error: [1] })],
-  ["number of likely tokens", first({ top: { at: [0, 1], ids: [1], p: base64(1) } })],
+  ["likely tokens and 5 probabilities", first({ top: { at: [0, 1], ids: [1], p: base64(1) } })],
 ];
 
 test("what does not fit together is refused in a sentence that names it", () => {

@@ -25,13 +25,15 @@ from urllib.parse import urlencode, urlsplit
 import httpx
 from playwright.sync_api import expect, sync_playwright
 
+from surelock.engines.lending import CPU_BYTES
 from tests.browser.server import FLAGS, ROOT, App, chromium_path, serve, wait_for_model
 from tests.browser.visitor import Visitor
 from tests.nginx import NGINX, front
 from tests.soak.abuse import FILES, GIVEN_AWAY, INPUTS, JSON, ROUTES, grown
 from tests.soak.visits import visit, visits
 
-KEEP_MB = 300  # bytes, the last ones once for each kind
+KEEP_MB = 300  # of kept runs
+LENT_MB = CPU_BYTES / 1e6  # of idle memories, which the engine keeps for later runs
 PAGE_SECONDS = 1.0
 LOG_A_SECOND = 1e6 / 600
 LOG_ONCE = 20_000
@@ -105,7 +107,7 @@ def watched(app: App, log: Path, what: dict[str, Any], act: Attack) -> dict[str,
     good = {
         "found": found.pop("ok"),
         "runs": runs == {""} and took <= what.get("visit_seconds", 300),
-        "memory": memory <= what.get("most_mb", KEEP_MB),
+        "memory": memory <= what.get("most_mb", KEEP_MB + LENT_MB),
         "page": slowest <= PAGE_SECONDS,
         "log": len(text) <= long and not any(part in text for part in what.get("silent", ())),
     }
