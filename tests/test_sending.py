@@ -155,3 +155,18 @@ def test_a_client_that_reads_nothing_is_let_go(streams: bool) -> None:
     slow.send = now_and_then  # type: ignore[method-assign]
     finished_by_a_moved_clock(slow.asks())
     assert taken == 20 and closed == ["stream"] * streams
+
+
+def test_a_stream_that_has_nothing_to_send_for_long_goes_on() -> None:
+    """The limit is on what a client takes, not on what an application computes."""
+
+    async def quiet() -> AsyncGenerator[bytes]:
+        for part in (b"a", b"b", b"c"):
+            await asyncio.sleep(2 * UNREAD_SECONDS)
+            yield part
+
+    async def answer(request: Request) -> Any:
+        return StreamingResponse(quiet())
+
+    gate = Starlette(routes=[Route("/", answer)], middleware=[Middleware(Gate)])
+    assert finished_by_a_moved_clock(Client(gate).asks()) == b"abc"

@@ -107,3 +107,22 @@ test("a drawer closes, and the focus goes to a grid, where another lane has take
   assert.equal(drawer.isOpen, false);
   assert.equal(document.activeElement, stage.sides[0].canvas);
 });
+
+test("the curve of a position grows with its run", async () => {
+  const { stage, live, source, pass, document } = await open("", { recorded: STORIES });
+  live.press({ model: "stories", prompt: "x", gen_length: 64, steps: null, lanes: '{"lanes": []}' });
+  const { header, pieces, records } = structuredClone(STORIES);
+  const run = source.asked.at(-1);
+  run.send({ run: "race", open: { header, pieces }, pausable: true });
+  const path = () => document.querySelector(".sl-cell-curve path").getAttribute("d");
+  const grow = async (from, to) => {
+    run.send({ pieces: {}, records: records.filter(({ step }) => from <= step && step < to) });
+    await pass(400);
+  };
+  await grow(0, 20);
+  stage.drawer.open(2, stage.sides[0]);
+  await pass(100);
+  const before = path();
+  await grow(20, 40);
+  assert.ok(path().length > before.length);
+});
