@@ -50,6 +50,12 @@ async function lateAnswers(list) {
   const at = (lane) => trace.race.reached(lane, stage.view.step);
   const attends = (cell, t) => [[cell, (t + 1) / 128]];
   inspector.fetchAttended = (_, __, cell, t) => later(attends(cell, t));
+  const place = (lane, cell, t) => [trace.lanes.indexOf(lane), cell, t].join("-");
+  for (const lane of trace.lanes) lane.top = () => null; // as where a server is asked for them
+  inspector.fetchTop = (lane, cell, t) => {
+    const id = 10_000 + [...place(lane, cell, t)].reduce((sum, letter) => 31 * sum + letter.charCodeAt(0), 7);
+    return later([[id, place(lane, cell, t), 1]]);
+  };
   const look = (n) => {
     const side = stage.sides[n % stage.sides.length];
     const t = n % side.lane.count;
@@ -59,11 +65,12 @@ async function lateAnswers(list) {
     stage.redraw();
   };
   const agrees = (rests) => {
-    for (const { lane, attended } of inspector.columns) {
+    for (const { lane, attended, bars } of inspector.columns) {
       const t = at(lane);
       const told = lookedAt(trace, lane, t, attends(drawer.cell, t));
       const chosen = t >= 0 && lane.steps[t].unmasked.includes(drawer.cell);
       const { textContent: text } = attended;
+      if (rests && t >= 0) assert.ok(bars.textContent.includes(place(lane, drawer.cell, t)), bars.textContent);
       assert.ok(text === (chosen ? told : "") || (!rests && text === ""), `${text}, not ${told}`);
     }
   };
@@ -75,8 +82,10 @@ async function lateAnswers(list) {
     agrees(false);
   }
   await pass(400);
-  for (const answer of answers) answer();
-  await pass(400);
+  while (answers.length) {
+    for (const answer of answers.splice(0).toReversed()) answer(); // the latest look is answered first
+    await pass(400);
+  }
   agrees(true);
 }
 
