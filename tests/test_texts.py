@@ -95,6 +95,13 @@ def test_what_stands_around_blanks_comes_back(lm, data):
     assert "".join(chain(parts[:1], *zip(found, parts[1:], strict=True))) == whole
 
 
+def test_a_word_of_a_list_has_the_same_tokens_in_every_blank_of_a_text(lm) -> None:
+    """Also in the first blank, before which there is text."""
+    prompt = lm.encode("tom __{ran|played} he __{ran|played} cat", blanks=True)
+    first, second = prompt.lists
+    assert first.words == second.words
+
+
 @settings(max_examples=30)
 @given(data=st.data())
 def test_a_turn_is_read_alike_beside_another_that_spells_markup(lm, data):

@@ -3,8 +3,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import fc from "fast-check";
+import { field } from "../../assets/js/form/fields.js";
 import { open } from "./browser.js";
 import { DESCRIBED, PRESETS } from "./described.js";
+import { onPage } from "./page.js";
 import { every, numbers, RANDOM, raceOf } from "./small.js";
 
 const RECORDED = raceOf([every("All", [{}])]);
@@ -98,4 +100,16 @@ test("a link with a length alone brings the steps that go with it", async () => 
   await page.pass(50);
   const { gen_length: length, steps } = page.source.asked.at(-1).request;
   assert.deepEqual([length, steps], [200, 200]);
+});
+
+test("an emptied number field has its default, and no number leaves its range", (t) => {
+  onPage(t);
+  const taken = [];
+  const setting = { kind: "whole", label: "Probe every", help: "", low: 2, high: 9, default: 4 };
+  const control = field(setting, 7, (value) => taken.push(value)).children.find(({ tag }) => tag === "input");
+  for (const value of ["", "0", "10", "5"]) {
+    control.value = value;
+    control.fire("change");
+  }
+  assert.deepEqual(taken, [4, 2, 9, 5]);
 });

@@ -258,3 +258,21 @@ test("a reload finds the touched run again, with its list, its link and its way 
   again.find(".sl-untouch").click();
   assert.equal(again.stage.trace, again.surelock.page.now.recorded);
 });
+
+test("a race that rested for a menu goes on when it is closed, also after what was chosen there is refused", async () => {
+  const page = await open("", { recorded: STORIES });
+  await page.stage.parts.touching.use();
+  const { stage, find } = page;
+  const { timeline } = stage;
+  timeline.setRace(false);
+  timeline.seek(40);
+  timeline.play();
+  stage.touching.runs.touch = () => "Not now.";
+  await press(page, 1, stage.trace.lane("surelock").steps[30].unmasked[0]);
+  assert.equal(timeline.playing, false);
+  choose(page);
+  assert.match(find(".sl-touch-said").textContent, /Not now/);
+  assert.equal(timeline.playing, false);
+  find(".sl-touch-close").click();
+  assert.equal(timeline.playing, true);
+});
