@@ -244,6 +244,33 @@ test("a cut is said, and what comes after ten minutes without the server", async
   assert.deepEqual(heard.slice(1), [goesOn, { lost: "The connection to the server was lost." }]);
 });
 
+test("a cut long after an earlier one is bridged as that was", async (t) => {
+  const timers = timed(t);
+  const server = serve();
+  const { heard } = await asked(server);
+  const bridge = async () => {
+    server.cut();
+    await flush();
+    timers.tick(300);
+    await flush();
+    server.say();
+    await flush();
+  };
+  server.say();
+  await flush();
+  await bridge();
+  for (let i = 0; i < 20; i++) {
+    timers.tick(40_000);
+    server.send(written(["place", { place: 1, seconds: null }]));
+    await flush();
+  }
+  await bridge();
+  const statuses = heard.filter(({ status }) => status !== undefined).map(({ status }) => Boolean(status));
+  assert.deepEqual(statuses, [true, false, true, false], "each is said once, and its end once");
+  assert.equal(heard.filter(({ records }) => records).length, 2);
+  assert.ok(!heard.some(({ lost }) => lost));
+});
+
 test("a stream that brings nothing is opened anew", async (t) => {
   const timers = timed(t);
   const server = serve();
