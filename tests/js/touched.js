@@ -42,6 +42,10 @@ for (const { lane, touches } of lanes) {
     const touched = await decoded(child, { ...origin, most });
     const whole = await decoded(child);
     assert.deepEqual(untimed(touched.recorder), untimed(whole.recorder));
+    if (!i) {
+      const again = await decoded(child, { ...origin, most });
+      assert.deepEqual(untimed(again.recorder), untimed(whole.recorder), "a snapshot begins several runs");
+    }
     assert.ok(most - touched.begun < 8, `a run begins ${most - touched.begun} steps before its first other one`);
     found.push({ step: touched.begun, tokens: touched.tokens });
     origin = touched;
