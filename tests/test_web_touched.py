@@ -103,28 +103,3 @@ def test_a_touched_run_is_the_librarys(stories, tmp_path):
             events = [Event(**event) for event in found["events"]]
             assert found["tokens"] == ends(lane, events), lane.decoder.compute
             assert found["repeats"], "the recording itself comes again as it was"
-
-
-@needs_node
-@needs_packages
-def test_a_touched_recording_is_the_librarys_run(stories: Any, tmp_path: Path) -> None:
-    lm = stories
-    prompt = lm.encode(PROMPT, blanks=True)
-    recordings = []
-    lanes = []
-    for number, (rule, more) in enumerate(RULES):
-        lane = lane_of(number, rule, more)
-        document = json.loads(json.dumps(record_run(lm, PROMPT, [lane], exact=False)))
-        steps = list(surelock.decode(lm, [prompt], **lane.decoder.keywords()))
-        recordings.append({"document": document, "presses": presses(steps)})
-        lanes.append(lane)
-    write_engine(lm, tmp_path, len(prompt) + 12, recordings=recordings)
-    lines = node("tests/js/touched_recordings.js", tmp_path, *WEIGHTS).splitlines()
-    for lane, line in zip(lanes, lines, strict=True):
-        for found in json.loads(line):
-            events = [Event(**event) for event in found["events"]]
-            steps = list(
-                surelock.decode(lm, [prompt], **lane.decoder.keywords() | {"events": events})
-            )
-            assert found["tokens"] == steps[-1].tokens[0].tolist(), lane.decoder.compute
-            assert found["repeats"], "the recording itself comes again as it was"

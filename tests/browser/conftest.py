@@ -47,7 +47,7 @@ def profile(tmp_path_factory):
             "no Chromium on this machine: on Debian, apt-get install chromium-headless-shell"
         )
     expect.set_options(timeout=HANGS * 1000)
-    # It is not stopped but ends with this process: it would wait for good for a process that was forked meanwhile.
+    # It ends with this process. Its stop may take for good, as long as a process that was forked meanwhile lives.
     playwright = sync_playwright().start()
     opened = playwright.chromium.launch_persistent_context(
         tmp_path_factory.mktemp("profile"),

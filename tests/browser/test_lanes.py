@@ -24,8 +24,6 @@ from tests.browser.actions import (
 from tests.browser.server import ROOT, App, serve, wait_for_model
 
 LANES = "surelock.stage.trace.lanes"
-
-
 FOUR = ["everything", "surelock", "threshold", "dual-cache"]
 NAMES = ["Every token", "SureLock", "Parallel threshold", "Dual cache"]
 

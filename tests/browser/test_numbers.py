@@ -29,8 +29,6 @@ PLAYS = """(speed) => new Promise((then) => {
   };
   requestAnimationFrame(look);
 })"""
-
-
 READ = Path(__file__).with_name("numbers.js").read_text("utf-8")
 STEPS = 8  # sampled of each run
 UNKNOWN = "\u2013"  # a dash

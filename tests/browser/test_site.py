@@ -24,8 +24,6 @@ MASK_AGAIN = """() => {
   surelock.starting.branchOff(lanes[1], { events }, 3, "Masked again", lanes.length < 4 ? null : lanes.at(-1));
 }"""
 BRANCH = "surelock.live.run.trace.lanes.findIndex(({ name }) => name === 'Masked again')"
-
-
 QUERY = "gen_length=16&steps=16&block_length=16&race=steps"
 
 

@@ -17,6 +17,11 @@ OUT = """() => [...document.querySelectorAll(".sl-stage *")]
 SLOW = """document.querySelectorAll(".sl-lane-clock span:first-child").forEach((clock) => {
   clock.textContent = "first: 12.34 s"; // as a small machine's clock reads
 })"""
+#: The height of the player, where the way back to the live step is hidden or not.
+PLAYER = """(hidden) => {
+  document.querySelector(".sl-live").hidden = hidden;
+  return document.querySelector(".sl-timeline").clientHeight;
+}"""
 TOPS = """[".sl-grids", ".sl-timeline", ".sl-lower"].map((selector) =>
   Math.round(document.querySelector(selector).getBoundingClientRect().top + scrollY))"""
 
@@ -38,6 +43,8 @@ def test_nothing_is_cut_or_jumps(page: Page, app: App) -> None:
                 assert found == [], (width, sidebar, step)
                 tops.add(json.dumps(page.evaluate(TOPS)))
             assert len(tops) == 1, (width, sidebar, tops)
+            heights = [page.evaluate(PLAYER, hidden) for hidden in (False, True)]
+            assert heights[0] == heights[1], (width, sidebar, heights)
         if sidebar == "open":
             page.set_viewport_size({"width": 1440, "height": 900})
             page.evaluate("scrollTo(0, 0)")

@@ -131,6 +131,17 @@ function spokenFor() {
   };
 }
 
+/** A race on its way that tells what is recorded. Its `tell` sends the steps from one up to another. */
+export function raceOnItsWay({ live, source }) {
+  live.press({ model: "stories", prompt: "x", gen_length: 64, steps: null, lanes: '{"lanes": []}' });
+  const { header, pieces, records } = structuredClone(STORIES);
+  const race = source.asked.at(-1);
+  race.send({ run: "race", open: { header, pieces }, pausable: true });
+  const tell = (from, to) =>
+    race.send({ pieces: {}, records: records.filter(({ step }) => from <= step && step < to) });
+  return Object.assign(race, { tell });
+}
+
 /** A page at an address, as it is when its recorded run is on show: {surelock, source, pass, see, press, ...}. */
 export async function open(query = "", { keep = null, recorded = null } = {}) {
   const window = new Window({ url: `http://here/${query}`, width: 1280, height: 800 });

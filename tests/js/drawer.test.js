@@ -5,7 +5,7 @@ import { Drawer } from "../../assets/js/curves/drawer.js";
 import { lookedAt } from "../../assets/js/curves/inspector.js";
 import { page } from "../../assets/js/run/state.js";
 import { Cells } from "../../assets/js/stage/cells.js";
-import { open, STORIES } from "./browser.js";
+import { open, raceOnItsWay, STORIES } from "./browser.js";
 import { numbers, RANDOM } from "./small.js";
 
 test("the progress of a lane goes with its own trace, and with no other", () => {
@@ -118,14 +118,12 @@ test("a drawer closes, and the focus goes to a grid, where another lane has take
 });
 
 test("the curve of a position grows with its run", async () => {
-  const { stage, live, source, pass, document } = await open("", { recorded: STORIES });
-  live.press({ model: "stories", prompt: "x", gen_length: 64, steps: null, lanes: '{"lanes": []}' });
-  const { header, pieces, records } = structuredClone(STORIES);
-  const run = source.asked.at(-1);
-  run.send({ run: "race", open: { header, pieces }, pausable: true });
+  const page = await open("", { recorded: STORIES });
+  const { stage, pass, document } = page;
+  const race = raceOnItsWay(page);
   const path = () => document.querySelector(".sl-cell-curve path").getAttribute("d");
   const grow = async (from, to) => {
-    run.send({ pieces: {}, records: records.filter(({ step }) => from <= step && step < to) });
+    race.tell(from, to);
     await pass(400);
   };
   await grow(0, 20);

@@ -6,7 +6,7 @@ import { changedText } from "../../assets/js/touch/touching.js";
 import { LEVELS, otherAt, Wave } from "../../assets/js/touch/wave.js";
 import { digitsOf, touchable, touchesOf } from "../../assets/js/trace/touches.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { open, STORIES, settled } from "./browser.js";
+import { open, raceOnItsWay, STORIES, settled } from "./browser.js";
 import { decoder, pairs, raceOf } from "./small.js";
 
 /** A lane that writes 2 then 3, and the same lane with another word in 2, which writes another one in 3. */
@@ -178,13 +178,9 @@ test("a word that was typed is written when its token comes, but not once its me
 
 test("a race on its way rests while a word is touched, and goes on when one goes back to it", async () => {
   const page = await open("", { recorded: STORIES });
-  const { stage, surelock, find, live, source } = page;
-  live.press({ model: "stories", prompt: "x", gen_length: 64, steps: null, lanes: '{"lanes": []}' });
-  const { header, pieces, records } = structuredClone(STORIES);
-  const race = source.asked.at(-1);
-  race.send({ run: "race", open: { header, pieces }, pausable: true });
-  const upTo = (step) => records.filter((each) => each.step < step);
-  race.send({ pieces: {}, records: upTo(40) });
+  const { stage, surelock, find, source } = page;
+  const race = raceOnItsWay(page);
+  race.tell(0, 40);
   stage.timeline.setRace(false);
   const { trace } = stage;
   const [cell] = trace.lanes[1].steps[20].unmasked;
@@ -200,13 +196,13 @@ test("a race on its way rests while a word is touched, and goes on when one goes
     [2, { run: "race", lane: "surelock", steps: [40, 20] }],
     "it goes on beside it",
   );
-  race.send({ pieces: {}, records: records.filter(({ step }) => step === 40) });
+  race.tell(40, 41);
   assert.equal(trace.count, 41, "what was on its way is not lost");
   find(".sl-untouch").click();
   await page.pass(20);
   assert.equal(source.asked.at(-1).calls.at(-1), "leave");
   assert.deepEqual([stage.trace, surelock.page.now.phase, race.calls], [trace, "running", ["pause", "resume"]]);
-  race.send({ pieces: {}, records: records.filter(({ step }) => step === 41) });
+  race.tell(41, 42);
   assert.equal(trace.count, 42);
 });
 

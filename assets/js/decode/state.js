@@ -7,7 +7,8 @@ import { count, find, flags, put } from "./arrays.js";
 /**
  * The canvas: a prompt, which may contain masks, followed by masks. The run changes tokens and masked, [total].
  * given [total]: 1 at positions that are not masked at the start.
- * generated_from: the position of the first mask. given_until: the position after the last one that is not masked at the start.
+ * generated_from: the position of the first mask.
+ * given_until: the position after the last one that is not masked at the start.
  * Throws a RangeError if there is no mask.
  */
 export class Canvas {
@@ -201,7 +202,7 @@ export class State {
     this.measures = {};
   }
 
-  /** Takes over the arrays of another state. Its canvas and its schedule are to be taken over apart from it. */
+  /** Takes over the arrays of another state. `goOnFrom` of a run takes over canvas and schedule, too. */
   goOnFrom(other) {
     this.step = other.step;
     for (const [name, values] of Object.entries(other))

@@ -5,8 +5,8 @@ export const NAMES = ["gen_length", "steps", "block_length"];
 const GRAIN = 8; // the step between the offered lengths
 
 /**
- * The wanted values of settings. Steps or a block length that equal the length become null. From null `fit` makes the
- * length.
+ * The wanted values of settings. Steps or a block length that equal the length become null, which `fit` turns into the
+ * length that it chooses.
  */
 export function wantsOf({ gen_length: length, steps, block_length: block }) {
   const unless = (value) => (value === undefined || value === Math.max(1, length) ? null : value);
