@@ -74,6 +74,18 @@ def test_a_trace_is_drawn_as_the_steps_of_its_run(stories):
     assert seen == set(range(len(STATES)))
 
 
+def test_a_shorter_prompt_of_a_batch_is_drawn_as_it_is_alone(lm):
+    prompts = [[5, 9, 3, 8], [4]]
+    settings = surelock.DecodeSettings(gen_length=4)
+    together = surelock.figure(surelock.decode(lm, prompts, settings), lm)
+    for b, lane in enumerate(shown(together)):
+        (alone,) = shown(surelock.figure(surelock.decode(lm, [prompts[b]], settings), lm))
+        assert (lane["text"], list(lane["words"])) == (alone["text"], list(alone["words"]))
+        assert np.array_equal(lane["states"], alone["states"])
+    lines = [shape.y0 for shape in together.layout.shapes]
+    assert lines == [len(prompt) - 0.5 for prompt in prompts]
+
+
 def test_nothing_in_a_trace_is_markup():
     document = saved("rules")
     for lane, name in zip(document["header"]["lanes"], HOSTILE, strict=True):

@@ -52,6 +52,9 @@ def test_the_log_has_a_line_a_second_of_a_kind(
     later()
     logger.error("Too many open files: %d", 7)
     assert caplog.messages[-1] == "Too many open files: 7 (499 more like it)"
+    later()
+    logger.error("Too many open files: %d", 8)
+    assert caplog.messages[-1] == "Too many open files: 8", "none was left out since"
     for depth in (200, 1, 1):
         later()
         failed(logger, ValueError("y" * 10_000), depth)
@@ -62,7 +65,7 @@ def test_the_log_has_a_line_a_second_of_a_kind(
     assert [each.getMessage() for each in others] == ["A request failed: ValueError"] * 2
     for kind in "abcdefghij":
         logger.error(kind)
-    assert len(caplog.records) == 4 + 3 + log.MOST_LINES - 1, "of all kinds, too"
+    assert len(caplog.records) == 5 + 3 + log.MOST_LINES - 1, "of all kinds, too"
     for number in range(2000):
         calm.filter(logging.LogRecord("surelock", 40, "", 0, chr(1000 + number), (), None))
     assert len(calm._seen) == log.MOST_KINDS and list(calm._seen)[-1] == ("surelock", chr(2999))

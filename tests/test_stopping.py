@@ -42,7 +42,10 @@ def through(words: list[int], chosen: dict[str, Any], **choices: Any) -> tuple[l
         reading.score = 1 / (1 + plan.positions[plan.choice.rows])
         steps.append(run.take(reading))
         counter.add(steps[-1])
-    return steps, counter.totals()
+    present = counter.rows().present
+    totals = counter.totals()
+    assert np.array_equal(counter.rows().present, present), "a count up to the ends is apart"
+    return steps, totals
 
 
 def test_a_canvas_of_llada_with_forty_words_stops_after_the_block_of_its_end(

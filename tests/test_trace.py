@@ -27,7 +27,7 @@ from surelock.trace.format import compact_json
 from surelock.trace.lanes import Lane
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
-from surelock.trace.replay import replay_html
+from surelock.trace.replay import embedded_json, replay_html
 from surelock.trace.table import positions_of, read_trace, table
 
 PROMPT = [3, 4, 5, 6]
@@ -105,6 +105,14 @@ def test_what_is_written_in_parts_is_the_document(recorder):
         parts = list(recorder.written(steps))
         assert "".join(parts) == compact_json(document)
         assert len(parts) == 2 + len(document["records"])
+
+
+def test_json_of_a_script_element_cannot_end_it_or_open_another() -> None:
+    """A comment with an element in it would keep the script from ending."""
+    text = "<!-- <script></script>\u2028\u2029"
+    held = embedded_json({"prompt": text})
+    assert not set("<\u2028\u2029") & set(held)
+    assert json.loads(held) == {"prompt": text}
 
 
 def test_what_is_written_while_errors_are_added_has_all_of_them_or_none(lm):

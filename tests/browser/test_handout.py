@@ -65,3 +65,9 @@ def test_print_gives_a_handout(page, app):
     pages = re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))
     assert 1 < len(pages) < 4
     assert handout.count() == 0
+
+    # in light it stays light
+    page.evaluate("document.body.classList.remove('dark')")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert not page.evaluate("document.body.classList.contains('dark')")

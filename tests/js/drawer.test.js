@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 import fc from "fast-check";
 import { Drawer } from "../../assets/js/curves/drawer.js";
@@ -91,6 +92,24 @@ async function lateAnswers(list) {
 
 test("what was asked of a position is answered there, however late", async () => {
   await fc.assert(fc.asyncProperty(numbers(24), lateAnswers), { ...RANDOM, numRuns: 10 });
+});
+
+test("an estimate stays with its lane until it is put back, at whatever lane a person points", async () => {
+  const recorded = JSON.parse(readFileSync(new URL("../../assets/runs/too-early.json", import.meta.url), "utf8"));
+  const { stage } = await open("", { recorded });
+  const { epsilon } = stage.drawer;
+  const [dense, first, second] = stage.trace.lanes;
+  epsilon.turnTo(second);
+  epsilon.put(0.1);
+  for (const lane of [first, dense]) {
+    epsilon.turnTo(lane);
+    assert.equal(epsilon.lane, second);
+  }
+  epsilon.put(null);
+  epsilon.turnTo(dense);
+  assert.equal(epsilon.lane, second, "a lane without a lock rule has no ε");
+  epsilon.turnTo(first);
+  assert.equal(epsilon.lane, first);
 });
 
 test("a confidence is no finer than the record's 255 steps", async () => {
