@@ -86,6 +86,15 @@ def test_run_is_a_few_tab_stops_away_and_share_says_a_link(window, app):
     expect(page.locator(".sl-quick [role=status]")).to_have_text("")
 
 
+def test_words_in_the_box_are_a_change_of_the_form_and_outlive_a_reload(window, app):
+    page = landed(window, app, *SIZES["1280"])
+    page.click("text=Try your own words")
+    page.fill(".sl-prompt-box textarea", "A red hen sat")
+    until(page, "new URLSearchParams(location.search).get('prompt') === 'A red hen sat'")
+    page.reload()
+    until(page, "document.querySelector('.sl-prompt-box textarea')?.value === 'A red hen sat'")
+
+
 TOLD = """new MutationObserver(() => {
   const told = (window.told ??= []), text = document.querySelector(".sl-narrator")?.textContent;
   if (!text || told.at(-1)?.text === text) return;
