@@ -112,6 +112,10 @@ def test_a_run_pauses_steps_and_stops(page):
     assert page.evaluate("window.heard.length") == count + 1
     page.evaluate("window.run.resume()")
     page.wait_for_function(f"window.heard.length > {count + 2}")
+    page.evaluate("window.run.pause()")
+    count = page.evaluate("window.heard.length")
+    settled(page)
+    assert page.evaluate("window.heard.length") == count, "it rests a second time"
     page.evaluate("window.run.stop()")
     assert page.evaluate("window.heard.at(-1).end") == "stopped"
 

@@ -2,7 +2,7 @@
 
 from urllib.parse import urlencode
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.actions import run_to_end, until, visit, wait_for_run
 
@@ -47,6 +47,20 @@ def test_run_pressed_before_the_form_is_filled_starts_once_it_is(page, app):
     ]
     settings = header["lanes"][0]["settings"]
     assert [settings[name] for name in ("gen_length", "steps", "seed")] == [24, 12, 3]
+
+
+def test_a_run_that_was_pressed_before_the_recorded_one_came_stays_on_show(page, app):
+    held: list[Route] = []
+    page.route("**/runs/stories.json*", lambda route: held.append(route))
+    page.goto(app.url)
+    page.wait_for_function("window.surelock?.page.now.arrived")
+    page.click(".sl-action-run")
+    page.wait_for_function("surelock.live.run?.trace.count > 0")
+    for route in held:
+        route.continue_()
+    until(page, "surelock.page.now.recorded")
+    wait_for_run(page, 1)
+    assert page.evaluate("surelock.stage.trace === surelock.live.run.trace")
 
 
 def test_lengths_come_back_and_none_that_is_offered_is_refused(page, app):

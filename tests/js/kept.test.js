@@ -106,7 +106,7 @@ function opened(kept) {
   const store = new Kept({ onProblem: (text) => problems.push(text), tab });
   const book = new AnswerBook(tab);
   book.see("unmasking", 0);
-  return { storage, tab, problems, store, found: [store.runs(), store.shown, book.seen("unmasking")] };
+  return { storage, tab, book, problems, store, found: [store.runs(), store.shown, book.seen("unmasking")] };
 }
 
 test("what another edition kept is dropped with a sentence, and the page goes on", () => {
@@ -132,6 +132,12 @@ test("what another edition kept is dropped with a sentence, and the page goes on
   assert.deepEqual(store.runs(), [{ id: "2", source: "live", document: { a: 1 } }]);
   assert.match(tab.problem, /dropped: a run\.$/);
   assert.equal(opened({}).tab.problem, "");
+});
+
+test("what a learner lets the page forget stays forgotten after a reload", () => {
+  const { storage, book } = opened({});
+  book.forget();
+  assert.equal(new AnswerBook(new Tab(storage)).empty, true);
 });
 
 test("each part of what was kept has its kind", () => {
