@@ -13,7 +13,7 @@ import surelock
 from surelock import BudgetRule, DecodeSettings, Everything, LockRule
 from surelock.__main__ import main
 from surelock.bench.random_weights import SHAPES
-from surelock.bench.timing import refusal
+from surelock.bench.timing import refusal, summary
 from surelock.decoding.decoder import Decoder
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
@@ -39,6 +39,13 @@ SPANS = (
 )
 def test_a_ratio_is_refused_when_its_spread_is_wider_than_its_effect(ratio, repeats, why):
     assert refusal(ratio, repeats) == why
+    figures = summary(
+        lambda which: {"speedup": ratio if len(which) > 1 else repeats[which[0]]},
+        len(repeats),
+        ["speedup"],
+    )
+    assert figures["speedup"] == (ratio if why is None else None), "a refused ratio is no number"
+    assert figures["refused"] == ({} if why is None else {"speedup": why})
 
 
 def test_a_shape_without_its_weights_is_loaded_by_either_engine(capsys, monkeypatch):

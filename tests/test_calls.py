@@ -147,6 +147,8 @@ def test_the_endpoint_gives_the_trace_where_it_is_asked_to(endpoint: Endpoint) -
     assert len(trace.steps) == 6 and '"prompt":"Once upon a time"' in replay_html(document)
     *_, without = endpoint("Once upon a time", gen_length=6)
     assert "trace" not in without and without["tokens"] == last["tokens"]
+    errors = [error for record in document["records"] for error in record["commit_error"]]
+    assert len(errors) == last["commit_error"]["commits"] == 6
 
 
 def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(

@@ -18,6 +18,7 @@ from labs import quick
 from surelock.__main__ import main
 from surelock.research import runner
 from surelock.research.cli import EXPERIMENTS
+from surelock.research.runner import those_named
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("cells.jsonl", "table.csv", "table.md")
@@ -91,6 +92,9 @@ def test_cells_are_selected_by_name(tmp_path, capsys):
         cell for cell in EXPERIMENTS["flops"].grids["quick"] if cell["epsilon"] == 0.05
     ]
     assert "--cell epsilon=0.05" in (tmp_path / "flops" / "table.md").read_text()
+    values = (0.05, 0.1)
+    cells = [{"epsilon": epsilon, "prompts": 2} for epsilon in (0.01, *values)]
+    assert those_named(cells, [f"epsilon={value}" for value in values]) == cells[1:], "either one"
     capsys.readouterr()
     for flag, said in (
         ("epsilon=7", "--cell: no cell of this experiment and preset has epsilon=7: epsilon of"),

@@ -424,6 +424,8 @@ def test_a_long_text_is_taken_in_parts_that_see_what_is_before_them(
     )
     (clipped,) = model.loglikelihood(requests("loglikelihood", (text[:-11], text[-11:])))
     assert clipped[0] == model._log_probability(ids[3:-3], ids[-3:])
+    (alone,) = model.loglikelihood(requests("loglikelihood", (text[:8], text[8:])))
+    assert alone[0] == model._log_probability([], ids[3:]), "no context has room beside it"
     with pytest.raises(
         ValueError, match=r"^the continuation 'One day.* of '' has 16 tokens: 13 fit$"
     ):

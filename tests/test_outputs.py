@@ -223,6 +223,20 @@ def test_what_an_output_has_lost_is_named_and_decoded_again(
             assert found == {name: content for name, content in whole.items() if name != "o.jsonl"}
 
 
+def test_what_one_of_two_outputs_has_lost_stands_once_in_the_other(
+    tmp_path, monkeypatch, stories
+) -> None:
+    load_once(monkeypatch, stories)
+    kept = tmp_path / "kept"
+    words = words_of(tmp_path, "t.csv", "--trace", str(kept / "traces"))
+    assert run(*words) == 0
+    rows = sorted((kept / "t.csv").read_bytes().splitlines())
+    (kept / "traces" / "a%2Fb.json").unlink()
+    assert run(*words) == 0
+    assert sorted((kept / "t.csv").read_bytes().splitlines()) == rows
+    assert "a/b" in ids_of(tmp_path, "")
+
+
 def test_the_first_prompts_of_an_output_are_decoded_again_if_it_has_begun_them() -> None:
     """Only what was done before its first prompt was never in it."""
     tasks = [SimpleNamespace(id=name) for name in "abcd"]

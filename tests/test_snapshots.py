@@ -1,6 +1,7 @@
 """A run that begins at a snapshot of another one is the run that begins at its first step, to the last bit."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from surelock.quality.commit_error import Shadow
 from surelock.trace.lanes import Lane
 from surelock.trace.race import Beginning, race
 from surelock.trace.recorder import Recorder, make_header
+from surelock.ui.request import Origin
+from surelock.ui.snapshots import RaceSnapshots, snapshots_of
 
 LENGTH = {"gen_length": 16, "seed": 3}
 # unlocks in every step
@@ -74,7 +77,8 @@ def touches(rounds: list[Any]) -> list[Event]:
 
 
 @pytest.mark.parametrize(
-    ("engine", "name"), [*(("onnx", name) for name in DECODERS), ("torch", "lock")]
+    ("engine", "name"),
+    [*(("onnx", name) for name in DECODERS), ("torch", "lock"), ("torch", "guided")],
 )
 def test_a_run_begins_anywhere(stories: Any, stories_in_torch: Any, engine: str, name: str) -> None:
     lm = stories if engine == "onnx" else stories_in_torch
@@ -122,6 +126,25 @@ def test_where_snapshots_do_not_fit_a_run_begins_earlier(stories: Any) -> None:
     assert kept.before(other, 99) == 0, "another run has no step in common"
     none = kept.until(13, late, Allowance(0))
     assert none.before(late, 99) in (0, kept.before(late, 99))
+
+
+def test_every_lane_of_a_branch_begins_where_the_page_has_its_steps(stories: Any) -> None:
+    """The page has 16 steps of one lane and 4 of the other."""
+    prompt = stories.encode("Lily had a red")
+    lane = Lane(id="own", name="Own", decoder=DECODERS["lock"])
+    kept = Snapshots(lane.decoder, stories.engine, Allowance())
+    parent, rounds = recorded(stories, prompt, lane, snapshots={"own": kept})
+    for items in filter(None, rounds):
+        parent.take(items)
+    late = replace(lane.decoder, events=(Event(13, "write", 16, token=700),))
+    lanes = [replace(lane, id=name, decoder=late) for name in ("all", "few")]
+    job: Any = SimpleNamespace(lanes=lanes, tokens=prompt, origin=Origin("run", "own", (16, 4)))
+    race: Any = SimpleNamespace(
+        snapshots=RaceSnapshots(Allowance(), {}, {"own": kept}), recorder=parent
+    )
+    branch = Recorder(make_header(stories, "Once", prompt, lanes), stories.tokenizer)
+    begins = snapshots_of(stories, job, branch, race).begins
+    assert 0 < begins["few"].step <= 4 < begins["all"].step <= 13
 
 
 def test_the_bounds_are_those_that_the_page_promises() -> None:
