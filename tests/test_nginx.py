@@ -19,9 +19,12 @@ from tests.nginx import NGINX, front
 from tests.waiting import HANGS
 
 LEFT = 45.0  # seconds: without a limit of its own nginx lets what does not end its request stay for sixty
-pytestmark = pytest.mark.skipif(
-    NGINX is None, reason="no nginx on this machine: on Debian, apt-get install nginx-light"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        NGINX is None, reason="no nginx on this machine: on Debian, apt-get install nginx-light"
+    ),
+]
 POST = (
     "POST /surelock/runs HTTP/1.1\r\nHost: localhost\r\n"
     "Content-Type: application/json\r\nContent-Length: 900\r\n\r\n"

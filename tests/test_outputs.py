@@ -61,7 +61,10 @@ def read(table: Path) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize(("table", "before"), [*((table, 0) for table in TABLES), ("t.parquet", 3)])
+@pytest.mark.parametrize(
+    ("table", "before"),
+    [*((table, 0) for table in TABLES), pytest.param("t.parquet", 3, marks=pytest.mark.long)],
+)
 def test_a_run_that_stops_at_any_write_goes_on_as_if_it_had_not(
     table, before, tmp_path, monkeypatch, stories, capsys
 ) -> None:

@@ -219,6 +219,7 @@ def test_every_character_of_unicode_is_split_as_in_python():
         assert digest(tokenizer.encode(text).ids) == theirs, f"from U+{start:04X} on"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", SPLITS)
 def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(tmp_path, kind):
     told = telltale(SPLITS[kind])

@@ -27,7 +27,14 @@ RESTS = r"""{
 }"""
 # All pages share a process and a thread that paints: starting them anew is a twelfth of what a short test costs.
 SHARED = ["--renderer-process-limit=1", "--disable-site-isolation-trials", "--num-raster-threads=1"]
+#: What a visitor does first. The rest takes long, and Node's tests hold most of it, too.
+SHORT = {"test_form", "test_landing", "test_page", "test_phone", "test_race", "test_touch"}
 MODULES = Path(__file__).resolve().parents[2] / "assets" / "js"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.path.stem not in SHORT:
+        item.add_marker(pytest.mark.long)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

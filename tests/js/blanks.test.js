@@ -29,6 +29,11 @@ test("beside blanks, steps and blocks that follow the length are those of all ma
   assert.deepEqual(wantsOf(none), { gen_length: 0, steps: null, block_length: null });
 });
 
+test("a length that fits exactly beside the prompt stays", () => {
+  const lengths = [19, 20, 21].map((length) => fit({ gen_length: length }, 20).gen_length);
+  assert.deepEqual(lengths, [19, 20, 16]);
+});
+
 test("a block is at least half of the wanted one, else the text is one block, and it is said", () => {
   const found = (length, steps, wanted) => {
     const fitted = fit({ gen_length: length, steps, block_length: wanted }, 512);

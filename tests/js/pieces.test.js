@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { wordsApart } from "../../assets/js/touch/words.js";
+import { placeInPrompt, wordsApart } from "../../assets/js/touch/words.js";
 import { Pieces, visible } from "../../assets/js/trace/pieces.js";
 
 const pieces = new Pieces(new Set([0]));
@@ -60,6 +60,14 @@ test("no two buttons write the same word", () => {
   assert.deepEqual(wordsApart([1, 2, 3], pieces), ["␣Her", "Her", "dog"]);
   assert.deepEqual(wordsApart([1, 2, 4], pieces), ["␣Her", "Her #2", "Her #4"]);
   assert.deepEqual(wordsApart([5, 6], pieces), ["␣", "⍽"]);
+});
+
+test("a token of a prompt is found behind those before it, whose letters it may share", () => {
+  const words = ["was", " a", " cat", " a", " cat"];
+  const given = words.map(() => true);
+  const trace = { given, pieces: { name: (id) => words[id] }, header: { prompt_tokens: [0, 1, 2, 3, 4] } };
+  const found = words.map((_, position) => placeInPrompt(trace, "was a cat a cat", position));
+  assert.deepEqual(found, [0, 4, 6, 10, 12]);
 });
 
 test("a tokenizer that takes a text into little more than bytes was made for another kind", () => {

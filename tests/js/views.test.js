@@ -111,6 +111,25 @@ async function shown(page) {
   return [...linesOf(find("#sl-stage")), ...grids, window.location.search];
 }
 
+test("a live curve ends at the cursor, also after the cursor has moved back", async () => {
+  const { stage, pass } = await open("", { recorded: RUNS[0] });
+  const [{ strip, size }] = stage.charts.charts;
+  let drawn = [];
+  const pen = new Proxy({ lineTo: (x) => drawn.push(x) }, { get: (own, name) => own[name] ?? (() => {}) });
+  strip.canvas.getContext = () => pen;
+  const clear = () => {
+    drawn = [];
+  };
+  Object.defineProperty(strip.canvas, "width", { set: clear });
+  stage.charts.draw(stage.trace, stage.colours, stage.timeline.step);
+  for (const step of [20, 5, 12, 3]) {
+    stage.timeline.seek(step);
+    await pass(100);
+    const inCurve = drawn.filter((x) => x > 0 && x < size[0]); // lines of levels go from edge to edge
+    assert.equal(Math.max(...inCurve), ((step + 0.5) * size[0]) / strip.columns, `step ${step}`);
+  }
+});
+
 async function comesAtOnce(list) {
   const recorded = RUNS[list[0] % RUNS.length];
   const walked = await open("", { recorded });
