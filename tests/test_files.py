@@ -49,6 +49,7 @@ def test_a_full_disk_leaves_the_former_file_and_the_sentence_names_it(
     assert WRITERS[name](out) == 0 and out.stat().st_size > 1000, "the same command goes on"
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_leaves_no_half_file(tmp_path: Path) -> None:
     killed = "import os, sys; os.replace = os.rename = lambda *_: os._exit(9)\n"
     words = ["site", "--one-file", str(tmp_path / "a.html")]

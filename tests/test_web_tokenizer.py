@@ -241,6 +241,7 @@ def test_pairs_at_the_edges_of_its_classes_are_split_as_in_python(tmp_path, kind
     ] == []
 
 
+@pytest.mark.long
 def test_letters_and_numbers_touch_a_blank_as_in_python(stories):
     """Python's edition of Unicode, which `re` knows, is another one again."""
     lines = (f"{edge}__ . __{edge} __ {edge}" for edge in edges_of(shipped()))
