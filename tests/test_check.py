@@ -67,12 +67,6 @@ def other_token(plan: Plan, reading: Reading) -> None:
         reading.tokens[best] = 2 + (reading.tokens[best] - 1) % 39
 
 
-def lock_less(plan: Plan, reading: Reading) -> None:
-    """In a batch no row converges."""
-    if len(plan.counts) > 1:
-        reading.kl[np.isfinite(reading.kl)] = 9.0
-
-
 def tasks_of(compute: surelock.ComputeRule | None = None, **settings: Any) -> list[Task]:
     decoder = Decoder(settings=surelock.DecodeSettings(gen_length=16, **settings))
     if compute is not None:
@@ -132,7 +126,14 @@ def test_at_a_temperature_a_token_drawn_otherwise_is_measured_with_its_noise(lm)
     assert difference.cause == "token" and not difference.is_tie
 
 
-def test_rows_that_differ_before_a_token_are_its_cause(lm):
+@pytest.mark.parametrize("kl", [9.0, np.inf])
+def test_rows_that_differ_before_a_token_are_its_cause(lm, kl):
+    """In a batch no row converges. A KL that is infinite in one run alone is a difference, too."""
+
+    def lock_less(plan: Plan, reading: Reading) -> None:
+        if len(plan.counts) > 1:
+            reading.kl[np.isfinite(reading.kl)] = kl
+
     found = compared(lm, tasks_of(surelock.LockRule(epsilon=0.5, percentile=None)), lock_less)
     for difference in found.values():
         assert difference.cause == "rows" and difference.since.step <= difference.place.step

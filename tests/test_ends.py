@@ -13,7 +13,7 @@ from test_javascript import needs_node, node
 
 import surelock
 from surelock.decoding.decoder import plain_event
-from surelock.decoding.ends import written
+from surelock.decoding.ends import before_stops, written
 from surelock.harness import model as module
 from surelock.harness.model import SureLockLM
 from surelock.trace.lanes import alone
@@ -99,3 +99,10 @@ def test_all_surfaces_cut_a_text_alike(
         (lane,) = page["lanes"]
         is_whole = lm.mask_id in ids and ids[-1] != lm.mask_id
         assert lane["written"] == (text if is_whole else after).strip()
+
+
+def test_a_text_ends_before_the_stop_that_comes_first_in_whatever_order_they_are_listed() -> None:
+    for stops in (["!", ".", ""], [".", "!"]):
+        assert before_stops("One. Two! Three.", stops) == "One"
+        assert before_stops("One! Two. Three!", stops) == "One"
+        assert before_stops("One", stops) == "One"

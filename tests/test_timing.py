@@ -189,3 +189,8 @@ def test_bench_figures_by_hand(benched):
         "baseline_tps"
     ] == [8 / 20, 8 / 20]
     assert told["refused"] == {}
+
+    benched.seconds["locked"] = [[each] * 4 for each in (1.0, 6.0, 2.0, 7.0, 5.0)]
+    told = benched.result()
+    assert told["spread"]["locked_step_ms"] == [2000, 6000]
+    assert told["speedup"] is None and "spans" in told["refused"]["speedup"]

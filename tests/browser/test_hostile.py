@@ -109,6 +109,8 @@ def test_hostile_tokens_in_a_replay(page, tmp_path, monkeypatch):
     replay.replay_shell.cache_clear()
     look_everywhere(page)
     unharmed(page)
+    legend = page.locator(".sl-plot .legendtext").all_text_contents()
+    assert "<a href='javascript:window.hit=1'>SureLock</a> % {x}, median" in legend
     page.click("role=button[name='Lessons']")
     assert page.locator(".sl-lesson-problem").all_inner_texts()[1] == HOSTILE[1]
     page.click("text=Begin")

@@ -49,6 +49,18 @@ test("a position's KL is drawn on one scale, with a diamond where it locks and a
   }
 });
 
+test("the line of a position is interrupted at a step that did not compute it", (t) => {
+  onPage(t);
+  const curve = new CellCurve();
+  const trace = Trace.parse(small());
+  const [lane] = trace.lanes;
+  for (const [step, nats] of [1, NaN, 1].entries()) lane.kl[step * lane.n + 1] = nats;
+  curve.load(trace);
+  curve.draw(1, 1);
+  const [line] = curve.lines.children[0].children;
+  assert.equal(line.attributes.d, "M34.0,23.1M314.0,23.1");
+});
+
 test("the medians of a lane that still runs grow with its steps, to those of the whole lane", () => {
   const { records, ...header } = small();
   const [whole] = Trace.parse(small()).lanes;

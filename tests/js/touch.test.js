@@ -38,6 +38,22 @@ test("a written word is replaced before its step, a mask before the next one, an
   assert.equal(can(2, 1).writes, null);
 });
 
+test("a menu opens beside its cell, also where the grid has scrolled", async () => {
+  const { stage, pass } = await open("", { recorded: STORIES });
+  const [side] = stage.sides;
+  const cell = 40;
+  stage.cells.press(side, cell);
+  await pass(200);
+  const [, y] = side.grid.rect(cell);
+  const heights = [0, y - 20].map((scrolled) => {
+    Object.defineProperty(side.grid, "top", { value: scrolled, configurable: true });
+    const { menu } = stage.touching;
+    menu.place();
+    return Number(/, (.*)px/.exec(menu.node.style.transform)[1]);
+  });
+  assert.equal(heights[1], 20, heights.join());
+});
+
 test("one sentence counts what a word changed, and where it began", () => {
   const trace = touched();
   const pair = touchesOf(trace);
