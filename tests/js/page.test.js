@@ -258,8 +258,12 @@ const MOVES = {
   step: [
     (model) => model.phase === "paused",
     ({ live }, model) => {
+      const { calls } = model.run.handle;
+      const before = calls.length;
       const shown = live.step(); // says whether it is that run's to step
-      if (!shown || model.pending || model.run.stepping) return;
+      const steps = shown && !model.pending && !model.run.stepping;
+      assert.deepEqual(calls.slice(before), steps ? ["step"] : []);
+      if (!steps) return;
       model.run.stepping = true;
       model.waitsForMore();
     },
@@ -464,4 +468,25 @@ async function play(page, list) {
 test("whatever is pressed, answered and looked at, the page shows the cursor's step and the run's phase", async () => {
   const sequence = async (list) => play(await open("", { recorded: RUN }), list);
   await fc.assert(fc.asyncProperty(numbers(60), sequence), { ...RANDOM, numRuns: 40 });
+});
+
+/** A page after these moves, which has agreed after every one of them. */
+async function after(...names) {
+  const page = await open("", { recorded: RUN });
+  const model = new Model();
+  for (const name of names) {
+    await MOVES[name][1](page, model, 0);
+    await page.pass(40);
+    agrees(page, model, false);
+  }
+  return page;
+}
+
+test("a pause that is told late changes nothing once Stop was pressed", async () => {
+  const { find } = await after("press", "open", "records", "pause", "stop", "paused");
+  assert.equal(find(".sl-status").textContent, "Stopping after this step …");
+});
+
+test("a paused run takes one step after another", async () => {
+  await after("press", "open", "records", "pause", "paused", "step", "records", "step", "records", "step");
 });
