@@ -222,6 +222,23 @@ test("a race on its way rests while a word is touched, and goes on when one goes
   assert.equal(trace.count, 42);
 });
 
+test("a race that a visitor has paused stays paused when one goes back to it", async () => {
+  const page = await open("", { recorded: STORIES });
+  const { stage, surelock, find, live } = page;
+  const race = raceOnItsWay(page);
+  race.tell(0, 40);
+  stage.timeline.setRace(false);
+  live.pause();
+  for (const { then } of race.answers.splice(0)) then();
+  const [cell] = stage.trace.lanes[1].steps[20].unmasked;
+  await press(page, 1, cell);
+  await page.pass(400);
+  choose(page);
+  find(".sl-untouch").click();
+  await page.pass(20);
+  assert.deepEqual([surelock.page.now.phase, race.calls.includes("resume")], ["paused", false]);
+});
+
 test("nine touches are refused, and what is refused leads back", async () => {
   const page = await open("", { recorded: STORIES });
   await page.stage.parts.touching.use();

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import fc from "fast-check";
+import { Field } from "../../assets/js/export/poster.js";
 import { open } from "./browser.js";
 import { numbers, RANDOM, read } from "./small.js";
 
@@ -128,6 +129,37 @@ test("a live curve ends at the cursor, also after the cursor has moved back", as
     const inCurve = drawn.filter((x) => x > 0 && x < size[0]); // lines of levels go from edge to edge
     assert.equal(Math.max(...inCurve), ((step + 0.5) * size[0]) / strip.columns, `step ${step}`);
   }
+});
+
+test("a picture compares with the reference that a visitor has chosen", async () => {
+  const { stage } = await open("", { recorded: RUNS[0] });
+  const { trace, colours } = stage;
+  stage.refer(trace.lanes[2]);
+  const field = new Field(trace, colours, { x: 0, y: 0, width: 1600, height: 600 }, 1);
+  const compared = field.sides.map(({ grid }) => {
+    const views = [];
+    grid.draw = (view) => views.push(view);
+    return views;
+  });
+  const steps = trace.lanes.map(() => 9);
+  field.draw(new Proxy({ measureText: () => ({ width: 9 }) }, { get: (own, name) => own[name] ?? (() => {}) }), steps);
+  const reference = trace.lanes[2].tokens(9);
+  assert.deepEqual(
+    compared.map(([{ other }]) => other && [...other]),
+    [0, 1, 2, 3].map((i) => (i === 2 ? null : [...reference])),
+  );
+});
+
+test("a term that is left and entered again at once stays explained", async () => {
+  const { document, window, pass } = await open("", { recorded: RUNS[0] });
+  const term = document.querySelector(".sl-term");
+  const move = async (type) => {
+    term.dispatchEvent(Object.assign(new window.Event(type), { pointerType: "mouse" }));
+    await pass(100);
+  };
+  term.focus();
+  for (const type of ["pointerenter", "pointerleave", "pointerenter", "pointermove", "pointermove"]) await move(type);
+  assert.equal(document.querySelector(".sl-glossary").hidden, false);
 });
 
 async function comesAtOnce(list) {
