@@ -99,6 +99,16 @@ def heard_last(page: Page) -> Any:
     return page.evaluate("window.heard.at(-1)")
 
 
+GOES_ON_AND_RESTS = """async () => {
+  const { run, heard } = window;
+  const before = heard.length;
+  run.resume();
+  while (heard.length < before + 2) await new Promise((then) => setTimeout(then));
+  await run.pause();
+  return heard.length;
+}"""
+
+
 def test_a_run_pauses_steps_and_stops(page):
     start(page)
     page.wait_for_function("window.heard.some((m) => m.records)")
@@ -110,12 +120,10 @@ def test_a_run_pauses_steps_and_stops(page):
     page.wait_for_function(f"window.heard.length > {count}")
     settled(page)
     assert page.evaluate("window.heard.length") == count + 1
-    page.evaluate("window.run.resume()")
-    page.wait_for_function(f"window.heard.length > {count + 2}")
-    page.evaluate("window.run.pause()")
-    count = page.evaluate("window.heard.length")
+    count = page.evaluate(GOES_ON_AND_RESTS)
     settled(page)
     assert page.evaluate("window.heard.length") == count, "it rests a second time"
+    assert page.evaluate("window.heard.at(-1).end") is None
     page.evaluate("window.run.stop()")
     assert page.evaluate("window.heard.at(-1).end") == "stopped"
 
