@@ -121,9 +121,8 @@ def test_a_run_pauses_steps_and_stops(page):
     settled(page)
     assert page.evaluate("window.heard.length") == count + 1
     count = page.evaluate(GOES_ON_AND_RESTS)
-    settled(page)
+    page.wait_for_timeout(300)  # many steps' time
     assert page.evaluate("window.heard.length") == count, "it rests a second time"
-    assert page.evaluate("window.heard.at(-1).end") is None
     page.evaluate("window.run.stop()")
     assert page.evaluate("window.heard.at(-1).end") == "stopped"
 
