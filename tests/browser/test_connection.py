@@ -27,7 +27,6 @@ def begin(page: Page) -> None:
     wait_for_run(page, 5)
 
 
-@pytest.mark.long
 def test_a_run_goes_on_by_itself_after_three_seconds_without_a_network(page, line):
     visit(page, f"http://127.0.0.1:{line.port}", gen_length=96, steps=96)
     begin(page)
@@ -43,7 +42,6 @@ def test_a_run_goes_on_by_itself_after_three_seconds_without_a_network(page, lin
     assert page.evaluate(STEPS) == whole and len(whole[0]) == 96
 
 
-@pytest.mark.long
 def test_what_the_tab_has_outlives_the_server(page):
     line = Line(free_port())
     url = f"http://127.0.0.1:{line.port}"

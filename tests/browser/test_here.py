@@ -81,7 +81,6 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page, app
     assert [url for url in asked if "heartbeat" not in url] == [], "the server is asked nothing"
 
 
-@pytest.mark.long
 def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_ready(page, app):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -109,7 +108,6 @@ def test_what_this_browser_lacks_is_said_and_the_server_offered(page, app):
     run_to_end(page)
 
 
-@pytest.mark.long
 def test_over_plain_http_at_a_numeric_address(window):
     """No secure context: no store, no crypto.subtle. And a server that computes nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

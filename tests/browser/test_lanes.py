@@ -4,7 +4,6 @@ import json
 import sys
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from surelock.trace.table import read_trace
@@ -96,7 +95,6 @@ def test_four_lanes_say_the_same_everywhere(page, app, tmp_path):
     assert [url for url in asked if url.startswith("http")] == []
 
 
-@pytest.mark.long
 def test_a_rule_from_outside_races_three_others(page, tmp_path):
     """The guide's rule, which `--rules` names: chosen in the form, computed by the server, in the export."""
     guide = (ROOT / "docs" / "researchers.md").read_text("utf-8")

@@ -226,7 +226,7 @@ BEGIN = """async (name) => {
 SIZES = [
     (1280, 800, "", LESSONS_THERE),
     (390, 844, "", TWO),
-    pytest.param((1280, 720, "&present", LESSONS_THERE), marks=pytest.mark.long),
+    (1280, 720, "&present", LESSONS_THERE),
 ]
 
 

@@ -211,12 +211,7 @@ def told(seen: dict[str, Any], lane: Lane, t: int, size: int) -> None:
         assert computed == lane.computed[own] and abs(own - t) <= 2 * (1 + lane.last // 8), seen
 
 
-#: Runs that a browser computes. Their decoder is compared with Python's elsewhere.
-HERE = [pytest.param(name, marks=pytest.mark.long) for name in RUNS if name.endswith("here")]
-SERVED = [name for name in RUNS if not name.endswith("here")]
-
-
-@pytest.mark.parametrize("run", [*SERVED, *HERE])
+@pytest.mark.parametrize("run", RUNS)
 def test_numbers_agree(page, app, run):
     settings = dict(RUNS[run])
     where = settings.pop("where", "server")

@@ -54,7 +54,6 @@ def several(tmp_path_factory):
         yield app
 
 
-@pytest.mark.long
 def test_settings_come_with_their_model_and_a_real_models_folder_runs(page, several):
     """The model changes and takes the prompt and the settings along, not its own examples and recommendations. Qwen3's
     kind runs in its own template, in the blocks that suit its family.

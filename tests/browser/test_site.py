@@ -82,7 +82,6 @@ def test_one_file_from_a_disk_with_the_network_off(page, file, tmp_path):
     all_that_it_can(page, file.as_uri(), tmp_path)
 
 
-@pytest.mark.long
 def test_a_replay_with_the_decoder_inside_is_touched_from_a_disk(page, folder, tmp_path):
     arrive(page, f"{folder}?{QUERY}")
     run(page)
@@ -132,7 +131,6 @@ HALF = "function rows({ active, step }) {\n  return active.filter((p) => p % 2 =
 LET = "role=button[name='Let it run']"
 
 
-@pytest.mark.long
 def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page, folder, tmp_path):
     """Its text stands in the fragment, which no server sees; typed here, it runs at once."""
     asked: list[str] = []
@@ -163,7 +161,6 @@ def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page, folder
     assert page.locator(".sl-letting").count() == 0, "the page's own example"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("recording", ("blanks", "rules", "too-early"))
 def test_a_recording_is_computed_again_as_it_is_and_a_branch_goes_on_from_it(
     page: Page, folder: str, recording: str

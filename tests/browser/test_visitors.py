@@ -3,8 +3,6 @@
 import json
 from urllib.parse import urlencode
 
-import pytest
-
 from tests.browser.actions import SHORT, run_to_end, until, visit, wait_for_run
 from tests.browser.visitor import Visitor
 
@@ -21,7 +19,6 @@ def test_a_closed_tab_stops_computing_and_frees_its_run(page, app):
     other.close()
 
 
-@pytest.mark.long
 def test_two_tabs_have_a_run_each(page, app):
     """The second is opened from the first, whose storage it copies, while the first one's run is computed."""
     prompts = ("A fox saw a hen. It", "Mia had a red kite")

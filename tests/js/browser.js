@@ -62,8 +62,8 @@ function clock() {
 
 const NOTHING = { width: 7, data: new Uint8Array(4 * 2 ** 18), addColorStop() {} };
 const draw = () => NOTHING;
-/** A pen that draws nothing. */
-const pen = () => new Proxy({}, { get: (kept, name) => kept[name] ?? draw });
+/** A pen that draws nothing. own: what of it a test watches. */
+export const pen = (own = {}) => new Proxy(own, { get: (kept, name) => kept[name] ?? draw });
 
 /** What happy-dom leaves to a browser that lays out and draws. */
 function laidOut(window, seen) {
@@ -77,9 +77,9 @@ function laidOut(window, seen) {
     return this.isConnected && !this.closest("[hidden]");
   };
   HTMLElement.prototype.scrollIntoView = () => {};
-  HTMLCanvasElement.prototype.getContext = pen;
+  HTMLCanvasElement.prototype.getContext = () => pen();
   class OffscreenCanvas {
-    getContext = pen;
+    getContext = () => pen();
   }
   HTMLDialogElement.prototype.showModal = function showModal() {
     this.open = true;

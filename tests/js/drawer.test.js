@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import test from "node:test";
 import fc from "fast-check";
 import { Drawer } from "../../assets/js/curves/drawer.js";
@@ -7,7 +6,7 @@ import { lookedAt } from "../../assets/js/curves/inspector.js";
 import { page } from "../../assets/js/run/state.js";
 import { Cells } from "../../assets/js/stage/cells.js";
 import { open, raceOnItsWay, STORIES } from "./browser.js";
-import { numbers, RANDOM } from "./small.js";
+import { numbers, RANDOM, read } from "./small.js";
 
 test("the progress of a lane goes with its own trace, and with no other", () => {
   const [own, other] = [{}, {}];
@@ -95,8 +94,7 @@ test("what was asked of a position is answered there, however late", async () =>
 });
 
 test("an estimate stays with its lane until it is put back, at whatever lane a person points", async () => {
-  const recorded = JSON.parse(readFileSync(new URL("../../assets/runs/too-early.json", import.meta.url), "utf8"));
-  const { stage } = await open("", { recorded });
+  const { stage } = await open("", { recorded: read("assets/runs/too-early.json") });
   const { epsilon } = stage.drawer;
   const [dense, first, second] = stage.trace.lanes;
   epsilon.turnTo(second);

@@ -11,7 +11,7 @@ import { chapters } from "../../assets/js/trace/chapters.js";
 import { prose } from "../../assets/js/trace/prose.js";
 import { open } from "./browser.js";
 import { FORM } from "./described.js";
-import { decoder, numbers, RANDOM, raceOf } from "./small.js";
+import { chosenMove, decoder, numbers, RANDOM, raceOf } from "./small.js";
 
 const [N, PROMPT, STEPS] = [24, 4, 10];
 const range = (length) => Array.from({ length }, (_, i) => i);
@@ -445,19 +445,23 @@ function agrees(page, model, rests) {
   }
 }
 
+/** Makes a move, after which the page agrees. */
+async function make(page, model, move, n) {
+  await move(page, model, n);
+  await page.pass(40);
+  agrees(page, model, false);
+}
+
 /** A sequence of moves, each one of those that can be made then. */
 async function play(page, list) {
   const model = new Model();
   const made = [];
   try {
-    for (const n of list) {
-      const able = Object.entries(MOVES).filter(([, [can]]) => can(model, page));
-      const [name, [, move]] = able[n % able.length];
+    for (const number of list) {
+      const { name, move, n } = chosenMove(MOVES, number, (can) => can(model, page));
       made.push(name);
-      await move(page, model, Math.floor(n / able.length));
-      await page.pass(40);
-      agrees(page, model, false);
-      if (n % 4 === 0) await MOVES.rest[1](page, model);
+      await make(page, model, move, n);
+      if (number % 4 === 0) await MOVES.rest[1](page, model);
     }
     await MOVES.rest[1](page, model);
   } catch (error) {
@@ -474,11 +478,7 @@ test("whatever is pressed, answered and looked at, the page shows the cursor's s
 async function after(...names) {
   const page = await open("", { recorded: RUN });
   const model = new Model();
-  for (const name of names) {
-    await MOVES[name][1](page, model, 0);
-    await page.pass(40);
-    agrees(page, model, false);
-  }
+  for (const name of names) await make(page, model, MOVES[name][1], 0);
   return page;
 }
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { Curves } from "../../assets/js/curves/curves.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { open, STORIES, settled } from "./browser.js";
+import { open, pen, STORIES, settled } from "./browser.js";
 import { every, raceOf, small } from "./small.js";
 
 test("Settings opens and closes the form, and Escape closes it", async () => {
@@ -154,4 +154,34 @@ test("a page at rest asks for no frames", async () => {
   globalThis.requestAnimationFrame = (f) => frames.push(f) && frame(f);
   await pass(2000);
   assert.deepEqual(frames, []);
+});
+
+test("a live curve ends at the cursor, also after the cursor has moved back", async () => {
+  const { stage, pass } = await open("", { recorded: STORIES });
+  const [{ strip, size }] = stage.charts.charts;
+  let drawn = [];
+  strip.canvas.getContext = () => pen({ lineTo: (x) => drawn.push(x) });
+  const clear = () => {
+    drawn = [];
+  };
+  Object.defineProperty(strip.canvas, "width", { set: clear });
+  stage.charts.draw(stage.trace, stage.colours, stage.timeline.step);
+  for (const step of [20, 5, 12, 3]) {
+    stage.timeline.seek(step);
+    await pass(100);
+    const inCurve = drawn.filter((x) => x > 0 && x < size[0]); // lines of levels go from edge to edge
+    assert.equal(Math.max(...inCurve), ((step + 0.5) * size[0]) / strip.columns, `step ${step}`);
+  }
+});
+
+test("a term that is left and entered again at once stays explained", async () => {
+  const { document, window, pass } = await open("", { recorded: STORIES });
+  const term = document.querySelector(".sl-term");
+  const move = async (type) => {
+    term.dispatchEvent(Object.assign(new window.Event(type), { pointerType: "mouse" }));
+    await pass(100);
+  };
+  term.focus();
+  for (const type of ["pointerenter", "pointerleave", "pointerenter", "pointermove", "pointermove"]) await move(type);
+  assert.equal(document.querySelector(".sl-glossary").hidden, false);
 });

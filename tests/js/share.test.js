@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { Field } from "../../assets/js/export/poster.js";
 import { fillReplay, toCsv } from "../../assets/js/export/share.js";
 import { parseTrace } from "../../assets/js/trace/reading.js";
-import { open } from "./browser.js";
-import { byHand, pairs, small } from "./small.js";
+import { open, pen } from "./browser.js";
+import { byHand, pairs, read, small } from "./small.js";
 
 const table = (document) => toCsv(parseTrace(JSON.stringify(document))).join("");
 
@@ -95,4 +96,23 @@ test("an export names exactly the lanes whose records are rounded", async () => 
     if (gone.length) assert.ok(told.includes(`: ${gone.map(({ name }) => name).join(", ")} exported`), told);
     else assert.equal(told, "Done.");
   }
+});
+
+test("a picture compares with the reference that a visitor has chosen", async () => {
+  const { stage } = await open("", { recorded: read("assets/runs/too-early.json") });
+  const { trace, colours } = stage;
+  stage.refer(trace.lanes[2]);
+  const field = new Field(trace, colours, { x: 0, y: 0, width: 1600, height: 600 }, 1);
+  const compared = field.sides.map(({ grid }) => {
+    const views = [];
+    grid.draw = (view) => views.push(view);
+    return views;
+  });
+  const steps = trace.lanes.map(() => 9);
+  field.draw(pen(), steps);
+  const reference = trace.lanes[2].tokens(9);
+  assert.deepEqual(
+    compared.map(([{ other }]) => other && [...other]),
+    [0, 1, 2, 3].map((i) => (i === 2 ? null : [...reference])),
+  );
 });

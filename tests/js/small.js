@@ -10,6 +10,16 @@ export const RANDOM = { seed: Number(process.env.SEED ?? 48), endOnFailure: !pro
 export const numbers = (maxLength) =>
   fc.array(fc.nat(9999), { minLength: process.env.SHRINK ? 1 : maxLength >> 1, maxLength, size: "max" });
 
+/**
+ * The move that a number means, among those that can be made now: {name, move, n}, where n is the number that is left
+ * for the move. moves: [can, move] by name. able(can): whether the move can be made.
+ */
+export function chosenMove(moves, number, able) {
+  const names = Object.keys(moves).filter((name) => able(moves[name][0]));
+  const name = names[number % names.length];
+  return { name, move: moves[name][1], n: Math.floor(number / names.length) };
+}
+
 /** A JSON file, by its path in the repository. */
 export const read = (path) => JSON.parse(readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8"));
 

@@ -192,14 +192,20 @@ test("a word that was typed is written when its token comes, but not once its me
   assert.equal(requestOf(page).lanes[1].events[0].token, 12);
 });
 
-test("a race on its way rests while a word is touched, and goes on when one goes back to it", async () => {
+/** A page whose race on its way has told 40 steps: {page, race, cell}; cell: one that the second lane wrote in step 20. */
+async function racing() {
   const page = await open("", { recorded: STORIES });
-  const { stage, surelock, find, source } = page;
   const race = raceOnItsWay(page);
   race.tell(0, 40);
-  stage.timeline.setRace(false);
+  page.stage.timeline.setRace(false);
+  const [cell] = page.stage.trace.lanes[1].steps[20].unmasked;
+  return { page, race, cell };
+}
+
+test("a race on its way rests while a word is touched, and goes on when one goes back to it", async () => {
+  const { page, race, cell } = await racing();
+  const { stage, surelock, find, source } = page;
   const { trace } = stage;
-  const [cell] = trace.lanes[1].steps[20].unmasked;
   await press(page, 1, cell);
   assert.equal(surelock.page.now.phase, "running", "only the display rests while the menu is open");
   assert.equal(stage.timeline.follow, false);
@@ -223,14 +229,10 @@ test("a race on its way rests while a word is touched, and goes on when one goes
 });
 
 test("a race that a visitor has paused stays paused when one goes back to it", async () => {
-  const page = await open("", { recorded: STORIES });
-  const { stage, surelock, find, live } = page;
-  const race = raceOnItsWay(page);
-  race.tell(0, 40);
-  stage.timeline.setRace(false);
+  const { page, race, cell } = await racing();
+  const { surelock, find, live } = page;
   live.pause();
   for (const { then } of race.answers.splice(0)) then();
-  const [cell] = stage.trace.lanes[1].steps[20].unmasked;
   await press(page, 1, cell);
   await page.pass(400);
   choose(page);

@@ -7,7 +7,7 @@ import fc from "fast-check";
 import { touchable, touchesOf } from "../../assets/js/trace/touches.js";
 import { open } from "./browser.js";
 import { FORM } from "./described.js";
-import { decoder, numbers, RANDOM, raceOf } from "./small.js";
+import { chosenMove, decoder, numbers, RANDOM, raceOf } from "./small.js";
 
 const [N, PROMPT, STEPS] = [14, 4, 10];
 const range = (length) => Array.from({ length }, (_, i) => i);
@@ -172,11 +172,10 @@ async function play(list) {
   const here = { page, speaker: new Speaker(page) };
   const made = [];
   try {
-    for (const n of list) {
-      const able = Object.entries(MOVES).filter(([, [can]]) => can(here));
-      const [name, [, move]] = able[n % able.length];
+    for (const number of list) {
+      const { name, move, n } = chosenMove(MOVES, number, (can) => can(here));
       made.push(name);
-      move(here, Math.floor(n / able.length)); // what it promises may wait for an answer
+      move(here, n); // what it promises may wait for an answer
       await page.pass(20);
       agrees(here);
     }

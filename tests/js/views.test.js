@@ -4,9 +4,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import fc from "fast-check";
-import { Field } from "../../assets/js/export/poster.js";
 import { open } from "./browser.js";
-import { numbers, RANDOM, read } from "./small.js";
+import { chosenMove, numbers, RANDOM, read } from "./small.js";
 
 const RUNS = ["too-early", "stories"].map((name) => read(`assets/runs/${name}.json`)); // the second has lessons
 const COLOURS = ["state", "kl", "confidence", "entropy"];
@@ -112,66 +111,15 @@ async function shown(page) {
   return [...linesOf(find("#sl-stage")), ...grids, window.location.search];
 }
 
-test("a live curve ends at the cursor, also after the cursor has moved back", async () => {
-  const { stage, pass } = await open("", { recorded: RUNS[0] });
-  const [{ strip, size }] = stage.charts.charts;
-  let drawn = [];
-  const pen = new Proxy({ lineTo: (x) => drawn.push(x) }, { get: (own, name) => own[name] ?? (() => {}) });
-  strip.canvas.getContext = () => pen;
-  const clear = () => {
-    drawn = [];
-  };
-  Object.defineProperty(strip.canvas, "width", { set: clear });
-  stage.charts.draw(stage.trace, stage.colours, stage.timeline.step);
-  for (const step of [20, 5, 12, 3]) {
-    stage.timeline.seek(step);
-    await pass(100);
-    const inCurve = drawn.filter((x) => x > 0 && x < size[0]); // lines of levels go from edge to edge
-    assert.equal(Math.max(...inCurve), ((step + 0.5) * size[0]) / strip.columns, `step ${step}`);
-  }
-});
-
-test("a picture compares with the reference that a visitor has chosen", async () => {
-  const { stage } = await open("", { recorded: RUNS[0] });
-  const { trace, colours } = stage;
-  stage.refer(trace.lanes[2]);
-  const field = new Field(trace, colours, { x: 0, y: 0, width: 1600, height: 600 }, 1);
-  const compared = field.sides.map(({ grid }) => {
-    const views = [];
-    grid.draw = (view) => views.push(view);
-    return views;
-  });
-  const steps = trace.lanes.map(() => 9);
-  field.draw(new Proxy({ measureText: () => ({ width: 9 }) }, { get: (own, name) => own[name] ?? (() => {}) }), steps);
-  const reference = trace.lanes[2].tokens(9);
-  assert.deepEqual(
-    compared.map(([{ other }]) => other && [...other]),
-    [0, 1, 2, 3].map((i) => (i === 2 ? null : [...reference])),
-  );
-});
-
-test("a term that is left and entered again at once stays explained", async () => {
-  const { document, window, pass } = await open("", { recorded: RUNS[0] });
-  const term = document.querySelector(".sl-term");
-  const move = async (type) => {
-    term.dispatchEvent(Object.assign(new window.Event(type), { pointerType: "mouse" }));
-    await pass(100);
-  };
-  term.focus();
-  for (const type of ["pointerenter", "pointerleave", "pointerenter", "pointermove", "pointermove"]) await move(type);
-  assert.equal(document.querySelector(".sl-glossary").hidden, false);
-});
-
 async function comesAtOnce(list) {
   const recorded = RUNS[list[0] % RUNS.length];
   const walked = await open("", { recorded });
   const made = [];
-  for (const n of list) {
-    const able = Object.entries(MOVES).filter(([, [can]]) => can(walked));
-    const [name, [, move]] = able[n % able.length];
+  for (const number of list) {
+    const { name, move, n } = chosenMove(MOVES, number, (can) => can(walked));
     made.push(name);
-    await move(walked, Math.floor(n / able.length));
-    await walked.pass([40, 700][n % 2]);
+    await move(walked, n);
+    await walked.pass([40, 700][number % 2]);
   }
   const { timeline } = walked.stage;
   timeline.pause();
